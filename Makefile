@@ -68,9 +68,9 @@ tests: $(STAMP)
 	@echo "== tests"
 	@$(BIN)/python -m pytest -n 2 --dist worksteal
 
-# A contributor's minute: nothing that trains, nothing that took long when it was measured.
-FAST := $(addprefix tests/,core proofs formulations certify heuristics verify cli instances report \
-	check test_architecture.py test_front_door.py)
+# A contributor's minute: no journey, nothing that loads PyTorch, nothing that is marked slow.
+FAST := tests/facts tests/oracles tests/forgeries \
+	$(addprefix --ignore-glob=*/,runtime campaign hunts papers)
 
 test-fast: lint
 	@echo "== tests that take no time"

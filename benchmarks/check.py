@@ -20,17 +20,18 @@ from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any
 
-from offcert.core.check import check
-from offcert.core.check_fluid import check_fluid
 from offcert.core.documents import write_json
-from offcert.core.fluid_schedule import FluidSchedule, Piece
-from offcert.core.plan import Kind, Move, Plan
-from offcert.core.platform import Platform
-from offcert.core.problem import Problem, Transfers
-from offcert.core.result import Bound, Evidence, Result, SolveStatus
-from offcert.core.schedule import Schedule
-from offcert.core.simulate import Simulator
+from offcert.core.platform import Kind, Platform
+from offcert.core.result import Bound, Evidence, SolveStatus
 from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.check_fluid import check_fluid
+from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
+from offcert.questions.schedule.plan import Move, Plan
+from offcert.questions.schedule.problem import Problem, Transfers
+from offcert.questions.schedule.result import Result
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.simulate import Simulator
 from offcert.verify.document import verify
 from offcert.verify.fractional import recompute
 
@@ -43,7 +44,7 @@ def chain_problem(stages: int) -> Problem:
     """Return a random chain in which moving everything takes about as long as computing."""
     import random
 
-    from long_problems import long_chain
+    from support.problems.long_problems import long_chain
 
     problem = Problem(
         f"chain-{stages}",
@@ -132,7 +133,7 @@ def measure(problem: Problem) -> dict[str, Any]:
 
 def against_definition(problem: Problem) -> dict[str, Any]:
     """Return how much longer the checker of the tests takes, and whether both find the same."""
-    from check_oracle import check as by_definition
+    from support.oracles.check import check as by_definition
 
     schedule = Simulator(problem).run(furthest_first(problem))
     tight = problem.with_memory(problem.platform.memory * 9 // 10)
@@ -151,7 +152,7 @@ def against_definition(problem: Problem) -> dict[str, Any]:
 
 def run(stages: Sequence[int], operations: int, tensors: int) -> dict[str, Any]:
     """Return all measurements; the first of the chains is compared with the definition too."""
-    from long_problems import long_problem
+    from support.problems.long_problems import long_problem
 
     chains = [chain_problem(count) for count in stages]
     long = [long_problem(0, operations, tensors, nested=nested) for nested in (True, False)]
@@ -167,7 +168,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args()
-    sys.path[:0] = [str(TESTS), str(TESTS / "core")]
+    sys.path[:0] = [str(TESTS)]
     results = run(STAGES, OPERATIONS, TENSORS)
     compared = results["against_definition"]
     print(

@@ -39,7 +39,12 @@ NETWORKS = {True: ("gpt", "resnet50", "densenet121"), False: ("gpt-tiny",)}
 # Plans that the benchmark makes for each network.
 PLANS = 8
 # Beside those that are marked for CUDA: what a machine without a GPU runs in their place.
-SIMULATED = ("tests/runtime/device", "tests/runtime/streaming")
+SIMULATED = (
+    "tests/facts/runtime/device",
+    "tests/facts/runtime/simulated",
+    "tests/facts/runtime/streaming",
+    "tests/oracles/runtime/simulated",
+)
 
 _PROBE = """
 import json, platform

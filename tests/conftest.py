@@ -1,15 +1,10 @@
-"""Makes the shared helpers beside this file importable from every test."""
+"""What holds for all tests: which are slow, in which order they run, and what they need."""
 
 import gc
 import os
 import sys
-from pathlib import Path
 
 import pytest
-
-# What took three tenths of a second or more when it was measured, two processes at a time; all of
-# the runtime, the training and the studies is slow anyway. `make test-fast` leaves these out.
-SLOW = frozenset((Path(__file__).parent / "slow.txt").read_text().split())
 
 # Networks are tiny, and workers have a processor each: threads would only wait for each other,
 # which takes several times as long. Libraries read this when they are loaded.
@@ -22,13 +17,13 @@ _modules = 0
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes longest, so that two workers end together.
+    """Mark journeys as slow, and begin with what takes longest, so that two workers end together.
 
     The README's first command compiles most of what there is to compile, which is kept. The tests
     beside it begin with those that need none of it, so that they need not compile it too.
     """
     for item in items:
-        if item.nodeid.removeprefix("tests/").partition("[")[0] in SLOW:
+        if "journeys" in item.path.parts:
             item.add_marker("slow")
     items.sort(key=lambda item: ("test_readme" not in item.nodeid, "runtime/" not in item.nodeid))
 

@@ -15,20 +15,24 @@ from offcert.campaign.selection import Subject, percent_of
 from offcert.certify.method import Choice
 from offcert.certify.methods import METHODS, method_called
 from offcert.certify.option import SEPARATOR
+from offcert.certify.own_method import GIVEN, code_digest
+from offcert.certify.registry import is_own
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
-from offcert.core.files import problem_digest
 from offcert.core.messages import cut, meant
-from offcert.core.plan import Kind
-from offcert.core.problem import Minimise, Problem, Recompute, parse_memory
+from offcert.core.platform import Kind
+from offcert.questions.schedule.files import problem_digest
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute, parse_memory
 
 CERTIFY = "certify"
+# Hexadecimal digits of a row's key: 128 bits of a hash, too many for two keys to meet by chance.
+# Derived.
 _KEY_LENGTH = 32
 
 
 @dataclass(frozen=True)
 class CellSettings:
-    """What methods may read; parameters as for `offcert.certify.ladder.certify`."""
+    """Settings that methods may read; parameters as for `offcert.certify.ladder.certify`."""
 
     time_limit: float = 60.0
     seed: int = 0
@@ -41,7 +45,9 @@ class CellSettings:
         if method == CERTIFY:
             return everything
         reads = method_called(method).method.reads
-        return {name: everything[name] for name in reads if name in everything}
+        read = {name: everything[name] for name in reads if name in everything}
+        # What a user changes is another computation.
+        return read | {"code": code_digest(method)} if is_own(method) else read
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,7 @@ class Point:
 
     @cached_property
     def facts(self) -> Row:
-        """What the table's columns say about the problem."""
+        """The table's columns about the problem."""
         problem = self.problem
         return {
             "problem": self.name,
@@ -111,7 +117,7 @@ def _origin(problem: Problem) -> Row:
 
 @dataclass(frozen=True)
 class Cell:
-    """What one row of the table is about.
+    """The subject of one row of the table: a problem at a limit, and a method.
 
     Attributes
     ----------
@@ -129,7 +135,7 @@ class Cell:
 
     @cached_property
     def key(self) -> str:
-        """What makes two computations the same: 32 hexadecimal digits."""
+        """The hash of all that a row depends on, 32 hexadecimal digits: equal for equal work."""
         document = {
             "problem": self.point.digest,
             "method": self.method,
@@ -143,6 +149,16 @@ class Cell:
         """Whether it takes no time worth a process of its own: it reads no settings at all."""
         choice = self.choice
         return choice is not None and not choice.method.reads
+
+    @property
+    def own(self) -> bool:
+        """Whether the method is a function of a user's own."""
+        return is_own(self.method)
+
+    @property
+    def given(self) -> bool:
+        """Whether only this program knows the method."""
+        return self.method in GIVEN
 
     @property
     def choice(self) -> Choice | None:
@@ -178,10 +194,10 @@ def grid(
         A problem goes by its name.
     methods : sequence of str
         ``"certify"`` or names of `offcert.certify.methods.METHODS`, with options behind them:
-        ``"dynprog:slots=2000"``.
+        ``"dynprog:slots=2000"``; or functions of one's own: ``"package.module:function"``.
     limits : sequence of str or int, optional
-        As `offcert.core.problem.parse_memory` reads them, or bytes; by default each problem's own.
-        Limits that are the same number of bytes give one cell.
+        As `offcert.questions.schedule.problem.parse_memory` reads them, or bytes; by default each
+        problem's own. Limits that are the same number of bytes give one cell.
     settings : CellSettings, optional
         The same for all.
     allow : sequence of Means, optional
@@ -216,7 +232,7 @@ def _written(method: str) -> str:
         if colon:
             raise InputError(f'method {CERTIFY} has no options, so not "{cut(method)}"')
         return method
-    if name not in METHODS:
+    if name not in METHODS and not is_own(method):
         names = ", ".join((CERTIFY, *METHODS))
         hint = meant(name, (CERTIFY, *METHODS))
         raise InputError(f'methods must be of {names}, not "{cut(method)}"{hint}')

@@ -14,6 +14,7 @@ from typing import Any
 from offcert.campaign.pool import Failure, Task, describe_death
 from offcert.core.errors import InputError, OffcertError
 
+# Seconds to connect to a scheduler, and for its workers' processes to end. Arbitrary.
 _CONNECT_SECONDS = 20
 _END_SECONDS = 10
 

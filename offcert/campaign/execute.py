@@ -15,13 +15,14 @@ from offcert.certify.ladder import certify
 from offcert.certify.ladders.plain import PLAIN_LADDERS
 from offcert.certify.methods import METHODS, solve
 from offcert.core.errors import InputError, MethodError
-from offcert.core.problem import Recompute, Transfers
-from offcert.core.result import Evidence, Result
+from offcert.core.result import Evidence
 from offcert.instances.cnn import cnn_chain
 from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.problem import Recompute, Transfers
+from offcert.questions.schedule.result import Result
 from offcert.verify.document import verify
 
-# Large enough for something to have to leave.
+# Stages of the chain on which kernels are compiled: enough for a tensor to have to leave. Assumed.
 _WARMING_STAGES = 8
 
 Answer = tuple[Row, dict[str, Any] | None]
@@ -39,7 +40,8 @@ def execute(cell: Cell) -> Answer:
         The document, for ``certify``.
     """
     choice = cell.choice
-    warm_up(CERTIFY if choice is None else choice.name)
+    # The simulator, at least.
+    warm_up(CERTIFY if choice is None else "sequential" if cell.own else choice.name)
     begun = time.monotonic()
     try:
         certificate = _run(cell)

@@ -17,12 +17,13 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+# Characters of a failure's reason that the table keeps. Arbitrary.
 _LONGEST_REASON = 500
 
 
 @dataclass(frozen=True)
 class Task:
-    """What one process works on.
+    """The items that one process works on.
 
     Attributes
     ----------
@@ -69,6 +70,8 @@ class Pool:
     preload : sequence of str
         Modules that the server loads. Only the first pool of a program decides, and only before it
         starts: the server is the program's.
+    start : str
+        ``"forkserver"``, or ``"fork"``: then processes are forked from this program as it is.
     """
 
     def __init__(
@@ -78,12 +81,13 @@ class Pool:
         *,
         most_bytes: int = 0,
         preload: Sequence[str] = (),
+        start: str = "forkserver",
     ) -> None:
         self.work = work
         self.jobs = jobs
         self.most_bytes = most_bytes
-        self.context = multiprocessing.get_context("forkserver")
-        if preload:
+        self.context: Any = multiprocessing.get_context(start)
+        if preload and start == "forkserver":
             self.context.set_forkserver_preload(list(preload))
         self.running: dict[Connection, _Running] = {}
 

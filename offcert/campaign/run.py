@@ -21,10 +21,15 @@ from offcert.core.documents import write_json
 from offcert.core.errors import InputError
 from offcert.core.threads import cores
 
-# A cell may take this many times its limit, and this many seconds more, to end and be verified.
+# A cell may take its limit times PATIENCE, and GRACE seconds more, to end and be verified.
+# Arbitrary.
 PATIENCE = 3.0
 GRACE = 120.0
-# Cheap cells in one process: enough to forget what it costs, few enough to keep all cores busy.
+# Seconds after its limit at which a function of a user's own is killed: importing its module takes
+# time. Arbitrary.
+OWN_GRACE = 30.0
+# Cheap cells that one process computes: enough to outweigh the start of the process, few enough to
+# keep all cores busy. Arbitrary.
 LARGEST_BATCH = 32
 AGAIN = ("no", "failed", "all")
 # Loaded once, by the process that all others are forked from.
@@ -71,7 +76,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Step:
-    """What a progress callback is told: how many of the missing cells are done, and the last."""
+    """The argument of a progress callback: the number of cells done, and the last of them."""
 
     done: int
     missing: int
@@ -80,7 +85,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Summary:
-    """What a campaign did.
+    """The outcome of a campaign.
 
     Attributes
     ----------
@@ -210,7 +215,11 @@ def _answers(cells: list[Cell], options: Options) -> Generator[tuple[Cell, Any]]
             execute, tasks, options.scheduler, most_bytes=options.most_bytes, preload=preload
         )
         return
-    pool = Pool(execute, options.processes, most_bytes=options.most_bytes, preload=preload)
+    # What only this program knows cannot be named elsewhere: processes begin as copies of it.
+    start = "fork" if any(cell.given for cell in cells) else "forkserver"
+    pool = Pool(
+        execute, options.processes, most_bytes=options.most_bytes, preload=preload, start=start
+    )
     with closing(pool.run(batches(cells, options.processes))) as answers:
         yield from answers
 
@@ -235,4 +244,6 @@ def batches(cells: list[Cell], processes: int) -> list[Task]:
 
 
 def _patience(cell: Cell) -> float:
+    if cell.own:
+        return cell.settings.time_limit + OWN_GRACE
     return PATIENCE * cell.settings.time_limit + GRACE

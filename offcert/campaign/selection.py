@@ -1,24 +1,26 @@
-"""What a campaign is about: problems from files and from the library, and limits from text."""
+"""The selection of a campaign: problems from files and from the library, and limits from text."""
 
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 
 from offcert.core.errors import InputError
-from offcert.core.files import problem_digest, read_problem
 from offcert.core.messages import cut
-from offcert.core.problem import Problem
 from offcert.core.units import parse_size
 from offcert.instances.library import Library
+from offcert.questions.schedule.files import problem_digest, read_problem
+from offcert.questions.schedule.problem import Minimise, Problem
 
 LIBRARY_PREFIX = "library:"
 _RANGE = re.compile(r"([0-9.]+)\s*%?\s*:\s*([0-9.]+)\s*%?\s*:\s*([0-9.]+)\s*%?")
 _PERCENT = re.compile(r"[0-9]{1,4}(\.[0-9]{1,6})?")
 _SIZED = re.compile(r"[0-9.]+\s*([kKMGT]i?)?B")
+# Memory limits that one range may name; more is taken for a slip of the pen. Arbitrary.
 _MOST_LIMITS = 10_000
 
 
@@ -82,13 +84,22 @@ def _named(text: str, library: Library) -> list[Subject]:
     if not text.startswith(LIBRARY_PREFIX):
         return [Subject(Path(text).stem, read_problem(text))]
     pattern = text.removeprefix(LIBRARY_PREFIX)
+    families = list(library.families(family=pattern))
+    timed = [each for each in families if each.problem.minimise is Minimise.TIME]
+    if timed and len(timed) < len(families):
+        left = len(families) - len(timed)
+        warnings.warn(
+            f"{left} families that minimise memory are left out: what is compared is time within "
+            "limits",
+            stacklevel=2,
+        )
     subjects = [
         Subject(
             family.name,
             family.problem,
             {entry.problem.platform.memory: entry.problem for entry in reversed(family.entries)},
         )
-        for family in library.families(family=pattern)
+        for family in timed or families
     ]
     if not subjects:
         raise InputError(f'no family of the library matches "{pattern}"')
@@ -96,7 +107,7 @@ def _named(text: str, library: Library) -> list[Subject]:
 
 
 def parse_limits(text: str) -> list[str]:
-    """Return the limits that a text lists, each as `offcert.core.problem.parse_memory` reads it.
+    """Return the limits that a text lists, each as `schedule.problem.parse_memory` reads it.
 
     Parameters
     ----------

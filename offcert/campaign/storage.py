@@ -17,6 +17,7 @@ from offcert.core.documents import read_json, show, write_atomically
 from offcert.core.errors import InputError
 
 FORMAT = "offcert-campaign"
+# The version of the table's format. By definition.
 VERSION = 1
 SUFFIXES = (".parquet", ".csv", ".json", ".jsonl")
 

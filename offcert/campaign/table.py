@@ -111,7 +111,8 @@ class Journal:
         self.path.unlink(missing_ok=True)
 
 
-# A file of many rows takes long to write; the journal has what came since.
+# Seconds between two writes of the table: a file of many rows takes long to write, and the journal
+# has all rows since. Arbitrary.
 _SECONDS_BETWEEN_WRITES = 60.0
 
 

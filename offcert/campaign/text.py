@@ -1,4 +1,4 @@
-"""A campaign's table for people: ratios to what `certify` found, and a line a method."""
+"""A campaign's table for people: ratios to what `certify` found, and what the campaign did."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def describe_rows(rows: Sequence[Row], units: Mapping[str, Units] | None = None)
         reference = None if best is None else best["makespan"]
         line += [_value(found[m], reference, unit) if m in found else "" for m in methods]
         lines.append(line)
-    return _aligned(lines)
+    return aligned(lines)
 
 
 def allowed(row: Row) -> str:
@@ -64,24 +64,9 @@ def allowed(row: Row) -> str:
     return "both" if again else "offload"
 
 
-def describe_methods(summary: Summary) -> str:
-    """Return a line for every method, and what the campaign did."""
-    best = {row["digest"]: row["makespan"] for row in summary.rows if row["method"] == CERTIFY}
-    lines = [["method", "cells", "no plan", "failed", "mean ratio", "largest", "seconds"]]
-    for method in dict.fromkeys(row["method"] for row in summary.rows):
-        rows = [row for row in summary.rows if row["method"] == method]
-        ratios = [
-            row["makespan"] / best[row["digest"]]
-            for row in rows
-            if row["makespan"] is not None and best.get(row["digest"])
-        ]
-        mean = f"{sum(ratios) / len(ratios):.3f}" if ratios else "-"
-        largest = f"{max(ratios):.3f}" if ratios else "-"
-        counts = [str(sum(row["status"] == status for row in rows)) for status in (NO_PLAN, FAILED)]
-        seconds = f"{sum(row['seconds'] for row in rows):.2f}"
-        lines.append([method, str(len(rows)), *counts, mean, largest, seconds])
-    text = _aligned(lines) + "\n\n" + _did(summary)
-    return "\n".join([text, *_failures(summary.rows)])
+def describe_outcome(summary: Summary) -> str:
+    """Return what the campaign did, and what failed in it."""
+    return "\n".join([_did(summary), *_failures(summary.rows)])
 
 
 def _did(summary: Summary) -> str:
@@ -128,7 +113,8 @@ def _gap(row: Row) -> str:
     return f"{100 * (1 - row['lower_bound'] / max(row['makespan'], 1)):.3g} %"
 
 
-def _aligned(lines: list[list[str]]) -> str:
+def aligned(lines: list[list[str]]) -> str:
+    """Return a table for people: the first column to the left, all others to the right."""
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     return "\n".join(
         "  ".join(

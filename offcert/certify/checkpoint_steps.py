@@ -12,14 +12,15 @@ from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import InputError, MethodError
 from offcert.core.execution import Execution
 from offcert.core.network import Network
-from offcert.core.plan import Plan
-from offcert.core.problem import Minimise, Problem, Recompute
 from offcert.core.program import Program
-from offcert.core.schedule import Schedule
-from offcert.core.simulate import simulate
 from offcert.heuristics.combined.search import CombinedPlan, combined_plan
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.simulate import simulate
 
-# The curve of longer chains takes many seconds.
+# Stages of the longest chain whose exact curve is computed: that of longer chains takes many
+# seconds. Measured; no record.
 MAX_CURVE_STAGES = 300
 
 
@@ -73,13 +74,14 @@ def _best_program(problem: Problem, chain: CheckpointChain) -> Program | None:
     return None if best is None else best.program
 
 
-# Into how many slots the memory is divided, in turn.
+# Numbers of slots into which the memory is divided, tried in turn. Arbitrary.
 SLOTS = (20, 50, 100, 200)
-# Seconds that 100 stages and 50 slots take, about, without and with sweeps that keep everything.
+# Seconds that a chain of 100 stages takes with 50 slots, without and with sweeps that keep
+# everything. Measured; no record.
 _SECONDS = {False: 3.0, True: 7.0}
-# How the time grows with the slots.
+# The exponent with which that time grows with the number of slots. Measured; no record.
 _GROWTH = 2.6
-# Share of the range of memory that is worth another program.
+# Part of the range of memory below which another program is not worth its time. Arbitrary.
 _FINE = 1 / 256
 
 

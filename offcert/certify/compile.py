@@ -20,7 +20,7 @@ from offcert.core.errors import OffcertError
 
 @dataclass(frozen=True)
 class CompiledGroup:
-    """What has been done for one group of kernels.
+    """The outcome for one group of kernels.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class CompiledGroup:
 
 @dataclass(frozen=True)
 class Compilation:
-    """What `compile_all` has done.
+    """The outcome of `compile_all`.
 
     Attributes
     ----------

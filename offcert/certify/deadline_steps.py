@@ -17,14 +17,14 @@ from offcert.certify.search import Search
 from offcert.certify.steps import climb_combinatorial
 from offcert.core.errors import PlanError
 from offcert.core.execution import Execution
-from offcert.core.problem import Minimise, Problem, Recompute
 from offcert.core.result import Bound, Evidence
-from offcert.core.schedule import Schedule
-from offcert.core.simulate import simulate
 from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.proofs.claims import proved
 from offcert.proofs.joint_document import read
 from offcert.proofs.kinds import MemoryByTime
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.simulate import simulate
 from offcert.verify.execution import persistency_faults
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 METHOD = "least-memory-by-time"
-# The part of the peak that is worth another limit.
+# Part of the peak below which another limit is not worth its time. Arbitrary.
 _FINE = Fraction(1, 2048)
 
 
@@ -151,12 +151,14 @@ class Bracket:
         return self.low < limit < self.high
 
 
-# Of bounds limit by limit: how many, and the share of the time that is left that one may take.
+# Bounds that are computed limit by limit, at most, and the share of the remaining time that each
+# may take. Arbitrary.
 _MOST_BOUNDED, _BOUNDING = 24, 0.4
-# Of searches limit by limit: how many, and the share of the time that is left that each may take.
+# Searches that are made limit by limit, at most, and the share of the remaining time that each may
+# take. Arbitrary.
 _MOST_TRIED, _TRYING = 16, 0.25
-# The first limit that is searched is so little above what is proved, as a part of the range; after
-# one at which nothing was found, the next is so many times as far.
+# How far above the proved bound the first limit is searched, as a part of the range, and by which
+# factor the distance grows after a limit at which nothing was found. Arbitrary.
 _NEAR, _FARTHER = 1 / 64, 3
 
 

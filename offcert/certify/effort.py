@@ -1,4 +1,4 @@
-"""What a step of a search may spend, and what it is told."""
+"""The effort of a step of a search: its time, threads, seed and options."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from offcert.certify.option import Value
 
 @dataclass(frozen=True)
 class Effort:
-    """What a step may spend, and what it is told.
+    """The time and threads that a step may spend, and its other settings.
 
     Attributes
     ----------

@@ -10,10 +10,10 @@ from typing import Any
 from offcert.certify.effort import Effort
 from offcert.certify.option import SETTINGS, Option, Value, written_options
 from offcert.core.platform import Link
-from offcert.core.problem import Minimise, Problem, Recompute, Transfers
 from offcert.proofs.placement.registry import PLACEMENT_CLAIMS, PLACEMENT_PROOFS
 from offcert.proofs.proof import Claimable, Provable
 from offcert.proofs.registry import CLAIMS, PROOFS, ClaimKind, ProofKind
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 
 # All bounds, whatever they are on; no two have the same name.
 KINDS: dict[str, Provable | Claimable] = {
@@ -110,12 +110,12 @@ class Method:
 
     @property
     def takes(self) -> tuple[Option, ...]:
-        """What may be written behind its name: its options, and those of `solve` that it reads."""
+        """Options that may be written behind the name: its own, and those of `solve` it reads."""
         return self.options + tuple(SETTINGS[name] for name in self.reads if name in SETTINGS)
 
     @property
     def kinds(self) -> list[Provable | Claimable]:
-        """What the registries know of its bounds."""
+        """The registries' rows of its bounds."""
         return [KINDS[name] for name in self.bounds]
 
     @property
@@ -139,7 +139,7 @@ class Method:
 
     @property
     def evidence(self) -> str:
-        """What supports its bounds, in words."""
+        """The support of its bounds, in words."""
         if self.heuristic:
             return f"{self.finds}, no bound"
         proved = any(isinstance(kind, Provable) for kind in self.kinds)
@@ -212,7 +212,7 @@ class Choice:
 
     @property
     def settings(self) -> dict[str, Value]:
-        """Those options that are settings of `solve`."""
+        """The options that are settings of `solve`."""
         return {name: value for name, value in self.options.items() if name in SETTINGS}
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from offcert.certify.method import Method, called
+from offcert.certify.own_method import names_own, own_method
 from offcert.certify.placement_steps import (
     compute_load,
     eject_large,
@@ -93,13 +94,15 @@ PLACEMENT_METHODS: dict[str, Method] = called(
 
 
 def placement_method_called(name: object) -> Method:
-    """Return the method with a name.
+    """Return the method with a name; ``"package.module:function"`` is a function of one's own.
 
     Raises
     ------
     InputError
         If there is none.
     """
+    if names_own(name):
+        return own_method(str(name), placing=True)
     if not isinstance(name, str) or name not in PLACEMENT_METHODS:
         known = ", ".join(PLACEMENT_METHODS)
         hint = meant(name, PLACEMENT_METHODS) if isinstance(name, str) else ""

@@ -9,18 +9,19 @@ from importlib import import_module
 
 from offcert.certify.effort import Effort
 from offcert.certify.placement_search import PlacementSearch
-from offcert.core.placement import Placement, PlacementProblem
 from offcert.core.result import Bound
 from offcert.formulations.placement.skyline_search import skyline_search
 from offcert.heuristics.placement.ejection import ejection_search
 from offcert.heuristics.placement.in_order import placed_in_order
 from offcert.proofs.placement.registry import PLACEMENT_PROOFS, Computed, InfeasibleSubset, proved
+from offcert.questions.placement.problem import Placement, PlacementProblem
 from offcert.verify.limits import BeyondLimitsError, Limits
 from offcert.verify.recheck import recheck
 
 # The name of its bounds.
 SUBSET = "infeasible-subset"
-# Which part of the time looks for what does not fit, and which makes it smaller; the rest checks.
+# Shares of the time for finding residences that do not fit, and for finding fewer of them; the rest
+# is for checks. Arbitrary.
 _EXCLUDE, _REDUCE = 0.4, 0.3
 
 
@@ -56,16 +57,17 @@ def _holds(search: PlacementSearch, bound: Bound, seconds: float) -> bool:
         return False
 
 
-# Of the load, what small residences may take together, at most.
+# Part of the load that small residences may take together, at most. Arbitrary.
 _SMALL = 0.002
-# Of all residences, how many must be small.
+# Part of the residences that must be small for them to be set apart. Arbitrary.
 _MANY = 0.1
-# Of the load, how far above it a pool is first looked for, and the share of the time for that:
-# what can be placed that closely at all is often placed at once, and slowly from afar.
+# How far above the load a pool is first looked for, as a part of the load, and the share of the
+# time for that. A pool that close is often found at once, and slowly from afar. Arbitrary.
 _NEAR, _FIRST = 0.008, 0.6
-# Of the load, how far above it a placement is worth being improved by ejection.
+# How far above the load, as a part of it, a pool may be for ejection to improve it. Arbitrary.
 _CLOSE = 0.01
-# Seconds from one completed placement to the next: to complete one, and to check it, takes a while.
+# Seconds between two completed placements: to complete one, and to check it, takes a while.
+# Arbitrary.
 _PAUSE = 0.5
 
 

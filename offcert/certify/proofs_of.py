@@ -1,4 +1,4 @@
-"""What searches over labels have found, written as proofs for certificates."""
+"""Findings of searches over labels, written as proofs for certificates."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from offcert.certify.joint_methods import JOINT_METHODS
 from offcert.certify.joint_steps import bound_computing, descend_sequentially, descend_whole
 from offcert.certify.method import Choice, Method, called
 from offcert.certify.option import SEPARATOR, read_options
+from offcert.certify.own_method import names_own, own_method
 from offcert.certify.plan_methods import PLAN_METHODS
 from offcert.certify.schedule_methods import BOUNDS, SCHEDULE_METHODS
 from offcert.certify.searched_steps import climb_pivot_outward
@@ -47,14 +48,23 @@ STEPS: dict[str, Method] = METHODS | called(
 def method_called(text: object) -> Choice:
     """Return a method by name, with the options behind it: ``"dynprog:slots=2000"``.
 
+    A function of a user's own is one, too: ``"package.module:function"``.
+
     Raises
     ------
     InputError
         If there is none of that name, or an option or its value is none of the method's.
     """
+    if is_own(text):
+        return Choice(str(text), own_method(str(text)), {})
     name, *parts = text.split(SEPARATOR) if isinstance(text, str) else [""]
     if name not in METHODS:
         hint = meant(name, METHODS) if isinstance(text, str) else ""
         raise InputError(f"method must be one of {', '.join(METHODS)}, not {show(text)}{hint}")
     method = METHODS[name]
     return Choice(name, method, read_options(name, method.takes, parts))
+
+
+def is_own(text: object) -> bool:
+    """Return whether a text names a function of a user's own, and no method with an option."""
+    return names_own(text) and str(text).partition(SEPARATOR)[0] not in METHODS

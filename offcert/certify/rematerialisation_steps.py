@@ -10,21 +10,23 @@ from offcert.certify.search import Search
 from offcert.core.errors import MethodError
 from offcert.core.execution import Execution
 from offcert.core.network import Network
-from offcert.core.plan import Plan
-from offcert.core.problem import Minimise, Problem, Recompute
-from offcert.core.simulate import simulate
 from offcert.core.strategy import Strategy
 from offcert.proofs.claims import claimed
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
+from offcert.questions.schedule.simulate import simulate
 
-# Slots of persistent checkpointing; more stages than these are not tried exactly, or at all.
+# Slots of persistent checkpointing; stages of the longest chain that is tried exactly, and tried at
+# all; points that its fronts may have. Arbitrary.
 _SLOTS = 500
 _MOST_EXACT_STAGES = 40
 _MOST_STAGES = 300
 _MOST_POINTS = 2_000_000
-# Models with more than so many computations say nothing in the time that a search has.
+# Computations of the largest network for either model; with more it says nothing in the time that a
+# search has. Assumed.
 _MOST_IN_RETENTION = 80
 _MOST_IN_STAGES = 70
-# Runs of a computation in the first model, and in the last one.
+# Runs of a computation in the first model, and in the last one. Arbitrary.
 _FEWEST_RUNS, _MOST_RUNS = 2, 4
 
 

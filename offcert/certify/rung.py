@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from offcert.certify.method import Method
 from offcert.certify.search import Search
-from offcert.core.problem import Problem, Transfers
+from offcert.questions.schedule.problem import Problem, Transfers
 
-# More than any chain of stages in the library has. Beyond, searches over labels close less and less
-# and cannot be verified, while tensors are so many that the fractional bound is nearly met:
-# DenseNet-201 by dense layers (217 gaps) ends with smaller gaps on the ladder of long traces.
+# Operations, and gaps, beyond which a trace counts as long: more than any chain of stages in the
+# library has. Searches over labels close less and less there, while the fractional bound is nearly
+# met: measured, DenseNet-201 by dense layers (217 gaps) ends with smaller gaps on the ladder of
+# long traces.
 MOST_OPERATIONS, MOST_GAPS = 320, 200
 
 
@@ -21,7 +22,8 @@ def is_long(problem: Problem) -> bool:
     return len(problem.trace) > MOST_OPERATIONS or len(problem.trace.gaps) > MOST_GAPS
 
 
-# More than any network of the library has by stages, chains apart.
+# Operations beyond which a trace that is no chain counts as fine: more than any network of the
+# library has by stages. Derived.
 _MOST_BY_STAGES = 120
 
 
@@ -97,7 +99,7 @@ class Rung:
 
     @property
     def conditions(self) -> list[str]:
-        """What problem and search must be like, and the time left, in words; [] if nothing must."""
+        """Conditions on the problem, the search and the time left, in words; [] if none."""
         words = [words for words, _ in self._demands()]
         return [*words, f"at least {self.needs:g} s for it"] if self.needs else words
 

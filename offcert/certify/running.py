@@ -1,4 +1,4 @@
-"""What all searches share: the clock, the bounds, what failed, and who wants to know."""
+"""Common parts of all searches: the clock, the bounds, failures, and progress callbacks."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from offcert.core.result import Bound, Bounded, Evidence
 from offcert.proofs.any_certificate import current_versions
 from offcert.proofs.settings import Notes, Settings
 
+# Seconds between two calls of a progress callback. Arbitrary.
 _SECONDS_BETWEEN = 1.0
 
 
@@ -69,7 +70,7 @@ Known = TypeVar("Known")
 
 @dataclass(frozen=True)
 class SearchProgress:
-    """What a progress callback is told.
+    """The argument of a progress callback.
 
     Attributes
     ----------
@@ -147,7 +148,7 @@ class Running(Bounded, Generic[Known]):
 
     @property
     def step(self) -> str:
-        """What is running."""
+        """The name of the step that is running."""
         return self._step
 
     @property

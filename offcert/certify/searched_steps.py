@@ -18,10 +18,10 @@ from offcert.certify.proofs_of import (
 from offcert.certify.rung import is_fine
 from offcert.certify.search import Search
 from offcert.core.errors import MethodError, PlanError
-from offcert.core.plan import Kind
-from offcert.core.simulate import simulate
+from offcert.core.platform import Kind
 from offcert.core.trace import LARGEST_TOTAL
 from offcert.proofs.claims import proved, searched
+from offcert.questions.schedule.simulate import simulate
 from offcert.verify.heads import check as heads_check
 from offcert.verify.limits import BeyondLimitsError
 from offcert.verify.matched import check as matched_check
@@ -31,8 +31,6 @@ from offcert.verify.pivot.check import within_reach
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from offcert.core.problem import Problem
-    from offcert.core.schedule import Schedule
     from offcert.formulations.labels.atomic_heads.bound import SideEnds
     from offcert.formulations.labels.atomic_heads.orders import Orders
     from offcert.formulations.labels.matched_heads.bound import MatchedOutcome
@@ -40,32 +38,38 @@ if TYPE_CHECKING:
     from offcert.formulations.labels.pivot import PivotOutcome
     from offcert.formulations.labels.pivot_outward import PivotOutwardOutcome
     from offcert.proofs.proof import Proof
+    from offcert.questions.schedule.problem import Problem
+    from offcert.questions.schedule.schedule import Schedule
 
-# About 100 bytes each; fewer of fine traces, so that the process stays well below 2 GiB.
+# Labels of a search, of about 100 bytes each, and of a search on a fine trace: the process stays
+# well below 2 GiB. Derived.
 _MOST_LABELS, _MOST_LABELS_OF_FINE = 30_000_000, 6_000_000
-# Of one side of a level of the matched search; the arrays have room for several times as many.
+# Labels of one side of a level of the matched search, and the same on a fine trace; the arrays have
+# room for several times as many. Arbitrary.
 _MOST_MATCHED, _MOST_MATCHED_OF_FINE = 6_400_000, 1_600_000
-# Verification searches about as many labels and gives up at several times more than these; a bound
-# that took more is not called proved.
+# Labels of a search above which its bound is not called proved: verification searches about as
+# many, and gives up at several times this number. Derived from the limits of `verify`.
 _MOST_CONFIRMED_LABELS = 3_000_000
-# Of an outward bound, whose searches are small: they need no memory.
+# The same number for an outward bound, whose searches are small and need little memory. Derived.
 _MOST_CONFIRMED_OUTWARD = 12_000_000
-# Of a pivot bound: verification expands a part of them.
+# The same number for a pivot bound, of whose labels verification expands a part. Derived.
 _MOST_CONFIRMED_PIVOT = 16_000_000
-# Tensors that are tried to be added to orders.
+# Tensors that are tried to be added to an order. Arbitrary.
 _MOST_INSERTED = 16
-# The part of its time that the outward search takes; the rest is for verification.
+# Share of its time that the outward search takes; the rest is for verification. Arbitrary.
 _SEARCHING = 0.7
-# Seconds more that verification may take.
+# Seconds that verification may take beyond its share. Arbitrary.
 _LONGER = 3.0
-# The pivot program searches one side alone if heads and tails leave no more than that open.
+# Part of the makespan: the pivot program searches one side alone if heads and tails leave no more
+# open. Arbitrary.
 _NEAR_ENOUGH = 0.02
-# Seconds after which the outward search only goes on if no more than that part of the makespan is
-# open; of traces with many gaps it closes most.
+# Seconds of the first outward search; parts of the makespan that may be open for it to go on, in
+# general and where gaps are many, of which it closes most; gaps that are many. Measured; no record.
 _FIRST_LOOK = 1.0
 NEAR, NEAR_OF_MANY = 0.005, 0.01
 MANY_GAPS = 60
-# If it has left no more than that, it takes so much of the time that is left.
+# Part of the makespan below which the outward search counts as nearly closed, and the share of the
+# remaining time that it then takes. Arbitrary.
 _NEARLY_CLOSED = 0.0001
 _GOING_ON = 0.7
 

@@ -1,4 +1,4 @@
-"""What ends a step that has outlasted its time.
+"""A watchdog that ends a step which has outlasted its time.
 
 Every step looks at the clock by itself. If one does not, because a solver or a lock that it waits
 for never returns, or a loop of ours never ends, it is interrupted here, as Ctrl-C would do it, and
@@ -28,12 +28,14 @@ from offcert.certify.interrupts import OUTLASTED
 from offcert.certify.running import Running
 from offcert.formulations.common.children import leave_behind
 
-# Seconds that a step may take on top of its own, and that what always runs may.
+# Seconds that a step may take beyond its time, and that a step which always runs may take beyond
+# its time. Arbitrary.
 GRACE, LONG_GRACE = 5.0, 120.0
-# Seconds between two interrupts of a step, and how many are tried before the program is ended.
+# Seconds between two interrupts of a step, and their number before the program is ended. Arbitrary.
 _AGAIN = 2.0
 _TRIES = 5
-# Seconds between two looks at the clock; if it has jumped, the machine was asleep.
+# Seconds between two looks at the clock; seconds between them from which on the machine is taken to
+# have slept. Arbitrary.
 _TICK = 0.25
 _JUMP = 2.0
 
@@ -204,7 +206,7 @@ def _grant_nothing(seconds: float) -> None:
     """Nobody watches, so nobody needs to know."""
 
 
-# Functions that are being compiled.
+# Functions that are being compiled now: a count, 0 at first by definition.
 _compiling = 0
 _counting = False
 

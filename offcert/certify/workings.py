@@ -1,4 +1,4 @@
-"""What steps of a search need to go on where they stopped, and what they tell each other."""
+"""Objects that steps of a search leave for later steps, to go on where they stopped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Program = TypeVar("Program")
 
 @dataclass
 class Workings:
-    """What steps leave for later ones.
+    """Objects and findings that steps leave for later ones.
 
     Attributes
     ----------

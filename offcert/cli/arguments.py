@@ -1,4 +1,4 @@
-"""What may be done to a problem beside its limits: run again, leave, and what is to be least."""
+"""Options on a problem beside its limits: whether it may run again or move, and the objective."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from offcert.core.messages import cut
 from offcert.core.options import require_count, require_gap, require_seconds, require_seed
 
 if TYPE_CHECKING:
-    from offcert.core.problem import Problem
+    from offcert.questions.schedule.problem import Problem
 
 
 Number = TypeVar("Number", int, float)
@@ -91,6 +91,7 @@ def _checked(require: Callable[[object], Number], value: Number) -> Number:
 # What the core knows, which a help text need not load; a test keeps the two the same.
 RECOMPUTE = ("none", "chain", "any")
 MINIMISE = ("time", "memory")
+OPTIMISERS = ("sgd", "momentum", "adam", "adamw")
 
 
 def add_choices(parser: argparse.ArgumentParser) -> None:
@@ -182,7 +183,7 @@ def require_no_limit(problem: Problem, options: argparse.Namespace) -> None:
         One sentence that names the option.
     """
     from offcert.core.errors import InputError
-    from offcert.core.problem import Minimise
+    from offcert.questions.schedule.problem import Minimise
 
     if problem.minimise is Minimise.MEMORY:
         for name in ("memory", "device_memory"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from offcert.cli import frontier
+from offcert.cli.output import require_outputs
 from offcert.cli.parser import Commands, add_command
 from offcert.cli.searching import add_problem, add_search, search
 
@@ -35,14 +36,10 @@ def add(commands: Commands) -> None:
 
 def _prepare(options: argparse.Namespace) -> None:
     """Find out before any work whether what is found can be written."""
-    if options.output is None:
-        return
-    if frontier.is_curve(options):
+    if options.output is not None and frontier.is_curve(options):
         frontier.require_folder(options)
-        return
-    from offcert.core.documents import require_writable
-
-    require_writable(options.output)
+    else:
+        require_outputs(options)
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""What commands share that take a training step and a machine: arguments, and what they name."""
+"""Arguments of commands that take a training step and a machine, and the objects they name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from offcert.cli.arguments import count, seed
+from offcert.cli.arguments import OPTIMISERS, count, seed
 
 if TYPE_CHECKING:
     from offcert.runtime.hardware import Hardware
@@ -34,7 +34,6 @@ HARDWARE = (
     "t4",
     "k40",
 )
-OPTIMISERS = ("sgd", "momentum", "adam", "adamw")
 LOSSES = ("cross-entropy", "mean")
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 # Short for three of them, as models from configurations are usually said to be of.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from offcert.cli.arguments import RECOMPUTE, count, seconds, seed
 from offcert.cli.library import ENVIRONMENT
-from offcert.cli.output import show
+from offcert.cli.output import require_outputs, show
 from offcert.cli.parser import EXIT_INTERRUPTED, EXIT_INVALID, Commands, add_command
 from offcert.cli.progress import progress
 
@@ -23,6 +23,7 @@ _EXAMPLES = (
     "offcert compare chain.json --methods greedy,vdnn --memory 0:100:25 -o table.parquet",
     "offcert compare 'library:cnn-24-*' --methods greedy,dynprog --time-limit 10",
     "offcert compare chain.json --methods dynprog,dynprog:slots=2000,tflms:lb=3",
+    "offcert compare 'library:*' --methods my.module:function,greedy --no-certify --time-limit 5",
     "offcert compare problem.json --methods certify --allow offload,both --memory 0:100:25",
 )
 
@@ -31,6 +32,7 @@ def add(commands: Commands) -> None:
     """Add the command."""
     summary = "run methods at many memory limits, beside the certified optimum"
     parser = add_command(commands, "compare", summary, _run, examples=_EXAMPLES)
+    parser.set_defaults(prepare=_require_outputs)
     parser.add_argument(
         "problems",
         metavar="PROBLEM",
@@ -42,7 +44,7 @@ def add(commands: Commands) -> None:
         required=True,
         metavar="A,B,…",
         help="methods separated by commas, with their options behind them; `offcert methods` "
-        "lists both",
+        "lists both; or functions of your own, package.module:function",
     )
     parser.add_argument(
         "--memory",
@@ -97,13 +99,29 @@ def add(commands: Commands) -> None:
         help="file for the table: .parquet, .csv, .json or .jsonl; rows that it holds already are "
         "not computed again (default: the rows are printed)",
     )
+    parser.add_argument(
+        "--profile",
+        metavar="PICTURE",
+        help="file for a picture: for each method, in which part of the problems it is within a "
+        "ratio to the best value known (default: none is drawn)",
+    )
+
+
+def _require_outputs(options: argparse.Namespace) -> None:
+    from offcert.report.svg import require_picture
+
+    if options.profile is not None:
+        require_picture(options.profile)
+    require_outputs(options, "output", "profile")
 
 
 def _run(options: argparse.Namespace) -> int:
     from offcert.campaign.run import run
+    from offcert.campaign.standing import describe_standings, measured_of, profile, standings
     from offcert.campaign.table import Table
-    from offcert.campaign.text import describe_methods, describe_rows, summary_to_json
+    from offcert.campaign.text import describe_outcome, describe_rows, summary_to_json
     from offcert.core.units import parse_size
+    from offcert.instances.library import Library
 
     cells = _cells(options)
     most = 0 if options.process_memory is None else parse_size(options.process_memory)
@@ -127,8 +145,16 @@ def _run(options: argparse.Namespace) -> int:
             where = "" if options.output is None else f" in {options.output}"
             print(f"offcert: interrupted; {kept} of {len(cells)} rows{where}", file=sys.stderr)
             return EXIT_INTERRUPTED
+    measured = measured_of(summary.rows, Library(os.environ.get(ENVIRONMENT)))
+    found = standings(measured)
     document = summary_to_json(summary) | {"written": options.output}
-    text = describe_methods(summary)
+    document["standings"] = [each.to_json() for each in found]
+    text = f"{describe_standings(found)}\n\n{describe_outcome(summary)}"
+    if options.profile is not None:
+        from offcert.report.profile_svg import save_profile
+
+        save_profile(profile(measured), options.profile)
+        text += f"\nwrote {options.profile}"
     if options.output is None:
         document["rows"] = list(summary.rows)
         units = {cell.point.digest: cell.point.problem.units for cell in cells}
@@ -144,7 +170,7 @@ def _cells(options: argparse.Namespace) -> list[Cell]:
     from offcert.campaign.means import parse_means
     from offcert.campaign.selection import find_subjects, parse_limits
     from offcert.core.errors import InputError
-    from offcert.core.problem import Recompute
+    from offcert.questions.schedule.problem import Recompute
 
     methods = list(dict.fromkeys(name.strip() for name in options.methods.split(",")))
     if CERTIFY not in methods and not options.no_certify:
@@ -160,7 +186,7 @@ def _cells(options: argparse.Namespace) -> list[Cell]:
 
 
 class _Steps:
-    """What a campaign's line says: how much is done, what failed, how long it will take."""
+    """The line of a campaign: how much is done, how much failed, how long it will take."""
 
     def __init__(self) -> None:
         self._begun = time.monotonic()

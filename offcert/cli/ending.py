@@ -17,13 +17,13 @@ _CHILDREN = "offcert.formulations.common.children"
 def exit_code(act: Callable[[], int]) -> int:
     """Return what `act` returns, or, once its error has been said, what that means."""
     from offcert.core.errors import OffcertError
-    from offcert.core.messages import cut
+    from offcert.core.messages import cut, plain
 
     try:
         code = act()
         sys.stdout.flush()
     except OffcertError as error:
-        print(f"offcert: {error}", file=sys.stderr)
+        print(f"offcert: {plain(str(error))}", file=sys.stderr)
         return EXIT_INPUT
     except KeyboardInterrupt:
         return say_interrupted()

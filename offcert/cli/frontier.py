@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from offcert.cli.ending import ending_anyhow
-from offcert.cli.output import native_output_to_stderr, show
+from offcert.cli.output import STDOUT, native_output_to_stderr, show
 from offcert.cli.progress import progress
 from offcert.cli.searching import describe_progress, read_problem, search_settings
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from offcert.certify.frontier import FrontierProgress
-    from offcert.core.problem import Problem
     from offcert.proofs.certificate import Certificate
+    from offcert.questions.schedule.problem import Problem
 
 _TABLE, _DOCUMENT, _PICTURE = "curve.md", "curve.json", "curve.svg"
 
@@ -40,6 +40,8 @@ def require_folder(options: argparse.Namespace) -> None:
     from offcert.core.documents import require_writable
     from offcert.core.errors import InputError
 
+    if options.output == STDOUT:
+        raise InputError("several limits need a folder for certificates, not -")
     folder = Path(options.output)
     if folder.is_file():
         raise InputError(f"{folder} is a file: several limits need a folder for certificates")
@@ -48,6 +50,16 @@ def require_folder(options: argparse.Namespace) -> None:
     except OSError as error:
         raise InputError(f"{folder} cannot be made: {error.strerror}") from None
     require_writable(folder / _TABLE)
+    # What a curve is made from may lie in the folder, also under a name that the curve uses.
+    read = Path(options.problem)
+    for path in (*(folder / name for name in (_TABLE, _DOCUMENT, _PICTURE)), *found_in(folder)):
+        if path.exists() and read.exists() and path.samefile(read):
+            raise InputError(f"{path} cannot be written: it is read as input")
+
+
+def found_in(folder: Path) -> list[Path]:
+    """Return the files in a folder that are named as a curve's certificates."""
+    return sorted(folder.glob("memory-*.json"))
 
 
 def run(options: argparse.Namespace) -> int:
@@ -58,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
     from offcert.campaign.selection import parse_limits
     from offcert.certify.frontier import frontier
     from offcert.certify.interrupts import terminating_interrupts
-    from offcert.core.problem import parse_memory
+    from offcert.questions.schedule.problem import parse_memory
 
     texts = parse_limits(options.memory)
     options.memory = None
@@ -129,8 +141,8 @@ class _Folder:
     def find(self, problem: Problem) -> Certificate | None:
         """Return what a run before this one has left, if it was made as this one would be."""
         from offcert.core.errors import InputError
-        from offcert.core.files import problem_digest
         from offcert.proofs.certificate import read_certificate
+        from offcert.questions.schedule.files import problem_digest
 
         path = self.file(problem)
         if not path.is_file():
@@ -152,15 +164,14 @@ class _Folder:
 
         from offcert.core.documents import write_atomically, write_json
         from offcert.report.frontier import describe_frontier, frontier_json
-        from offcert.report.frontier_svg import frontier_svg_text
+        from offcert.report.frontier_svg import frontier_svg
+        from offcert.report.svg import save
 
         problem = certificates[0].problem
         write_json(self.path / _DOCUMENT, frontier_json(certificates))
-        for name, text in (
-            (_TABLE, describe_frontier(certificates) + "\n"),
-            (_PICTURE, frontier_svg_text({problem.means: certificates})),
-        ):
-            write_atomically(self.path / name, partial(_write_text, text))
+        text = describe_frontier(certificates) + "\n"
+        write_atomically(self.path / _TABLE, partial(_write_text, text))
+        save(frontier_svg({problem.means: certificates}), self.path / _PICTURE)
 
 
 def _write_text(text: str, path: Path) -> None:

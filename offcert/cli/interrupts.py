@@ -1,4 +1,4 @@
-"""What Ctrl-C does at any moment of a process that runs a command: one line, and exit code 130.
+"""Ctrl-C at any moment of a process that runs a command: one line, and exit code 130.
 
 A search turns an interrupt into its best result so far, and other work cleans up behind itself:
 they need the exception that Python raises. While a command still loads what it needs there is
@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import NoReturn
 
+# Exit code after Ctrl-C. Given by the shells: 128 and the signal's number, 2.
 EXIT_INTERRUPTED = 130
 _MESSAGE = "offcert: interrupted"
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _IMPORTS = "<frozen importlib"
-# Seconds until an interrupt that Python has swallowed comes again.
+# Seconds until an interrupt that Python has swallowed comes again. Arbitrary.
 _AGAIN = 0.02
 
 

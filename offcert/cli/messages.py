@@ -1,4 +1,4 @@
-"""What is said beside the result, on stderr: log records and warnings, a line each."""
+"""Messages beside the result, on stderr: log records and warnings, a line each."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+
+from offcert.core.messages import plain
 
 LOG = logging.getLogger("offcert")
 _LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
@@ -19,7 +21,7 @@ class _Lines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write one record as one line."""
         level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
-        text = " ".join(record.getMessage().split())
+        text = plain(" ".join(record.getMessage().split()))
         print(f"offcert: {level}{text}", file=sys.stderr)
 
 
@@ -35,16 +37,20 @@ def messages(verbose: int, quiet: bool) -> Iterator[None]:
         Errors only.
     """
     handler = _Lines()
-    before = LOG.level
+    compiling = LOG.getChild("compile")
+    before = LOG.level, compiling.level
     LOG.addHandler(handler)
     LOG.setLevel(logging.ERROR if quiet else _LEVELS[min(verbose, 2)])
+    # What takes long without a word is said in any case.
+    compiling.setLevel(logging.ERROR if quiet else logging.INFO)
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
             yield
     finally:
         LOG.removeHandler(handler)
-        LOG.setLevel(before)
+        LOG.setLevel(before[0])
+        compiling.setLevel(before[1])
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:

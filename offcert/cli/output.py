@@ -1,4 +1,4 @@
-"""What the commands share when something is written to the terminal."""
+"""Common parts of commands that write to the terminal."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from offcert.core.messages import cut
+from offcert.core.messages import cut, plain
 
 if TYPE_CHECKING:
-    from offcert.core.problem import Problem
     from offcert.proofs.questions import Question
+    from offcert.questions.schedule.problem import Problem
     from offcert.report.findings import Text
 
 # What stands for the standard output in the place of a file's name.
@@ -31,16 +31,25 @@ def require_outputs(options: argparse.Namespace, *names: str) -> None:
     """
     for name in names or ("output",):
         path = getattr(options, name, None)
-        if path is not None:
+        if path == STDOUT and name == "output":
+            _require_streamed(options)
+        elif path is not None:
             from offcert.core.documents import require_writable
 
             require_writable(path)
 
 
+def _require_streamed(options: argparse.Namespace) -> None:
+    if not getattr(options, "streamed", False):
+        from offcert.core.errors import InputError
+
+        raise InputError("-o - is for commands whose result is one document: give a file's name")
+
+
 # Where the commands keep the names of files that they write.
 _WRITTEN = (
     "output", "target_file", "target", "report", "trace", "step_file", "problem_output",
-    "certificate",
+    "certificate", "profile",
 )  # fmt: skip
 
 
@@ -90,8 +99,12 @@ def _same(path: str, other: str) -> bool:
 
 
 def show(options: argparse.Namespace, document: dict[str, Any], text: str) -> None:
-    """Print a result: one JSON object if the options ask for it, else the text."""
-    print(json.dumps(document, allow_nan=False) if options.json else text)
+    """Print a result: one JSON object if the options ask for it, else the text.
+
+    On stderr if what the command writes into a file otherwise goes to the standard output.
+    """
+    file = sys.stderr if getattr(options, "output", None) == STDOUT else sys.stdout
+    print(json.dumps(document, allow_nan=False) if options.json else plain(text), file=file)
 
 
 def text_of(question: Question) -> Text:
@@ -116,7 +129,7 @@ def add_target(parser: argparse.ArgumentParser) -> None:
 
 def print_problem(problem: Problem) -> None:
     """Write a problem's document to the standard output."""
-    from offcert.core.files import problem_to_json
+    from offcert.questions.schedule.files import problem_to_json
 
     json.dump(problem_to_json(problem), sys.stdout, indent=1)
     print()

@@ -1,4 +1,4 @@
-"""What every command's parser is made of, and the exit codes.
+"""The parts of every command's parser, and the exit codes.
 
 A command is a module of this folder with one function ``add(commands)``, listed in
 `offcert.cli.program.COMMANDS`. It calls `add_command` (or `add_group`, for a command with actions
@@ -13,13 +13,16 @@ says what happens then.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from offcert.cli.interrupts import EXIT_INTERRUPTED as EXIT_INTERRUPTED
-from offcert.core.messages import cut, meant
+from offcert.core.messages import cut, meant, plain
 
+# Exit codes of documents that are refuted, of bad input, and of documents that are not verified. By
+# definition: docs/commands.md.
 EXIT_INVALID = 1
 EXIT_INPUT = 2
 EXIT_NOT_VERIFIED = 3
@@ -31,9 +34,14 @@ Run = Callable[[argparse.Namespace], int]
 class Parser(argparse.ArgumentParser):
     """Says what is wrong in one line, as all else here does, and what may have been meant."""
 
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        # What begins so is a value, also if it goes on as no number does: -5%, -1GiB, -3:4.
+        self._negative_number_matcher = re.compile(r"-\.?[0-9]")
+
     def error(self, message: str) -> NoReturn:
         """Print the line and end with the exit code for bad input."""
-        print(f"offcert: {message} (see {self.prog} --help)", file=sys.stderr)
+        print(f"offcert: {plain(message)} (see {self.prog} --help)", file=sys.stderr)
         sys.exit(EXIT_INPUT)
 
     def parse_args(  # type: ignore[override]

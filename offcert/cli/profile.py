@@ -17,12 +17,12 @@ from offcert.cli.chosen import (
     chosen_optimiser,
     machine,
 )
-from offcert.cli.output import show
+from offcert.cli.output import STDOUT, print_problem, show
 from offcert.cli.parser import Commands, add_command
 from offcert.cli.progress import progress
 
 if TYPE_CHECKING:
-    from offcert.core.problem import Problem
+    from offcert.questions.schedule.problem import Problem
 
 
 CLOCKS = ("modules", "operators", "stages")
@@ -38,6 +38,7 @@ def add(commands: Commands) -> None:
     """Add the command."""
     summary = "turn a network or a training step into a problem file"
     parser = add_command(commands, "profile", summary, _run, examples=_EXAMPLES)
+    parser.set_defaults(streamed=True)
     add_network(parser)
     add_configured(parser)
     parser.add_argument(
@@ -80,14 +81,17 @@ def add(commands: Commands) -> None:
         "--name", help='of the problem (default: network and input, as in "resnet18 2x3x32x32")'
     )
     parser.add_argument(
-        "-o", "--output", required=True, metavar="PROBLEM", help="file for the problem"
+        "-o",
+        "--output",
+        required=True,
+        metavar="PROBLEM",
+        help="file for the problem; -: standard output",
     )
 
 
 def _run(options: argparse.Namespace) -> int:
     from offcert.core.errors import require_torch
-    from offcert.core.files import write_problem
-    from offcert.core.problem import parse_memory
+    from offcert.questions.schedule.files import write_problem
     from offcert.report.text import describe_problem, problem_summary
 
     require_torch("offcert profile")
@@ -95,9 +99,10 @@ def _run(options: argparse.Namespace) -> int:
     name = options.model or options.hf
     with progress(options, str, f"profiling {name}"), redirect_stdout(sys.stderr):
         problem = _profile(options)
-    if options.memory is not None:
-        problem = problem.with_memory(parse_memory(options.memory, problem))
-    write_problem(options.output, problem)
+    if options.output == STDOUT:
+        print_problem(problem)
+    else:
+        write_problem(options.output, problem)
     text = "\n".join([describe_problem(problem), *_measured_lines(problem)])
     show(options, problem_summary(problem), text)
     return 0
@@ -127,15 +132,11 @@ def _measured_lines(problem: Problem) -> list[str]:
 
 def _profile(options: argparse.Namespace) -> Problem:
     from offcert.core.errors import InputError
-    from offcert.core.units import parse_size
     from offcert.runtime.profiling.profile import profile
 
     for flag in ("peak", "link", "attention"):
         if options.measure and getattr(options, flag):
             raise InputError(f"--{flag} is for hardware models, not for --measure")
-    device_memory = options.device_memory
-    if device_memory is not None:
-        device_memory = parse_size(device_memory, "device memory")
     model, given, label, named = chosen_model(options)
     return profile(
         model,
@@ -147,7 +148,8 @@ def _profile(options: argparse.Namespace) -> Problem:
         options=given,
         seed=options.seed,
         name=options.name or label,
-        device_memory=device_memory,
+        memory=options.memory,
+        device_memory=options.device_memory,
         optimiser=chosen_optimiser(options),
         **named,
     )

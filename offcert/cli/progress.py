@@ -1,4 +1,4 @@
-"""What is seen while a command works: a live line on a terminal, log lines elsewhere.
+"""Progress of a command that works: a live line on a terminal, log lines elsewhere.
 
 A terminal gets one line, written over and over by `rich`, with the seconds running on. Elsewhere
 nothing is said unless ``--verbose`` asks for it: then every piece of news is a log record.
@@ -15,12 +15,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from offcert.cli.messages import LOG
+from offcert.core.messages import plain
 
 if TYPE_CHECKING:
     from rich.text import Text
 
 News = TypeVar("News")
 
+# Redraws of the live line in a second. Arbitrary.
 _REFRESHES_A_SECOND = 4
 # While one line stands for all, the seconds that a message of its own gives would stand still.
 _PLACE = "{:7.1f} s  {}"
@@ -71,7 +73,7 @@ class _Line(Generic[News]):
         from rich.text import Text
 
         seconds = time.monotonic() - self._began
-        return Text(_PLACE.format(seconds, self._said), no_wrap=True, overflow="ellipsis")
+        return Text(_PLACE.format(seconds, plain(self._said)), no_wrap=True, overflow="ellipsis")
 
 
 @contextmanager

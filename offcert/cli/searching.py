@@ -1,4 +1,4 @@
-"""What commands that search share: which problem, how long, and how the search is shown."""
+"""Common parts of commands that search: which problem, how long, and how the search is shown."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from offcert.cli.arguments import (
+    OPTIMISERS,
     add_choices,
     chosen,
     count,
@@ -18,18 +19,19 @@ from offcert.cli.arguments import (
     source,
 )
 from offcert.cli.ending import ending_anyhow
-from offcert.cli.output import native_output_to_stderr, show, text_of
+from offcert.cli.output import STDOUT, native_output_to_stderr, show, text_of
 from offcert.cli.progress import progress
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from offcert.certify.search import SearchProgress
-    from offcert.core.problem import Problem
     from offcert.proofs.certificate import Certificate
+    from offcert.questions.schedule.problem import Problem
 
 TRANSFERS = ("atomic", "interruptible", "fractional")
-# What is searched with where the command does not say it. The parser must be able to tell.
+# Settings of a search that the command does not give: seconds, threads, gap, seed. The parser must
+# be able to tell. Arbitrary.
 DEFAULTS: dict[str, Any] = {"time_limit": 60.0, "workers": 2, "target_gap": 0.0, "seed": 0}
 
 
@@ -60,6 +62,11 @@ def add_problem(parser: argparse.ArgumentParser, several: bool = False) -> None:
         metavar="SIZE",
         help="memory of the whole device, such as 16GiB; parameters, gradients and all else that "
         "the trace does not count are subtracted (default: the file's limit)",
+    )
+    parser.add_argument(
+        "--optimiser",
+        choices=OPTIMISERS,
+        help="whose state --device-memory counts (default: that which the profile has counted)",
     )
     parser.add_argument(
         "--bandwidth",
@@ -122,6 +129,7 @@ def add_effort(parser: argparse.ArgumentParser, *names: str, each: str = "") -> 
         ),
         "seed": (seed, "N", "of the random choices"),
     }
+    parser.set_defaults(streamed=True)
     for name in names:
         kind, metavar, text = known[name]
         until = ", until optimality is proved" if name == "target_gap" else ""
@@ -137,10 +145,10 @@ def read_problem(options: argparse.Namespace) -> Problem:
     """Return the problem of the file, changed as the options say."""
     from dataclasses import replace
 
-    from offcert.core import files
-    from offcert.core.device_memory import memory_beside, uncounted_bytes
-    from offcert.core.problem import parse_memory
-    from offcert.core.units import parse_bandwidth, parse_size
+    from offcert.core.errors import InputError
+    from offcert.core.units import parse_bandwidth
+    from offcert.questions.schedule import files
+    from offcert.questions.schedule.problem import parse_memory
 
     problem = chosen(files.read_problem(options.problem), options)
     require_no_limit(problem, options)
@@ -156,8 +164,9 @@ def read_problem(options: argparse.Namespace) -> Problem:
     if options.memory is not None:
         problem = problem.with_memory(parse_memory(options.memory, problem))
     if options.device_memory is not None:
-        size = parse_size(options.device_memory, "device memory")
-        problem = problem.with_memory(memory_beside(size, uncounted_bytes(problem)))
+        problem = problem.with_device_memory(options.device_memory, options.optimiser)
+    elif options.optimiser is not None:
+        raise InputError("--optimiser says whose state --device-memory counts: give both")
     # Only `certify` has the option.
     box = getattr(options, "uncertainty", None)
     return problem if box is None else problem.with_uncertainty(box)
@@ -214,11 +223,14 @@ def search_and_say(
     from offcert.certify.interrupts import terminating_interrupts
 
     write = write or (lambda known, path: known.write(path))
+    kept = None if options.output == STDOUT else options.output
 
     def conclude(found: Any) -> int:
         try:
-            if options.output is not None:
-                write_or_rescue(partial(write, found), options.output)
+            if options.output == STDOUT:
+                stream(partial(write, found))
+            elif kept is not None:
+                write_or_rescue(partial(write, found), kept)
         finally:
             show(options, *say(found))
         return 0
@@ -230,9 +242,21 @@ def search_and_say(
         progress(options, describe) as tell,
     ):
         # However this process ends, the file holds the best that was known.
-        keep = None if options.output is None else lambda known: write(known, options.output)
+        keep = None if kept is None else lambda known: write(known, kept)
         found = find(progress=tell, keep=keep)
     return conclude(found)
+
+
+def stream(write: Callable[[str | Path], None]) -> None:
+    """Write what was found to the standard output, whole."""
+    import sys
+    import tempfile
+    from pathlib import Path
+
+    with tempfile.TemporaryDirectory(prefix="offcert-") as folder:
+        path = Path(folder, "found.json")
+        write(path)
+        sys.stdout.write(path.read_text(encoding="utf-8"))
 
 
 def write_or_rescue(write: Callable[[str | Path], None], path: str) -> None:
@@ -255,7 +279,7 @@ def write_or_rescue(write: Callable[[str | Path], None], path: str) -> None:
 
 def describe_progress(problem: Problem, news: SearchProgress) -> str:
     """Return in one line what a search knows; times or sizes in the problem's units."""
-    from offcert.core.problem import format_objective
+    from offcert.questions.schedule.problem import format_objective
 
     return progress_line(news, lambda value: format_objective(value, problem))
 

@@ -26,10 +26,11 @@ if TYPE_CHECKING:
     from offcert.verify.limits import Limits
 
 
-# Seconds that work gets to end by itself once its time is over.
+# Seconds that work gets to end by itself once its time is over, and seconds between two looks.
+# Arbitrary.
 _GRACE = 2.0
 _POLLING = 0.02
-# What Python itself returns after an exception that nobody expected.
+# Exit code after an exception that nobody expected. Given by Python.
 _EXIT_BUG = 1
 
 

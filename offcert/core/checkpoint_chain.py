@@ -11,7 +11,7 @@ from offcert.core.computations import Computation, Value
 from offcert.core.errors import InputError
 from offcert.core.network import Network
 
-# Name of the numbers, and how many more of them there are than stages.
+# The numbers of a chain by name, and how many more of each there are than stages. By definition.
 CHECKPOINT_CHAIN_FIELDS = {
     "forward": 0,
     "backward": 0,

@@ -1,4 +1,4 @@
-"""What a network consists of, and what runs of its computations make of it."""
+"""Parts of a network, and the operations and tensors that runs of its computations make."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class _Copy:
 
 
 class Expansion:
-    """What a sequence of runs makes: operations, and a tensor for every copy of a value.
+    """Operations and tensors of a sequence of runs: a tensor for every copy of a value.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What is said where an optional package is missing."""
+"""Exceptions that offcert raises on purpose, and the message about a missing package."""
 
 from __future__ import annotations
 

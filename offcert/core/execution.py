@@ -12,7 +12,7 @@ from offcert.core.trace import Trace
 
 @dataclass(frozen=True)
 class Execution:
-    """What a strategy makes of a network: a trace in which computations may run more than once.
+    """A strategy applied to a network: a trace in which computations may run more than once.
 
     Whether it is a legal execution of a network is for `offcert.verify.execution` to say; nobody
     has to trust who made it.

@@ -13,7 +13,9 @@ given, and the versions of the compilers. Comments, docstrings and line numbers 
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
+import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -34,6 +36,10 @@ try:
     import fcntl
 except ImportError:  # pragma: no cover - not on Windows
     fcntl = None  # type: ignore[assignment]
+
+
+# The command line shows what is said here also where nothing else is.
+LOG = logging.getLogger("offcert.compile")
 
 
 class KernelCache:
@@ -71,6 +77,8 @@ class KernelCache:
                 self._lock = _locked(place.lock)
                 # Another process may just have compiled it.
                 found = place.load_overload(signature, context)
+        if found is None:
+            _say_once(str(place.lock.parent))
         return found
 
     def save_overload(self, signature: Any, result: Any) -> None:
@@ -89,6 +97,11 @@ class KernelCache:
         for kind in given:
             summed.update(_of_type(kind).encode())
         return _Place(self._kernel.py_func, summed.hexdigest()[:24])
+
+
+@cache
+def _say_once(folder: str) -> None:
+    LOG.info("compiling kernels, seconds each, which are kept in %s", folder)
 
 
 class _Place(FunctionCache):
@@ -252,10 +265,42 @@ def _folder(package: Path) -> Path:
     if chosen:
         return Path(chosen) / f"{package.name}-{hashlib.sha256(bytes(package)).hexdigest()[:12]}"
     beside = package / "__pycache__" / "kernels"
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    for folder in (beside, home / package.name / "kernels"):
+        if _is_writable(folder):
+            return folder
+    own = _own_temporary(package.name)
+    if own is None:
+        LOG.warning(
+            "kernels cannot be kept, and are compiled in every run: neither %s nor %s can be "
+            "written; NUMBA_CACHE_DIR may name a folder that can",
+            beside,
+            home,
+        )
+    return own or beside
+
+
+def _is_writable(folder: Path) -> bool:
     try:
-        beside.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=beside).close()
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
     except OSError:
-        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        return Path(home) / package.name / "kernels"
-    return beside
+        return False
+    return True
+
+
+def _own_temporary(name: str) -> Path | None:
+    """Return a folder for temporary files that nobody else can write to; None without one.
+
+    What is in it is run: a folder that somebody else made, or may change, is not used.
+    """
+    if not hasattr(os, "getuid"):
+        return None
+    folder = Path(tempfile.gettempdir(), f"{name}-kernels-{os.getuid()}")
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.lstat()
+    except OSError:
+        return None
+    ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+    return folder if ours and not found.st_mode & 0o077 and _is_writable(folder) else None

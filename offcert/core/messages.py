@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
-# Whoever wrote a value knows it by its beginning.
+# Characters of a value that a message repeats: whoever wrote it knows it by its beginning.
+# Arbitrary.
 _LONGEST = 60
 # A container has no more parts than this that would show.
 _PARTS = 4 * _LONGEST
@@ -19,6 +21,19 @@ def cut(text: str, longest: int = _LONGEST) -> str:
     if not begin.isprintable():
         begin = begin.encode("unicode_escape").decode("ascii")
     return begin if len(begin) <= longest else begin[: longest - 3] + "..."
+
+
+def plain(text: str) -> str:
+    """Return a text with what a terminal would obey, or not show, written out; lines stay lines.
+
+    Names come from files of anybody: an escape sequence in one could hide or forge what is said.
+    """
+    return "".join(map(_plain, text)) if not text.isprintable() else text
+
+
+def _plain(letter: str) -> str:
+    shown = letter.isprintable() or letter == "\n" or unicodedata.category(letter) == "Zs"
+    return letter if shown else letter.encode("unicode_escape").decode("ascii")
 
 
 def show(value: Any) -> str:

@@ -1,10 +1,34 @@
-"""What a notebook shows of an object."""
+"""The display of objects in a notebook."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 
 _drawers: list[str] = []
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Facts, and rows of a table: the view in a notebook of an object that has no picture.
+
+    Attributes
+    ----------
+    title : str
+        Of the whole.
+    facts : sequence of (str, str)
+        Names and values.
+    header : sequence of str
+        Of the table's columns; empty without a table.
+    rows : iterable of sequence of str
+        What cannot be shown of them all is counted.
+    """
+
+    title: str
+    facts: Sequence[tuple[str, str]] = ()
+    header: Sequence[str] = ()
+    rows: Iterable[Sequence[str]] = ()
 
 
 def drawn_by(module: str) -> None:

@@ -10,8 +10,10 @@ from typing import SupportsIndex
 
 from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
+from offcert.core.notebook import Shown, html
 
-# Totals stay far inside 64-bit integers, so that compiled code may add and multiply small factors.
+# Sums of sizes or ticks that a trace may have, so that compiled code may add and multiply small
+# factors in 64-bit integers; the largest of these integers. Derived.
 LARGEST_TOTAL = 2**61
 _LARGEST_INTEGER = 2**63 - 1
 
@@ -193,6 +195,19 @@ class Trace:
     def __len__(self) -> int:
         """Return the number of operations."""
         return len(self.operations)
+
+    def _repr_html_(self) -> str:
+        leaving = len({gap.tensor for gap in self.gaps})
+        facts = [
+            ("operations", f"{len(self)}"),
+            ("tensors", f"{len(self.tensors)}, of which {leaving} may leave"),
+            ("compute time", f"{self.compute_time} ticks"),
+            ("least memory", f"{self.least_memory}"),
+            ("peak memory", f"{self.peak_memory}"),
+        ]
+        largest = sorted(self.tensors, key=lambda tensor: -tensor.size)
+        rows = ((tensor.name, f"{tensor.size}") for tensor in largest)
+        return html(Shown("trace", facts, ("largest tensors", "size"), rows))
 
     def __repr__(self) -> str:
         return (

@@ -12,18 +12,20 @@ from offcert.core.errors import InputError
 from offcert.core.messages import cut, short_repr
 
 _NUMBER = r"([0-9]{1,40}(?:\.[0-9]{1,40})?)"
+# Prefixes of units and their factors. Given by SI.
 _PREFIXES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _PREFIXES |= {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 _SIZE = re.compile(rf"{_NUMBER}\s*(([kKMGT]i?)?B)?")
 _PERCENT = re.compile(rf"{_NUMBER}\s*%")
 _TIME = re.compile(rf"{_NUMBER}\s*(ns|us|µs|ms|s)?")
+# Units of time in nanoseconds. Given by SI.
 _NANOSECONDS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9}
 _RATE = re.compile(rf"{_NUMBER}\s*([kKMGT]i?)?B/s")
 
 
 @dataclass(frozen=True)
 class Units:
-    """What a tick and a size unit stand for: ``"ns"`` or ``"tick"``, ``"B"`` or ``"unit"``."""
+    """Units of a tick and of a size: ``"ns"`` or ``"tick"``, ``"B"`` or ``"unit"``."""
 
     time: str = "tick"
     size: str = "unit"
@@ -58,6 +60,21 @@ def parse_size(text: str, field: str = "size") -> int:
             f'{field} "{number}" needs a unit: "{number}GiB", "{number}MB" or bytes, "{number}B"'
         )
     return _bytes(match[1], match[3], text, field)
+
+
+def require_size(size: object, field: str = "size") -> int:
+    """Return bytes for an integer, or for a text such as ``"6GiB"``.
+
+    Raises
+    ------
+    InputError
+        If it is neither, or negative.
+    """
+    if isinstance(size, str):
+        return parse_size(size, field)
+    if type(size) is not int or size < 0:
+        raise InputError(f'{field} must be bytes, or a text such as "6GiB", not {short_repr(size)}')
+    return size
 
 
 def parse_limit(text: str, units: Units, memory_at: Callable[[Fraction], int]) -> int:

@@ -17,11 +17,12 @@ from __future__ import annotations
 import numpy as np
 
 from offcert.core.compiled import inlined, inner
-from offcert.core.simulate import BoolArray, IntArray
+from offcert.questions.schedule.simulate import BoolArray, IntArray
 
 Facts = tuple[IntArray, IntArray, IntArray, IntArray]
 
-# Shares of the steps; what is left moves one transfer.
+# Shares of the annealing steps that try each kind of move; the other steps move one transfer.
+# Arbitrary.
 _EXCHANGE = 0.1
 _DISPLACE = 0.15
 _TOGGLE = 0.15

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 
-# Up to this many operations and gaps a round has its full length.
+# Operations and gaps up to which a round has its full length. Arbitrary.
 _SHORT = 1000
 
 

@@ -35,9 +35,9 @@ from offcert.core.errors import MethodError
 
 Integers = NDArray[np.int64]
 
-# Rows of a table of states.
+# Rows of a table of states. By definition.
 KEPT, FRONT, BACK, IDLE, PARENT, MOVED = 0, 1, 2, 3, 4, 5
-# Larger numbers could overflow when a few of them are added.
+# The largest number in the tables. Derived: sums of a few stay inside 64 bits.
 _LARGEST = 2**60
 
 

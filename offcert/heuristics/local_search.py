@@ -10,20 +10,23 @@ from dataclasses import dataclass
 import numpy as np
 
 from offcert.core.errors import MethodError, PlanError
-from offcert.core.plan import Kind, Move, Plan
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule
-from offcert.core.simulate import IntArray, Simulator
+from offcert.core.platform import Kind
 from offcert.core.trace import Trace
 from offcert.heuristics.annealing import Annealer
 from offcert.heuristics.cooling import length_of_round
 from offcert.heuristics.sequential import sequential
+from offcert.questions.schedule.plan import Move, Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.simulate import IntArray, Simulator
 
-# Chance that no further gap is limited, the most that are, and the share that must stay.
+# The chance that no further gap is limited, the most gaps that are, and the share of limits that
+# ask a gap to stay. Arbitrary.
 _ANOTHER = 0.6
 _MOST_LIMITED = 4
 _KEPT = 0.1
-# The share of limits that a wait decides, and the chance that they take the transfer next to it.
+# The share of limits that a waiting operation decides, and the chance that they take the transfer
+# next to it. Arbitrary.
 _BLAMED = 0.5
 _NEAREST = 0.35
 
@@ -230,16 +233,17 @@ def _limit_culprit(
     return True
 
 
-# A round is longer where more can be moved.
+# Steps of a round for each gap, steps of the longest round, and rounds of a cooling. Arbitrary.
 _STEPS_A_GAP = 300
 _LONGEST_ROUND = 40_000
 _ROUNDS = 12
-# Temperatures, as shares of the makespan: at the start of a cooling without limits, and of the
-# rounds, from and to, of a cooling within limits and after their release.
+# Temperatures as shares of the makespan: at the start of a cooling without limits, and from and to
+# which each round of a cooling goes, within limits and after their release. Arbitrary.
 _HOTTEST = 0.03
 _LIMITED = ((3e-3, 1e-3), (1e-3, 1e-4), (1e-4, 1e-5))
 _RELEASED = ((1e-3, 1e-4), (1e-4, 1e-5))
-# Every which cooling has no limits, and how many limits are tried to find one with a plan.
+# Coolings between two without limits; how much longer than the best a plan within limits may be, as
+# a part of it; limits that are tried to find some with a plan. Arbitrary.
 _FREE_EVERY = 8
 _TOLERANCE = 0.003
 _ATTEMPTS = 10

@@ -13,11 +13,11 @@ from offcert.heuristics.ordered_kernel import SIZE, evaluate_ordered
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
 
-# Shares of the steps that try each kind of move; the others change an order.
+# Shares of the steps that try each kind of move; the others change an order. Arbitrary.
 _COUNTS, _EXCHANGE, _SWAP = 0.15, 0.3, 0.1
-# Share of the steps that change whether a tensor leaves again, where some may.
+# Share of the steps that change whether a tensor leaves again, where some may. Arbitrary.
 _AGAIN = 0.1
-# Exchanges whose sums differ by less than the largest size over this are always tried.
+# Exchanges whose sums differ by less than the largest size over this are always tried. Arbitrary.
 _CLOSE = 400
 
 

@@ -18,9 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offcert.core.errors import MethodError
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule
+from offcert.core.platform import Kind
 from offcert.heuristics.cooling import Cooling, OrderedAnnealer, coolings
 from offcert.heuristics.order_moves import Classes, State, anneal
 from offcert.heuristics.ordered import (
@@ -33,17 +31,19 @@ from offcert.heuristics.ordered import (
 )
 from offcert.heuristics.ordered_kernel import INFEASIBLE
 from offcert.heuristics.set_search import classes_of_equal_size
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 
 Integers = NDArray[np.int64]
 
-# Tensors on one side of an exchange and on the other.
+# Tensors on one side of an exchange and on the other. Arbitrary.
 FEW, MANY = 2, 3
-# Combinations of tensors that are formed, and exchanges that are kept, at most.
+# Combinations of tensors that are formed, and exchanges that are kept, at most. Arbitrary.
 _MOST_COMBINATIONS = 20_000
 _MOST_EXCHANGES = 100_000
-# Sums that differ by more than the largest size over this are not exchanged.
+# Sums that differ by more than the largest size over this are not exchanged. Arbitrary.
 _COARSEST = 8
-# Tensors smaller than the largest size over this are left out: they hardly change a sum.
+# Tensors smaller than the largest size over this are left out: they hardly change a sum. Arbitrary.
 _FINEST = 2_000
 
 

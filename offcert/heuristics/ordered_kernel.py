@@ -11,22 +11,24 @@ from numpy.typing import NDArray
 
 from offcert.core.compiled import inlined, inlined_and_entered
 from offcert.core.errors import MethodError
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Problem
 
 Integers = NDArray[np.int64]
 
-# Columns of `OrderedArrays.keys`.
+# Columns of `OrderedArrays.keys`. By definition.
 REQUIRED, FRONT, BACK, MAY_SPLIT = 0, 1, 2, 3
 # Columns of `OrderedArrays.gaps`.
 SIZE, OFFLOAD, PREFETCH, OPENS, CLOSES, WRITER_KEY, WRITTEN, NEEDED, READ = range(9)
+# Columns of `OrderedArrays.gaps`. By definition.
 WRITER, BEFORE, AFTER = 9, 10, 11
-# Entries of `OrderedArrays.settings`.
+# Entries of `OrderedArrays.settings`. By definition.
 COMPUTE, DUPLEX, NESTED = 0, 1, 2
-# Rows of the scratch array.
+# Rows of the scratch array, and their number. By definition.
 FRONT_IDLE, BACK_IDLE, OFFLOAD_END, PREFETCH_END, CHANGE, FLOOR, LINK = 0, 1, 2, 3, 4, 5, 6
 SCRATCH_ROWS = 7
 
+# The length of an order that cannot be carried out, and a time that never comes. By definition.
 INFEASIBLE = -1
 _NEVER = 2**62
 

@@ -10,11 +10,13 @@ from typing import ClassVar
 
 from offcert.core.chain import Chain
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem
 from offcert.instances.generator import MOST, Generator, knob
+from offcert.questions.schedule.problem import Problem
 
+# The mean size of the first stage's input. Arbitrary: only ratios matter.
 _FIRST_SIZE = 2000
-# Far beyond the 17 digits of a double, so that no rounding can depend on the machine's library.
+# Digits of decimal arithmetic: far beyond the 17 of a double, so that no rounding can depend on the
+# machine's library. Arbitrary.
 _DIGITS = 40
 
 

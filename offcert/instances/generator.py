@@ -1,4 +1,4 @@
-"""What every generator shares: knobs, seeds, and a source that says how to make it again."""
+"""Common parts of generators: knobs, seeds, and a source that says how to make a problem again."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 
 from offcert.core.errors import InputError
 from offcert.core.messages import meant, short_repr
-from offcert.core.problem import Problem
 from offcert.core.trace import require_integer
+from offcert.questions.schedule.problem import Problem
 
 Knob = int | Fraction | bool | str
 

@@ -18,19 +18,21 @@ from typing import TYPE_CHECKING, Any
 
 from offcert.core.documents import Fields, read_json, require_format, show, write_atomically
 from offcert.core.errors import InputError
-from offcert.core.files import problem_digest, problem_from_json, problem_to_json
 from offcert.core.messages import cut, meant
-from offcert.core.problem import Problem
+from offcert.core.notebook import Shown, html
 from offcert.core.result import SolveStatus
 from offcert.instances.records import Record, record_from_json, record_to_json
+from offcert.questions.schedule.files import problem_digest, problem_from_json, problem_to_json
+from offcert.questions.schedule.problem import Problem
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
 
 LIBRARY_FORMAT = "offcert-library"
+# The version of the format. By definition.
 LIBRARY_VERSION = 1
 FOLDER = Path(__file__).parent / "library"
-# Seconds; a record is written in a moment.
+# Seconds to wait for the lock; a record is written in a moment. Arbitrary.
 _PATIENCE = 60
 
 
@@ -116,6 +118,11 @@ class Library:
 
     def __repr__(self) -> str:
         return f"<Library {self.folder}: {len(list(self.folder.glob('[!.]*.json')))} families>"
+
+    def _repr_html_(self) -> str:
+        known = ((each.name, each.record) for each in self.entries())
+        rows = ((name, f"{record.value}", f"{record.lower_bound}") for name, record in known)
+        return html(Shown(f"{self!r}", (), ("problem", "best value", "lower bound"), rows))
 
     def families(self, *, group: str | None = None, family: str | None = None) -> Iterator[Family]:
         """Yield the families by name.

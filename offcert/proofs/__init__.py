@@ -1,1 +1,1 @@
-"""What a certificate says: its format, and a type for every kind of proof."""
+"""Certificates: their format, and a type for every kind of proof."""

@@ -40,7 +40,7 @@ P = TypeVar("P", bound=Named)
 
 @dataclass(frozen=True, repr=False)
 class AnyCertificate(ABC, Generic[P]):
-    """What is claimed about a problem, and the evidence for it.
+    """A claim about a problem, and the evidence for it.
 
     Subclasses say what the answer is: they turn a problem and an answer into JSON and back.
 
@@ -69,12 +69,12 @@ class AnyCertificate(ABC, Generic[P]):
     @property
     @abstractmethod
     def known(self) -> Bounded:
-        """What is known of the objective: its value, and bounds on it."""
+        """The objective as far as it is known: its value, and bounds on it."""
 
     @property
     @abstractmethod
     def status(self) -> SolveStatus:
-        """What is known when the method stops."""
+        """The status of the problem when the method stops."""
 
     @abstractmethod
     def summary(self) -> str:

@@ -12,7 +12,7 @@ from offcert.proofs.registry import kind_of
 
 
 class Kind(Protocol):
-    """What a registry knows of a kind of bound."""
+    """A registry's row of a kind of bound."""
 
     @property
     def families(self) -> tuple[str, ...]:

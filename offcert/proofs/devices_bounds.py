@@ -1,4 +1,4 @@
-"""What a proof of a bound for several devices says: which work on which resource to look at."""
+"""Proofs of bounds for several devices: the work on one resource that shows them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any
 
-from offcert.core.devices.problem import JobKind
 from offcert.core.documents import Fields, parse_rational, rational_text, show
 from offcert.core.errors import InputError
+from offcert.questions.devices.problem import JobKind
 
 # How bounds for several devices are called in certificates.
 DEVICE, RESOURCE, MODEL = "devices-alone", "devices-resource", "devices-cpsat"
 
 
 class Resource(StrEnum):
-    """What can do one thing at a time (the host: one a core).
+    """A resource that does one thing at a time (the host: one a core).
 
     ``LINK``: both directions of a simplex link. ``OUT``, ``BACK``: a direction of a duplex link.
     ``ADDER``: who adds gradients up.
@@ -31,7 +31,7 @@ class Resource(StrEnum):
 
 @dataclass(frozen=True)
 class ResourceProof:
-    """That some work on one resource takes at least so long, from its head to its tail.
+    """A proof that some work on one resource takes so long, from its head to its tail.
 
     Attributes
     ----------

@@ -31,7 +31,8 @@ from offcert.core.trace import require_integer
 
 KINDS = ("available", "due", "opened", "end", "start")
 
-# Longer documents are refused before they are unpacked in full.
+# Bytes of the longest document; longer ones are refused before they are unpacked in full.
+# Arbitrary.
 LARGEST = 1 << 25
 
 

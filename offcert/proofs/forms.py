@@ -1,4 +1,4 @@
-"""What a field of a proof may hold: how it is read, written, limited and described."""
+"""Forms of a proof's fields: how a value is read, written, limited and described."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Form(Protocol):
 
     @property
     def rule(self) -> str:
-        """What is allowed, in words for the documentation."""
+        """The rule for values, in words for the documentation."""
 
     def read(self, fields: Fields, name: str) -> Any:
         """Return the value of a field that is there; raise `InputError` if it is not allowed."""
@@ -35,7 +35,7 @@ class Integer:
 
     @property
     def rule(self) -> str:
-        """What is allowed."""
+        """The rule for values, in words."""
         return "an integer" if self.minimum is None else f"an integer of at least {self.minimum}"
 
     def read(self, fields: Fields, name: str) -> int:
@@ -55,7 +55,7 @@ class Integers:
 
     @property
     def rule(self) -> str:
-        """What is allowed."""
+        """The rule for values, in words."""
         return f"a list of integers of at least {self.minimum}"
 
     def read(self, fields: Fields, name: str) -> tuple[int, ...]:
@@ -75,7 +75,7 @@ class IntegerLists:
 
     @property
     def rule(self) -> str:
-        """What is allowed."""
+        """The rule for values, in words."""
         return f"a list of lists of integers of at least {self.minimum}"
 
     def read(self, fields: Fields, name: str) -> tuple[tuple[int, ...], ...]:
@@ -135,7 +135,7 @@ class Nested:
 
     @property
     def rule(self) -> str:
-        """What is allowed."""
+        """The rule for values, in words."""
         return f"an object with the fields of {self.kind.__name__}"
 
     def read(self, fields: Fields, name: str) -> Any:

@@ -43,7 +43,7 @@ class LargeTensors(Proof):
 
 @dataclass(frozen=True, kw_only=True)
 class ExactSums(Proof):
-    """What may be absent where most has to be, sum by sum.
+    """Sums of bytes that may be absent where most has to be, looked at one by one.
 
     Attributes
     ----------

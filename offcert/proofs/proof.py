@@ -21,7 +21,7 @@ class FieldRule(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Proof:
-    """What verification is told besides the problem and the bound's value.
+    """A proof: the numbers that verification needs besides the problem and the bound's value.
 
     Subclasses are frozen dataclasses whose fields are made by `offcert.proofs.forms`: from these
     follow the reader, the writer, the limits and the documentation. A bound that can be computed

@@ -1,4 +1,4 @@
-"""What a certificate claims about a whole box of uncertain times."""
+"""Claims of a certificate about a whole box of uncertain times."""
 
 from __future__ import annotations
 

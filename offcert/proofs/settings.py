@@ -1,4 +1,4 @@
-"""What a method was asked, and what it remarked beside its result."""
+"""Settings of a method, and its remarks beside the result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from offcert.core.trace import require_integer
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What a method was asked; None where it does not read a setting.
+    """Settings that a method was called with; None where it does not read one.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class Notes:
-    """What is good to know beside the result.
+    """Remarks beside the result.
 
     Attributes
     ----------

@@ -33,6 +33,7 @@ _SPARE_STYLES = (
 )
 Style = tuple[str, str, float]
 _BLACK, _BAND, _SHADE = "#000000", "#9a9a9a", "#eeeeee"
+# Columns of panels, panels of a picture, and bytes of a GiB. Arbitrary but for the last.
 _MOST_COLUMNS = 4
 MOST_PANELS = 40
 _GIB = 2**30

@@ -19,14 +19,15 @@ from offcert.report.points import CERTIFY, FAILED, Cell, Point
 NO_PLAN = "NO_PLAN"
 # The paper's methods first and in its order of merit; others follow by name.
 _ORDER = ("dynprog", "greedy", "vdnn", "autoswap", "tflms")
+# Nanoseconds in a second. By definition.
 _NS_PER_SECOND = 10**9
-# One method's excess over the bound is off the scale beyond this many times the others' largest,
-# and an excess below the second number is never too small to be told from none.
+# A method's excess over the bound is off the scale beyond so many times the others' largest; an
+# excess below the second number is never too small to be told from none. Arbitrary.
 _FAR, _LITTLE = 3, 0.1
 
 
 class Quantity(StrEnum):
-    """What is drawn against memory.
+    """The quantity that is drawn against memory.
 
     ``MAKESPAN`` is relative as in the paper (§6.2): the makespan divided by the bound of its
     Proposition 3, ``max(compute time, 2 (M_peak - M) / bandwidth)`` (where computations may run
@@ -41,7 +42,7 @@ class Quantity(StrEnum):
 
 @dataclass(frozen=True)
 class Curves:
-    """What is drawn of one problem; NaN is a gap in a curve.
+    """The curves of one problem; NaN is a gap in a curve.
 
     Attributes
     ----------

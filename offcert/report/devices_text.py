@@ -1,4 +1,4 @@
-"""What the commands say of several devices: values for programs, a few lines for people."""
+"""Texts about several devices: values for programs, a few lines for people."""
 
 from __future__ import annotations
 

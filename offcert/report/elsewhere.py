@@ -1,11 +1,11 @@
-"""What a plan does on another problem: one JSON object for programs, a few lines for people."""
+"""Texts about a plan on another problem: one JSON object for programs, a few lines for people."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from offcert.core.problem import format_objective
 from offcert.core.units import format_gap, format_size, format_time
+from offcert.questions.schedule.problem import format_objective
 from offcert.verify.elsewhere import Elsewhere
 
 

@@ -1,4 +1,4 @@
-"""What commands say of certificates and their verification, whatever they answer."""
+"""Texts about certificates and their verification, whatever they answer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def notes_lines(notes: Notes) -> list[str]:
 
 @dataclass(frozen=True)
 class Text:
-    """What commands say of certificates that answer one question.
+    """The functions that make texts about certificates which answer one question.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What more memory buys: time and proof at every limit of a problem, as a table.
+"""The price of memory: time and proof at every limit of a problem, as a table.
 
 A schedule for some memory is one for more, and a bound for some memory is one for less. So at each
 limit the best schedule of all limits up to it counts, and the best bound of all limits from it on.
@@ -12,11 +12,11 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
-from offcert.core.fluid_schedule import FluidSchedule
-from offcert.core.plan import Kind
+from offcert.core.platform import Kind
 from offcert.core.result import SolveStatus
 from offcert.core.units import Units, format_size, format_time
 from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.report.execution import reruns_of
 
 _HEADER = ("memory", "part", "step", "lower bound", "gap", "slowdown", "next limit saves")
@@ -25,7 +25,7 @@ _DONE = ("again", "moved")
 
 @dataclass(frozen=True)
 class FrontierRow:
-    """What is known at one limit.
+    """The values at one limit.
 
     Attributes
     ----------

@@ -6,15 +6,16 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from offcert.core.messages import cut
-from offcert.core.problem import Problem
 from offcert.core.units import format_size, format_time
 from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.problem import Problem
 from offcert.report.bars import size_scale
 from offcert.report.frontier import FrontierRow, frontier_rows
-from offcert.report.svg import Element, element, ticks, write
+from offcert.report.svg import LETTER, Element, element, ticks
 
+# Pixels of the picture, and of the margins around the axes. Arbitrary.
 _WIDTH, _HEIGHT = 820, 420
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 24, 64, 52
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 24, 80, 52
 # Okabe and Ito's colours, and dashes, so that colours alone never tell.
 _STYLES = (
     ("#0072b2", ""),
@@ -124,11 +125,13 @@ def _draw_curve(
     for row, (x, y) in zip(known, best, strict=True):
         dot = element(group, "circle", cx=x, cy=y, r=3, fill=colour)
         element(dot, "title", _point_text(row, problem, name))
-    x = _LEFT + number * (_WIDTH - _LEFT - _RIGHT) / MOST_CURVES
-    mark = element(group, "path", d=f"M{x:.2f},36 h26", stroke=colour, stroke_width=3)
+    # Two names a line: each has half of the picture's width, and is cut where that is too little.
+    half = (_WIDTH - _LEFT - _RIGHT) / 2
+    x, y = _LEFT + (number % 2) * half, 36 + (number // 2) * 16
+    mark = element(group, "path", d=f"M{x:.2f},{y} h26", stroke=colour, stroke_width=3)
     if dashes:
         mark.set("stroke-dasharray", dashes)
-    element(group, "text", cut(name, 26), x=x + 32, y=40)
+    element(group, "text", cut(name, int((half - 40) / LETTER)), x=x + 32, y=y + 4)
 
 
 def _steps(points: Sequence[tuple[float, float]], last: bool) -> list[tuple[float, float]]:
@@ -146,8 +149,3 @@ def _point_text(row: FrontierRow, problem: Problem, name: str) -> str:
     if row.evidence is not None:
         text += f", at least {format_time(row.lower_bound, units)} ({row.evidence})"
     return text
-
-
-def frontier_svg_text(curves: Mapping[str, Sequence[Certificate]]) -> str:
-    """Return the picture as the text of an SVG file."""
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + write(frontier_svg(curves)) + "\n"

@@ -1,4 +1,4 @@
-"""What a notebook shows of a problem, a certificate or addresses: numbers, a picture, the bounds.
+"""The display of a problem, a certificate or addresses: numbers, a picture, the bounds.
 
 One element, both XML and HTML, with nothing that is loaded from elsewhere.
 """
@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from offcert.core.messages import cut
-from offcert.core.problem import Minimise, Problem, format_objective
+from offcert.core.notebook import Shown
 from offcert.core.result import Evidence
 from offcert.core.units import format_size, format_time
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.placement.certificate import PlacementCertificate
+from offcert.questions.schedule.problem import Minimise, Problem, format_objective
 from offcert.report.bars import BOUND, HELD
 from offcert.report.execution import choices_summary, reruns_of
 from offcert.report.gantt_svg import (
@@ -31,16 +32,18 @@ from offcert.report.space import space_svg, spaces_of
 from offcert.report.svg import Element, element, ticks, write
 from offcert.report.text import offloaded_names
 
+# Pixels of the picture's width, and of the margin above. Arbitrary.
 _WIDTH = 900
 _TOP = 56
-# A notebook is scrolled: more rows than these are counted, not shown.
-_MOST_BOUNDS = 30
-# A picture is stored with the notebook: smaller residences than these are counted, not drawn.
+# Rows of a table that are shown in a notebook, which is scrolled; others are counted. Arbitrary.
+_MOST_ROWS = 30
+# Residences that are drawn in a notebook, with which the picture is stored; smaller ones are
+# counted. Arbitrary.
 _MOST_SPACES = 1500
 _CELL = "text-align:left;padding:1px 14px 1px 0;vertical-align:top"
 
 
-def html(value: Problem | Certificate | PlacementCertificate) -> str:
+def html(value: Problem | Certificate | PlacementCertificate | Shown) -> str:
     """Return what a notebook shows as HTML, of a size that is bounded."""
     root = element(None, "div", class_="offcert", style="max-width:100%;overflow-x:auto")
     _ADDED[type(value)](root, value)
@@ -102,7 +105,7 @@ def problem_svg(problem: Problem) -> Element:
         x = 330 + 150 * number
         element(root, "path", d=f"M{x},16 h22", stroke=colour, stroke_width=3)
         element(root, "text", name, x=x + 28, y=20)
-    draw_memory(root, frame, problem, curves, step=1.0)
+    draw_memory(root, frame, problem, problem.platform.memory, curves, step=1.0)
     if timed:
         labels, unit = time_labels(problem, span)
         draw_time_axis(root, frame, labels, f"compute time ({unit})")
@@ -190,12 +193,30 @@ def _add_bounds(root: Element, certificate: Certificate) -> None:
     table = element(root, "table", style="border-collapse:collapse", class_="bounds")
     _add_row(element(table, "thead"), "th", ("lower bound", "method", "evidence"))
     body = element(table, "tbody")
-    for bound in bounds[:_MOST_BOUNDS]:
+    for bound in bounds[:_MOST_ROWS]:
         value = format_objective(bound.value, certificate.problem)
         _add_row(body, "td", (value, cut(bound.method), str(bound.evidence)))
-    more = len(bounds) - _MOST_BOUNDS
+    more = len(bounds) - _MOST_ROWS
     claimed = "As the certificate claims; offcert.verify checks it."
     element(root, "div", f"{more} more bounds. {claimed}" if more > 0 else claimed)
+
+
+def _add_shown(root: Element, shown: Shown) -> None:
+    element(element(root, "div"), "b", cut(shown.title, 100))
+    if shown.facts:
+        _add_facts(root, shown.facts)
+    if not shown.header:
+        return
+    table = element(root, "table", style="border-collapse:collapse")
+    _add_row(element(table, "thead"), "th", shown.header)
+    body, more = element(table, "tbody"), 0
+    for number, row in enumerate(shown.rows):
+        if number < _MOST_ROWS:
+            _add_row(body, "td", [cut(text, 100) for text in row])
+        else:
+            more += 1
+    if more:
+        element(root, "div", f"{more} more")
 
 
 def _add_row(parent: Element, tag: str, texts: Sequence[str]) -> None:
@@ -208,4 +229,5 @@ _ADDED: dict[type, Callable[[Element, Any], None]] = {
     Problem: _add_problem,
     Certificate: _add_certificate,
     PlacementCertificate: _add_placement,
+    Shown: _add_shown,
 }

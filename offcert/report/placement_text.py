@@ -1,4 +1,4 @@
-"""What the commands say of addresses: values for programs, a few lines for people."""
+"""Texts about addresses: values for programs, a few lines for people."""
 
 from __future__ import annotations
 

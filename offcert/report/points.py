@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from offcert.core.documents import parse_rational
 from offcert.core.errors import InputError
-from offcert.core.plan import Kind
+from offcert.core.platform import Kind
 from offcert.proofs.certificate import read_certificate
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ COLUMNS = (*_TEXTS, *_NUMBERS, *_ORIGIN, *_FOUND)
 
 @dataclass(frozen=True)
 class Cell:
-    """What one method did with a problem at one memory limit: a row of the table.
+    """The outcome of one method on a problem at one memory limit: a row of the table.
 
     Attributes
     ----------

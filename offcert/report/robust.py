@@ -52,6 +52,7 @@ def robust_lines(certificate: Certificate) -> list[str]:
 
 
 BAND = "#b07aa1"
+# Pixels of the margin above. Arbitrary.
 _TOP = 52
 
 

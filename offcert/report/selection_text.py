@@ -1,4 +1,4 @@
-"""What the commands say of selections: values for programs, a few lines for people."""
+"""Texts about selections: values for programs, a few lines for people."""
 
 from __future__ import annotations
 

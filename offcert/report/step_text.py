@@ -1,13 +1,13 @@
-"""What the commands say of training steps with choices: values for programs, lines for people."""
+"""Texts about training steps with choices: values for programs, lines for people."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import Any
 
-from offcert.core.step import StepProblem
 from offcert.core.units import format_gap, format_size, format_time
 from offcert.proofs.step_certificate import StepCertificate
+from offcert.questions.split.problem import StepProblem
 from offcert.report.findings import Text, notes_lines, notes_summary
 from offcert.verify.document import Verification
 

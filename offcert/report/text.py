@@ -1,14 +1,15 @@
-"""What the commands say: one JSON object for programs, a few lines for people."""
+"""Texts of the commands: one JSON object for programs, a few lines for people."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from offcert.core.plan import Kind
-from offcert.core.problem import Minimise, Problem, Recompute, format_objective
+from offcert.core.platform import Kind
 from offcert.core.result import SolveStatus
 from offcert.core.units import format_gap, format_size, format_time
 from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute, format_objective
 from offcert.report.execution import choices_lines, choices_summary, reruns_of, within
 from offcert.report.findings import Text, checked_bounds, known_summary, notes_lines, notes_summary
 from offcert.report.origin import origin_lines, origin_summary
@@ -122,7 +123,8 @@ def describe_certificate(certificate: Certificate) -> str:
     joint = " at" if problem.minimise is Minimise.TIME else ","
     lines = [f"{problem.name}{joint} {within(certificate)}: {result.status}"]
     if result.infeasibility is not None:
-        return "\n".join([*lines, f"  {result.infeasibility.said(problem.units)}"])
+        lines.append(f"  {result.infeasibility.said(problem.units)}")
+        return "\n".join([*lines, *_recompute_hint(certificate)])
     if result.objective is not None:
         lines += _found_lines(certificate)
     elif choices_summary(problem):
@@ -132,7 +134,25 @@ def describe_certificate(certificate: Certificate) -> str:
     for bound in result.bounds:
         value = format_objective(bound.value, problem)
         lines.append(f"  bound {value:>14}  {bound.method} ({bound.evidence})")
-    return "\n".join(lines)
+    return "\n".join([*lines, *_recompute_hint(certificate)])
+
+
+def _recompute_hint(certificate: Certificate) -> list[str]:
+    """Say that computations could run again, too, where nothing may and that could save time."""
+    problem, result = certificate.problem, certificate.result
+    network = problem.computed
+    plain = problem.recompute is Recompute.NONE and problem.minimise is Minimise.TIME
+    if not plain or network is None or result.objective == problem.trace.compute_time:
+        return []
+    again = sum(computation.repeatable for computation in network.computations)
+    if not again:
+        return []
+    text = f"  --recompute any lets {again} of {len(network)} operations run again, too"
+    least = replace(problem, recompute=Recompute.ANY).least_memory
+    if least < problem.least_memory:
+        sizes = (format_size(size, problem.units) for size in (least, problem.least_memory))
+        text += "; the largest alone takes {}, moving alone needs {}".format(*sizes)
+    return [text]
 
 
 def _found_lines(certificate: Certificate) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a training report says to people."""
+"""Texts about a training report, for people."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from offcert.core.units import Units, format_size, format_time
 
-# So many lines of one kind are read; more are summed up.
+# Lines of one kind that are printed, and deviations; more are summed up. Arbitrary.
 _MOST_LINES = 48
 _MOST_DEVIATIONS = 10
 

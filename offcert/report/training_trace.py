@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from offcert.core.documents import write_json
-from offcert.core.plan import Kind
-from offcert.core.training_record import Course, TrainingRecord
+from offcert.core.platform import Kind
+from offcert.questions.schedule.training_record import Course, TrainingRecord
 
 Event = dict[str, Any]
 
+# Nanoseconds in a microsecond, and the numbers of the tracks. By definition.
 _MICROSECOND = 1000
 _COMPUTE = 1
 _TRACKS = {Kind.OFFLOAD: 2, Kind.PREFETCH: 3}

@@ -9,8 +9,8 @@ from offcert.runtime.capture import Capture
 from offcert.runtime.follow.run import StepRun
 from offcert.runtime.watch.signature import Signature
 
-# Steps that deviate before one is studied again, and studies that may meet what is known already:
-# where kinds of steps take turns, the next step is not like the last one.
+# Steps that deviate before one is studied again, and studies that may meet a known kind: where
+# kinds of steps take turns, the next step is not like the last one. Arbitrary.
 _MISSES = 3
 _WASTED = 3
 
@@ -35,6 +35,9 @@ class Branches:
 
     def ended(self, run: StepRun) -> None:
         """Take note of a step that followed a plan, or did not."""
+        if run.smaller is not None:
+            # It is not the step that the plan was made for (`offcert.runtime.follow.kinds`).
+            return
         if run.finished and run.deviation is not None and not (run.failed or run.broken):
             self._of(run.program.capture.calls[0]).misses += 1
 

@@ -15,16 +15,16 @@ from offcert.certify.doctor import Diagnosis, Size, diagnose
 from offcert.certify.search import SearchProgress
 from offcert.core.errors import InputError
 from offcert.core.options import require_count
-from offcert.core.problem import Problem
-from offcert.core.units import parse_size
+from offcert.core.units import require_size
+from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.hardware import Hardware
 from offcert.runtime.hardware import hardware as find_hardware
 from offcert.runtime.profiling.profile import profile
 from offcert.runtime.workloads.workload import input_shape as parse_shape
 
-# What a size is made of: the keyword under which a callable is given it, and where it stands in
-# the shape of an input.
+# Parts of a size: the keyword under which a callable is given it, and its place in the shape of an
+# input. By definition.
 _PLACES = {"batch": 0, "sequence": 1}
 
 Model = str | nn.Module | TrainingStep | Callable[..., TrainingStep | nn.Module]
@@ -87,9 +87,7 @@ def doctor(
     InputError
         If a size cannot be had of this model, or a number is out of its range.
     """
-    memory = device_memory
-    if isinstance(memory, str):
-        memory = parse_size(memory, "device_memory")
+    memory = require_size(device_memory, "device_memory")
     chosen = find_hardware(hardware) if isinstance(hardware, str) else hardware
     shape = None if input_shape is None else parse_shape(input_shape)
     _require_sizes(model, shape, {"batch": batch, "sequence": sequence})

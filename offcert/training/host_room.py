@@ -17,21 +17,22 @@ from dataclasses import replace
 from offcert.certify.ladder import certify
 from offcert.core.computations import Value
 from offcert.core.errors import NoPlanError
-from offcert.core.host_residences import HOST_ALIGNMENT, host_residences_in_order
 from offcert.core.network import Network
-from offcert.core.problem import Problem, Recompute
-from offcert.core.schedule import Schedule
 from offcert.core.trace import Tensor, Trace
 from offcert.core.units import format_size
 from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.host_residences import HOST_ALIGNMENT, host_residences_in_order
+from offcert.questions.schedule.problem import Problem, Recompute
+from offcert.questions.schedule.schedule import Schedule
 from offcert.runtime.plan.host_budget import host_plan
 from offcert.runtime.plan.host_layout import host_layout
 
-# Of the seconds that are left, for a search in which everything may leave, for one in which as much
-# may as probably fits, and for one in which no more may than fits altogether.
+# Shares of the remaining seconds for a search in which everything may leave, for one in which as
+# much may as probably fits, and for one in which only so much may that all of it fits; and the
+# first share where everything fits. Arbitrary.
 _SHARES = (0.5, 0.5, 1.0)
 _MOST = 0.9
-# Plans of a search that are looked at, the best first.
+# Plans of a search that are looked at, the best first. Arbitrary.
 _TRIED = 8
 
 

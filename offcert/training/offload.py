@@ -10,7 +10,7 @@ from torch import nn
 
 from offcert.core.errors import InputError
 from offcert.core.options import require_count
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.cuda import cuda_device
 from offcert.runtime.device.interface import Device
@@ -29,7 +29,7 @@ def offload(
     problem: Problem | None = None,
     *,
     memory: int | str | None = None,
-    device_memory: int | None = None,
+    device_memory: int | str | None = None,
     example: TrainingStep | None = None,
     optimiser: torch.optim.Optimizer | None = None,
     hardware: str | None = None,
@@ -69,11 +69,11 @@ def offload(
     problem : Problem, optional
         What a plan or schedule was made for.
     memory : int or str, optional
-        With ``"auto"``: the budget in bytes without what a trace does not count (parameters,
-        gradients, buffers, batch, optimiser state), or ``"25%"`` of the way from the least with
-        which anything runs to the peak.
-    device_memory : int, optional
-        With ``"auto"``: the budget in bytes with all that.
+        With ``"auto"``: the budget, in bytes or as ``"6GiB"``, without what a trace does not count
+        (parameters, gradients, buffers, batch, optimiser state), or ``"25%"`` of the way from the
+        least with which anything runs to the peak.
+    device_memory : int or str, optional
+        With ``"auto"``: the budget with all that, in bytes or as ``"16GiB"``.
     example : TrainingStep, optional
         With ``"auto"``: a step that is captured before the training begins.
     optimiser : torch.optim.Optimizer, optional

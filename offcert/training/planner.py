@@ -13,19 +13,19 @@ from torch.nn.parameter import is_lazy
 
 from offcert.certify.ladder import certify
 from offcert.core.chain import Chain
-from offcert.core.device_memory import (
-    memory_beside,
-    uncounted_bytes,
-    with_copies_of_buffers,
-)
 from offcert.core.errors import InputError, NoPlanError
 from offcert.core.network import Network
 from offcert.core.options import require_seconds
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem, Recompute, parse_memory
-from offcert.core.trace import Trace, require_integer
-from offcert.core.units import Units, format_size
+from offcert.core.trace import Trace
+from offcert.core.units import Units, format_size, require_size
 from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.device_memory import (
+    memory_beside,
+    uncounted_bytes,
+    with_copies_of_buffers,
+)
+from offcert.questions.schedule.problem import Problem, Recompute, parse_memory
 from offcert.runtime.capture import Capture
 from offcert.runtime.capture.run import uncounted_bytes as uncounted_bytes_of
 from offcert.runtime.capture.step import TrainingStep
@@ -67,7 +67,7 @@ class Planner:
     def __init__(
         self,
         memory: int | str | None,
-        device_memory: int | None,
+        device_memory: int | str | None,
         optimiser: torch.optim.Optimizer | None,
         hardware: str | None,
         time_limit: float,
@@ -78,12 +78,12 @@ class Planner:
                 'plan="auto" needs exactly one of memory and device_memory, or reserved_memory'
             )
         if device_memory is not None:
-            require_integer(device_memory, "device_memory", 0)
+            device_memory = require_size(device_memory, "device_memory")
         elif isinstance(memory, str):
             # What is wrong with a text shows now, not in the middle of the training.
             parse_memory(memory, _ANY)
         else:
-            require_integer(memory, "memory", 0)
+            require_size(memory, "memory")
         time_limit = require_seconds(time_limit, "time_limit")
         if recompute not in (Recompute.ANY, Recompute.NONE):
             raise InputError(f'recompute must be "any" or "none", not {recompute!r}')

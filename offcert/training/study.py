@@ -1,4 +1,4 @@
-"""What is found out about one kind of step while the user trains."""
+"""A study of one kind of step while the user trains."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from offcert.core.errors import InputError
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture import Capture, Clock
 from offcert.runtime.capture.recorder import Recorder
 from offcert.runtime.capture.run import batch_bytes, captured
@@ -73,7 +73,7 @@ class StepTimes(Session):
         return self._watch.between(self._marks)
 
 
-# Steps that are timed for a plan.
+# Steps that are timed for a plan. Arbitrary.
 _TIMED = 3
 
 

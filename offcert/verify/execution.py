@@ -12,7 +12,7 @@ from functools import cached_property
 
 from offcert.core.execution import Execution
 from offcert.core.network import Network
-from offcert.core.problem import Problem, Recompute
+from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.verify.common.absence import least_memory
 from offcert.verify.least_memory.needs import at_start, needs_of
 
@@ -218,7 +218,7 @@ class _Check:
             self._require_at_home(operation, copy)
 
     def _require_at_home(self, operation: int, copy: int) -> None:
-        """What is changed must not have left before: its copy on the host would not change."""
+        """Require that no value has left before it is changed: its copy would stay unchanged."""
         tensor = self.trace.tensors[copy]
         uses = [use for use in tensor.uses if use <= operation]
         if tensor.evictable and tensor.size and len(uses) <= operation - uses[0]:

@@ -1,4 +1,4 @@
-"""What verification says of a document, whatever it is about, and what all have in common."""
+"""Findings of verification about a document, whatever it answers, and their common parts."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from offcert.core.documents import canonical_digest
 from offcert.core.messages import cut
+from offcert.core.notebook import Shown, html
 from offcert.core.result import Bound, Bounded, Evidence
 from offcert.proofs.attestation import witness
 from offcert.proofs.claims import solver_of
@@ -17,12 +18,12 @@ from offcert.proofs.questions import Question
 from offcert.verify.limits import Allowance, BeyondLimitsError
 from offcert.verify.recheck import recheck
 
-# Characters of a fault or finding, and of a value in one: a hash is shown whole.
+# Characters of a fault or finding, and of a value in one: a hash is shown whole. Arbitrary.
 LONGEST, _SHOWN = 300, 80
 
 
 class Outcome(StrEnum):
-    """What verification says of a document as a whole."""
+    """The outcome of verifying a document as a whole."""
 
     VALID = "valid"
     INVALID = "invalid"
@@ -76,6 +77,16 @@ class Verification(Generic[C]):
         known: Any = self.certificate
         said = f"; {known.summary()}" if hasattr(known, "summary") else ""
         return f"<Verification {self.outcome}, {len(self.faults)} faults{said}>"
+
+    def _repr_html_(self) -> str:
+        known: Any = self.certificate
+        faults = [("fault", fault) for fault in self.faults]
+        faults += [("not verified", reason) for reason in self.unverified]
+        facts = [("claims", known.summary())] if hasattr(known, "summary") else []
+        checked = (*self.bounds, *self.placement_bounds, *self.robust_bounds)
+        rows = ((f"{b.value}", b.method, str(b.evidence), b.finding) for b in checked)
+        header = ("lower bound", "method", "evidence", "found")
+        return html(Shown(f"{self.outcome}".upper(), [*facts, *faults], header, rows))
 
     @property
     def evidence(self) -> Evidence | None:

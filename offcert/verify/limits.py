@@ -1,4 +1,4 @@
-"""What verification may take, and what it says when that is not enough."""
+"""Limits of verification, and the words for a proof that would need more."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from offcert.core.errors import InputError, OffcertError
 
-# Bytes of memory that a search takes for each label that it may hold, arrays grown twofold.
+# Bytes that a search takes for each label that it may hold, arrays grown twofold. Assumed.
 _BYTES_PER_LABEL = 320
-# A search that may hold fewer labels is not worth starting.
+# Labels of the smallest search that is worth starting. Arbitrary.
 _FEWEST_LABELS = 1000
 
 
@@ -20,7 +20,7 @@ class BeyondLimitsError(OffcertError):
 
 @dataclass(frozen=True)
 class Limits:
-    """What verifying one certificate may take.
+    """The limits of time and memory for verifying one certificate.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Allowance:
-    """What is left of some limits while a certificate is verified.
+    """The part of some limits that is left while a certificate is verified.
 
     Attributes
     ----------

@@ -24,16 +24,16 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.core.plan import Kind
-from offcert.core.platform import Link
-from offcert.core.problem import Problem
+from offcert.core.platform import Kind, Link
 from offcert.proofs.kinds import ExactSums
+from offcert.questions.schedule.problem import Problem
 from offcert.verify.common.absence import Absence, absences, large_tensors, least_memory, needs
 from offcert.verify.common.fluid_times import rests, starts
 from offcert.verify.fractional import NO_SCHEDULE
 from offcert.verify.limits import Allowance
 
-# Entries of arrays that are computed, and sums that are looked at.
+# Entries of arrays that are computed, sums that are looked at (arbitrary), and the time of a sum
+# that cannot be (by definition).
 _MOST_WORK = 1 << 30
 _MOST_SUMS = 1000
 _IMPOSSIBLE = 2**60
@@ -150,7 +150,7 @@ def _apart(sides: _Sides, possible: Sequence[int]) -> tuple[Fraction, Fraction]:
 
 
 class _Sides:
-    """What is known about the time before the pivot starts, and from its start on."""
+    """Bounds on the time before the pivot starts, and from its start on."""
 
     def __init__(
         self,

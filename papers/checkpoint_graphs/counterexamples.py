@@ -2,14 +2,14 @@
 
 Smallest: no graph with fewer vertices fails, then none with fewer bytes, then none with fewer
 edges. Everything here is found again, and compared with all selections there are, by
-`tests/instances/test_selection_counterexamples.py`.
+`tests/oracles/papers/test_selection_counterexamples.py`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from offcert.core.checkpoint_graph import CheckpointGraph
+from offcert.questions.selection.graph import CheckpointGraph
 from papers.checkpoint_graphs.random_graphs import shortcut_path
 
 

@@ -11,16 +11,19 @@ from typing import Any
 from offcert.certify.registry import STEPS
 from offcert.certify.rung import Rung, is_long
 from offcert.certify.searched_steps import MANY_GAPS, NEAR, NEAR_OF_MANY
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 
-# If the outward search has left no more than that open, it goes on before the pivot program.
+# Part of the makespan: if the outward search has left no more open, it goes on before the pivot
+# program. Measured with benchmarks/certify.py: 139 of 144 networks in 10 s.
 _VERY_NEAR = 0.0003
-# The same with many tensors, of which it closes most.
+# The same part for traces with many tensors, of which the outward search closes most. Measured; no
+# record.
 _NEAR_MANY = 0.002
-# With more than that open, what is missing is not a better order.
+# Part of the makespan: with more than that open, a better order of transfers would not close the
+# gap. Assumed.
 _MUCH_OPEN = 0.0005
-# The longest trace, in operations, whose linear programs are still solved, and their multipliers
-# made exact, in seconds.
+# Operations of the longest trace whose linear programs are still solved, and their multipliers made
+# exact, in seconds. Measured; no record.
 _MOST_FOR_LINEAR = 2000
 
 

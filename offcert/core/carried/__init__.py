@@ -1,1 +1,1 @@
-"""What checkpointing makes of a program on a step that was recorded, without running it."""
+"""The execution that checkpointing makes of a program on a recorded step, without running it."""

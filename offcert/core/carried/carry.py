@@ -1,4 +1,4 @@
-"""What really runs when checkpointing carries a program out, and what can leave the device then.
+"""The execution of a program by checkpointing, and the tensors that can leave the device then.
 
 PyTorch's non-reentrant checkpointing is followed here, as `offcert.runtime.segments` uses it:
 

@@ -1,4 +1,4 @@
-"""What the hooks around the outermost segments hear of in a carried program, and who holds it."""
+"""Tensors that the hooks around the outermost segments hear of, and who holds them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operations take beside what the network says, when parts of a step run again."""
+"""Bytes that operations take beside the network's numbers when parts of a step run again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which operations of a captured step can run again as one segment."""
+"""Ranges of operations of a captured step that can run again as one segment."""
 
 from __future__ import annotations
 

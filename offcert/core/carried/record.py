@@ -60,7 +60,7 @@ class Call:
 
 @dataclass(frozen=True)
 class StepRecord:
-    """What is known of a step beside its trace.
+    """The record of a step beside its trace: its moments, storages, calls and saved tensors.
 
     Attributes
     ----------
@@ -112,7 +112,7 @@ class StepRecord:
 
     @cached_property
     def all_made_in(self) -> Mapping[int, tuple[Sight, ...]]:
-        """What operators make in each operation."""
+        """All results that operators make, by operation."""
         found: dict[int, list[Sight]] = {}
         for sight in self.results:
             found.setdefault(self.operation(sight.moment), []).append(sight)
@@ -120,7 +120,7 @@ class StepRecord:
 
     @cached_property
     def made_in(self) -> Mapping[int, tuple[Sight, ...]]:
-        """What operators make in each operation that may be moved."""
+        """The movable results that operators make, by operation."""
         movable = {
             operation: tuple(sight for sight in sights if sight.storage >= 0)
             for operation, sights in self.all_made_in.items()

@@ -1,4 +1,4 @@
-"""Which segments run again when, and from and up to which moment of their first run."""
+"""The order in which segments run again, and the part of their first run that runs again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens within the operations of a step, as far as it matters once parts of it run again.
+"""Events within the operations of a step, as far as they matter once parts of it run again.
 
 A trace knows of an operation what it takes at most. Two things lie deeper:
 
@@ -41,7 +41,7 @@ class Making:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """That a backward computation asks for what another has saved, for the first time.
+    """A request: a backward computation asks for a result that another has saved, the first time.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class Ask:
 
 @dataclass(frozen=True)
 class Within:
-    """What happens within operations.
+    """The events within operations that a record notes.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class Within:
 
     @cached_property
     def asks_of(self) -> dict[int, tuple[Ask, ...]]:
-        """Those of each computation that has any."""
+        """The requests of each computation that has any."""
         found: dict[int, tuple[Ask, ...]] = {}
         for each in self.asks:
             found[each.computation] = (*found.get(each.computation, ()), each)

@@ -1,1 +1,1 @@
-"""What a set of checkpoints on a chain costs: in the papers' memory models, and on a device."""
+"""Costs of checkpoints on a chain: in the papers' memory models, and on a device."""

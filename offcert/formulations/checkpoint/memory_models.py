@@ -1,4 +1,4 @@
-"""What a set of checkpoints costs under the memory models of the papers, term by term.
+"""Costs of checkpoints under the memory models of the papers, term by term.
 
 Data of a chain are ``d_0 … d_n``, in bytes; ``d_0`` is the input, ``d_n`` the output, both are
 checkpoints. Between two neighbouring checkpoints `h` and `i` lies the *segment* ``d_{h+1} …

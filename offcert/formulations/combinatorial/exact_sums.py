@@ -32,19 +32,19 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from offcert.core.plan import Kind
-from offcert.core.platform import Link
-from offcert.core.problem import Problem
+from offcert.core.platform import Kind, Link
 from offcert.core.result import Bound
 from offcert.core.trace import LARGEST_TOTAL
 from offcert.formulations.combinatorial.large_tensors import required_of_large
 from offcert.formulations.combinatorial.relaxations import heads_and_tails
 from offcert.proofs.claims import proved
 from offcert.proofs.kinds import ExactSums
+from offcert.questions.schedule.problem import Problem
 
 METHOD = "exact-sums"
 
-# Sums that are looked at, and units that are told apart times tensors times operations.
+# Sums that are looked at, and the product of units told apart, tensors and operations, at most.
+# Arbitrary.
 _MOST_SUMS = 200
 _MOST_WORK = 1 << 28
 
@@ -91,7 +91,7 @@ def exact_sums_bound(problem: Problem, smallest: int = 1) -> Bound | None:
 
 
 class _Turn:
-    """What is known about the time before the pivot, and from its start on, by what is absent."""
+    """Least ticks before the pivot, and from its start on, by the bytes that are absent."""
 
     def __init__(
         self, problem: Problem, required: list[int], pivot: int, unit: int, units: dict[int, int]

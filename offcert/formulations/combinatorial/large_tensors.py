@@ -12,16 +12,17 @@ import math
 from collections import Counter
 from itertools import accumulate
 
-from offcert.core.problem import Problem
 from offcert.core.result import Bound
 from offcert.formulations.combinatorial.relaxations import heads_and_tails, required_absent
 from offcert.proofs.claims import proved
 from offcert.proofs.kinds import LargeTensors
+from offcert.questions.schedule.problem import Problem
 
 METHOD = "fractional-large-tensors"
 
-# Bits of a table times sizes times operations: about a fifth of a second. Verification tells no
-# more sums apart than so many.
+# Bits of a table times sizes times operations, at most: a fifth of a second, measured without a
+# record. Units that sums are told apart in, at most, as in verification. Thresholds that are tried;
+# arbitrary.
 _MOST_WORK = 1 << 34
 _MOST_UNITS = 1 << 26
 _MOST_TRIED = 3

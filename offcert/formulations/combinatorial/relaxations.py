@@ -14,13 +14,14 @@ from fractions import Fraction
 from functools import lru_cache
 
 from offcert.core.network import Network, sources
-from offcert.core.plan import Kind
-from offcert.core.problem import Minimise, Problem, Recompute, Transfers
+from offcert.core.platform import Kind
 from offcert.core.result import COMPUTING, Bound, Infeasibility
 from offcert.core.trace import Trace
 from offcert.proofs.claims import proved
 from offcert.proofs.kinds import Computed
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 
+# An amount that is never reached. By definition.
 _NEVER = -1
 
 
@@ -90,9 +91,9 @@ class Availability:
         return latest + amount * unit
 
 
-# Subset sums are told apart up to this many units; part of the bounds' definition.
+# Units up to which subset sums are told apart. By definition: the bounds depend on it.
 FINEST = 1 << 24
-# Of how many sizes' sums an amount is looked for before all sums are listed.
+# Sizes whose sums are searched for an amount before all sums are listed. Arbitrary.
 _FEW = 40
 
 

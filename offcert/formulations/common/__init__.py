@@ -1,1 +1,1 @@
-"""What several formulations need."""
+"""Functions that several formulations need."""

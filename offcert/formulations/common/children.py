@@ -1,4 +1,4 @@
-"""What happens to solvers that nobody waits for: processes are killed, threads are left running."""
+"""Fate of solvers that nobody waits for: processes are killed, threads are left running."""
 
 from __future__ import annotations
 

@@ -19,9 +19,10 @@ from offcert.formulations.common.children import leave_behind
 
 # Who claims what this solver says.
 CP_SAT = "OR-Tools CP-SAT"
-# Seconds between two looks.
+# Seconds between two looks at the solver's thread. Arbitrary.
 _POLL = 0.05
 # Seconds that the solver may take after its time limit, and after it has been asked to stop.
+# Arbitrary.
 _OVERRUN, _STOPPING = 3.0, 3.0
 
 
@@ -106,7 +107,7 @@ def run_cpsat(
 
 
 class _Run:
-    """What happens in the thread."""
+    """The run of a solver, in its thread."""
 
     def __init__(
         self,

@@ -22,11 +22,12 @@ from typing import Any
 
 from scipy.optimize import OptimizeResult
 
-# SciPy's number for whatever is no optimum, limit or proof.
+# SciPy's status for all that is no optimum, limit or proof. Given by SciPy.
 FAILED = 4
 # HiGHS is stopped when it has taken its time limit times this factor, plus these seconds.
+# Arbitrary.
 _OVERRUN_FACTOR, _OVERRUN_SECONDS = 1.5, 3.0
-# Seconds until the process must have loaded what it needs; it is not HiGHS that takes them.
+# Seconds in which the process must have loaded its modules, before HiGHS starts. Arbitrary.
 _START_SECONDS = 30.0
 _WORKER = Path(__file__).with_name("highs_worker.py")
 

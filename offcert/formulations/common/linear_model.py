@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-# The column that is always 1: what is known of a variable becomes a constant of its rows.
+# The column that is always 1: a known variable becomes a constant of its rows. By definition.
 ONE = -1
 
 Terms = list[tuple[int, float]]
 
 # Rows between numbers near 1 that may hold with equality are relaxed by this much, so that neither
-# floats nor the twelve digits of an MPS file can cut off what satisfies them exactly.
+# floats nor the twelve digits of an MPS file can cut off what satisfies them exactly. Derived.
 ROUNDING = 1e-9
 
 

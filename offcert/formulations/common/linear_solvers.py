@@ -57,17 +57,17 @@ DEFAULT = "PULP_CBC_CMD"
 _CBC = ("PULP_CBC_CMD", "COIN_CMD")
 # Solvers whose PuLP interface tells a proven optimum from a solution at the time limit.
 _HONEST = (*_CBC, "HiGHS_CMD")
-# CBC's claims of infeasibility are believed up to this share of its time limit.
+# Share of its time limit up to which CBC's claims of infeasibility are believed. Arbitrary.
 _EARLY = 0.5
-# SciPy's status number.
+# SciPy's status for an infeasible program. Given by SciPy.
 _SCIPY_INFEASIBLE = 2
-# Half a unit in the last printed place.
+# Half a unit in the last place that CBC prints. Derived.
 _PRINTED = 0.0005
 
 
 @dataclass(frozen=True, slots=True)
 class LinearAnswer:
-    """What a solver said.
+    """The answer of a solver.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What every model returns, and the bookkeeping of the incumbent and the bound around a solver."""
+"""The outcome of a model, and the bookkeeping of the incumbent and the bound around a solver."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from offcert.core.errors import InputError, PlanError
-from offcert.core.plan import Kind, Move, Plan
-from offcert.core.problem import Problem
+from offcert.core.platform import Kind
 from offcert.core.result import SolveStatus
-from offcert.core.schedule import Schedule
-from offcert.core.simulate import simulate
 from offcert.core.trace import Trace
 from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.formulations.common.grid import longest_makespan
+from offcert.questions.schedule.plan import Move, Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.simulate import simulate
 
 OnSolution = Callable[[Schedule], object]
 
@@ -40,7 +41,7 @@ class SolverClaim:
 
 @dataclass(frozen=True, slots=True)
 class ModelOutcome:
-    """What a model found and what its solver claims.
+    """The findings of a model and the claims of its solver.
 
     Attributes
     ----------
@@ -80,7 +81,7 @@ class ModelOutcome:
 
     @property
     def details(self) -> dict[str, Any]:
-        """What a certificate says of the solver's work."""
+        """The part of a certificate about the solver's work."""
         return details(self.statistics, self.error, self.interrupted, self.seconds)
 
 

@@ -1,4 +1,4 @@
-"""What the label searches keep their labels in: a heap of labels, a hash table over their keys.
+"""Stores of labels for label searches: a heap of labels, a hash table over their keys.
 
 A label is a row of the arrays it is kept in; a heap and a table hold numbers of rows. Nothing here
 allocates: arrays grow outside the compiled searches.
@@ -14,7 +14,7 @@ from offcert.core.compiled import plain_inner
 Ints = NDArray[np.int64]
 Ints32 = NDArray[np.int32]
 
-# A place of a table that no label is entered in.
+# A place of a table in which no label is entered. By definition.
 NONE = -1
 
 

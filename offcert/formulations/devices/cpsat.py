@@ -14,26 +14,26 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from offcert.core.devices.problem import DevicesProblem, Job, JobKind, Place
-from offcert.core.devices.schedule import DevicesPlan, DevicesSchedule, TimedJob
-from offcert.core.devices.simulate import simulate_devices
 from offcert.core.errors import PlanError
-from offcert.core.plan import Kind
+from offcert.core.platform import Kind
 from offcert.core.result import Bound
-from offcert.core.schedule import Schedule, Transfer
 from offcert.formulations.common.cpsat import CP_SAT, OverrunError, run_cpsat
 from offcert.proofs.claims import claimed
 from offcert.proofs.devices_bounds import MODEL
+from offcert.questions.devices.problem import DevicesProblem, Job, JobKind, Place
+from offcert.questions.devices.schedule import DevicesPlan, DevicesSchedule, TimedJob
+from offcert.questions.devices.simulate import simulate_devices
+from offcert.questions.schedule.schedule import Schedule, Transfer
 
-# The solver reports an integer bound as a float.
+# How far the solver's integer bound may be off, as it reports a float. Assumed.
 _MARGIN = 1e-6
-# Longer horizons overflow the solver's arithmetic.
+# Ticks of the longest horizon; longer ones overflow the solver's arithmetic. Derived.
 _LONGEST = 2**45
 
 
 @dataclass(frozen=True)
 class ModelAnswer:
-    """What the model found: a schedule, a bound, neither or both; and if it was interrupted."""
+    """The answer of the model: a schedule, a bound, neither or both; and if it was interrupted."""
 
     schedule: DevicesSchedule | None
     bound: Bound | None

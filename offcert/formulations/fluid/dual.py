@@ -17,17 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import vstack
 
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem
+from offcert.core.platform import Kind
 from offcert.formulations.common.highs import run_highs
 from offcert.formulations.fluid.milp import AggregatedProgram
+from offcert.questions.schedule.problem import Problem
 
 Number = TypeVar("Number", int, float)
 
 # The rows that have multipliers, by the names that proofs use.
 KINDS = ("available", "due", "opened", "end", "start")
 
-# Tried in this order; linear programs of chains often have multipliers of 0, 1/2 and 1.
+# Denominators to which multipliers are rounded, tried in this order: those of chains are often 0,
+# 1/2 or 1. Arbitrary.
 _DENOMINATORS = (2, 12, 5040, 1 << 20, 1 << 30, 1 << 40)
 
 # What is decided about gaps: whether each, by its number, is evicted.
@@ -78,7 +79,7 @@ class Multipliers:
 
 @dataclass(frozen=True)
 class Prices:
-    """What multipliers make of the parts of the relaxation, times their denominator.
+    """Prices that multipliers put on the parts of the relaxation, times their denominator.
 
     Attributes
     ----------
@@ -265,7 +266,8 @@ def _least(gaps: Sequence[int], first: Sequence[int], again: Sequence[int], fixe
     return best
 
 
-# The finest that HiGHS accepts. The bound loses what the duals are off.
+# The finest tolerance of dual values that HiGHS accepts; the bound loses as much as they are off.
+# Given by HiGHS.
 _TOLERANCE = 1e-10
 
 

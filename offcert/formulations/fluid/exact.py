@@ -20,35 +20,37 @@ from typing import Any
 
 import scipy
 
-from offcert.core.check_fluid import check_fluid
-from offcert.core.fluid_schedule import FluidSchedule
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem, Transfers
+from offcert.core.platform import Kind
 from offcert.formulations.combinatorial.relaxations import infeasibility, required_absent
 from offcert.formulations.common.linear_solvers import SCIPY, LinearAnswer, solve_linear
 from offcert.formulations.common.outcome import details
 from offcert.formulations.fluid.milp import RELATIVE_MARGIN
 from offcert.formulations.fluid.pieces import exact_amounts, fluid_schedule
 from offcert.formulations.fluid.program import Decisions, FluidProgram, Rules, rate
+from offcert.questions.schedule.check_fluid import check_fluid
+from offcert.questions.schedule.fluid_schedule import FluidSchedule
+from offcert.questions.schedule.problem import Problem, Transfers
 
-# Up to this many ticks of work idle times are integers in the program. HiGHS holds integrality and
-# rows to 1e-6 of the mean work of an operation, so beyond it a tick would mean nothing to it.
+# Ticks of work up to which idle times are integers in the program. HiGHS holds integrality and rows
+# to 1e-6 of the mean work of an operation, so beyond it a tick would mean nothing to it. Derived.
 MOST_WHOLE_TICKS = 100_000
-# Idle time and amounts below this, in the program's units, are taken for rounding errors.
+# Idle times and amounts below this, in the program's units, are taken for rounding errors. Given by
+# HiGHS: its tolerance.
 _NOISE = 1e-6
-# Slack that is tried in turn, in the program's units; 0 keeps the solver's decisions.
+# Slacks that are tried in turn, in the program's units; 0 keeps the solver's decisions. Arbitrary.
 _SLACKS = (0.0, 1e-6, 1e-5, 1e-4, 1e-3)
-# Bytes are rounded to one over the bandwidth's denominator and these.
+# Factors: bytes are rounded to one part in the bandwidth's denominator times one of these.
+# Arbitrary.
 _FINENESS = (1, 2, 6, 60, 2520)
-# Parts into which stretches on a duplex link are cut, in turn, if nothing coarser will do.
+# Parts into which stretches on a duplex link are cut, tried in turn. Arbitrary.
 _PARTS = (1, 3, 9, 27, 81)
-# Share of the time that the first program may take.
+# Share of the time that the first program may take. Arbitrary.
 _SOLVING = 0.8
 
 
 @dataclass(frozen=True)
 class FluidOutcome:
-    """What the exact program gave.
+    """The outcome of the exact program.
 
     Attributes
     ----------
@@ -80,7 +82,7 @@ class FluidOutcome:
 
     @property
     def details(self) -> dict[str, Any]:
-        """What a certificate says of the solver's work."""
+        """The part of a certificate about the solver's work."""
         found = details(self.statistics, self.error, False, self.seconds)
         return found | {"infeasible": True} if self.infeasible else found
 

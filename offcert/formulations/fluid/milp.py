@@ -1,9 +1,9 @@
 """The fluid relaxation: transfers may pause, and bytes of one tensor stand in for another's.
 
-Problem 2 of the offloading paper, aggregated over tensors (DESIGN, §2): one binary a gap, amounts a
-function of time alone. With cumulative amounts as variables it has O(operations + gaps) rows and
-nonzeros. Solved as a mixed-integer program by the HiGHS inside SciPy. Without integrality it is the
-fractional problem (§4 of the paper).
+Problem 2 of the offloading paper, aggregated over tensors (docs/theory/fluid.md): one binary a gap,
+amounts a function of time alone. With cumulative amounts as variables it has O(operations + gaps)
+rows and nonzeros. Solved as a mixed-integer program by the HiGHS inside SciPy. Without integrality
+it is the fractional problem (§4 of the paper).
 
 Why it bounds every schedule with atomic transfers
 --------------------------------------------------
@@ -52,18 +52,20 @@ from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint
 from scipy.sparse import csr_array
 
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem, Transfers
+from offcert.core.platform import Kind
 from offcert.formulations.combinatorial.relaxations import infeasibility, required_absent
 from offcert.formulations.common.highs import FAILED, run_highs
 from offcert.formulations.common.outcome import details
+from offcert.questions.schedule.problem import Problem, Transfers
 
 # HiGHS meets rows and integrality to 1e-6. No unit of time or data is worth more than two of idle
 # time, so a bound this fraction of the total work lower is safe; the tests try to refute it.
+# Derived.
 RELATIVE_MARGIN = 1e-6
 
 # Columns of one operation: idle time before it; X and Y at its start and end; sizes of what is
 # available to leave, of what has opened, of what must be back, and of later evictions that opened.
+# By definition.
 _IDLE, _X_START, _X_END, _Y_START, _Y_END, _AVAILABLE, _OPENED, _DUE, _AGAIN = range(9)
 _PER_OPERATION = 9
 
@@ -284,7 +286,7 @@ def _scale(problem: Problem, required: Sequence[int]) -> _Scaled:
 
 @dataclass(frozen=True)
 class FluidBound:
-    """What HiGHS claims.
+    """The bound that HiGHS claims.
 
     Attributes
     ----------
@@ -310,7 +312,7 @@ class FluidBound:
 
     @property
     def details(self) -> dict[str, Any]:
-        """What a certificate says of the solver's work."""
+        """The part of a certificate about the solver's work."""
         said = details(self.statistics, self.error, False, self.seconds)
         return said | {"optimal": self.optimal}
 

@@ -33,10 +33,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from offcert.core.plan import Kind
-from offcert.core.platform import Platform
-from offcert.core.problem import Problem
+from offcert.core.platform import Kind, Platform
 from offcert.formulations.common.linear_model import ONE, LinearModel, Terms, scaled
+from offcert.questions.schedule.problem import Problem
 
 
 def rate(platform: Platform, kind: Kind) -> Fraction:
@@ -46,7 +45,7 @@ def rate(platform: Platform, kind: Kind) -> Fraction:
 
 @dataclass(frozen=True)
 class Rules:
-    """Which problem the program describes.
+    """Rules of the problem that the program describes.
 
     Attributes
     ----------
@@ -68,7 +67,7 @@ class Rules:
 
 @dataclass(frozen=True)
 class Decisions:
-    """What has been decided; None is left to the solver.
+    """Decisions that are fixed; None is left to the solver.
 
     Attributes
     ----------

@@ -16,13 +16,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from offcert.core.problem import Problem, Transfers
 from offcert.formulations.combinatorial.relaxations import required_absent
 from offcert.formulations.fluid.dual import Dual, Multipliers, Prices, Relaxation, Relaxed
+from offcert.questions.schedule.problem import Problem, Transfers
 
-# A gap is decided by the linear program if it is within this of 0 or 1.
+# Distance from 0 or 1 within which the linear program has decided a gap. Given by HiGHS: its
+# tolerance.
 _WHOLE = 1e-6
-# Nodes by which trees grow in turn.
+# Nodes by which a tree grows before the next one has its turn. Arbitrary.
 _TURN = 16
 
 
@@ -83,7 +84,7 @@ class ProvedTree:
 
 
 class _Search:
-    """What all trees for one problem share."""
+    """Common parts of all trees for one problem."""
 
     def __init__(
         self, problem: Problem, required: Sequence[int], target: int | None, deadline: float

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator
 
 from offcert.core.network import Network
-from offcert.core.problem import Problem, Transfers
 from offcert.core.result import Bound
 from offcert.formulations.joint.program import JointProgram, Solved
 from offcert.formulations.joint.room import (
@@ -22,18 +21,20 @@ from offcert.formulations.joint.tree import JointBound, grow, rounded
 from offcert.proofs.claims import proved
 from offcert.proofs.joint_document import PLACES, JointCases, JointWeights, write
 from offcert.proofs.kinds import JointProof
+from offcert.questions.schedule.problem import Problem, Transfers
 
 METHOD = "joint-lp"
-# Runs beside the worst at which the grids are cut that are tried, one after the other.
+# Numbers of runs, beside the worst one, at which grids are cut, tried in turn. Arbitrary.
 _COUNTS = (0, 3, 6, 12, 24)
-# In networks of more computations than this, only those runs that take more than two thirds of
-# the memory: others add nothing to the worst one, and the program takes long.
+# Computations beyond which a network counts as large. There only runs that take more than two
+# thirds of the memory are cut at: others added nothing to the bound, and their programs took most
+# of the time. Measured; no record.
 _LARGE = 200
-# Up to so many computations, a program with all of them as moments is worth its time.
+# Computations up to which a program with all of them as moments is worth its time. Assumed.
 _FEW = 16
-# Up to so many computations, to decide runs again is worth its time.
+# Computations up to which deciding about runs again is worth its time. Assumed.
 _SMALL = 40
-# A program is not begun if so many times the one before would not fit into the time.
+# A program is not begun if so many times the time of the one before would not fit. Arbitrary.
 _GROWTH = 3.0
 
 

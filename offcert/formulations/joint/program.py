@@ -22,16 +22,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem
+from offcert.core.platform import Kind
 from offcert.formulations.common.highs import run_highs
 from offcert.formulations.joint.room import Contents, Grid, Room, beside_outputs
+from offcert.questions.schedule.problem import Problem
 
 # Families of rows about the length of a window.
 LENGTHS = ("compute", "link", "out", "in")
-# Columns that are 1, and 0.
+# Columns that are always 1, and always 0. By definition.
 ONE, ZERO = -1, -2
-# What it costs if a column is not what it is fixed at, in computing times.
+# Price of a column that is not what it is fixed at, in computing times of the network. Arbitrary.
 _PENALTY = 1.0
 # A row's name: its family, the span, boundary or window, and what it is about.
 Key = tuple[str, int, tuple[int, ...]]
@@ -188,7 +188,7 @@ class JointProgram:
     def _join(
         self, span: int, columns: dict[int, int], parts: list[dict[int, int]], family: str
     ) -> None:
-        """What happens in a span happens in one of its windows."""
+        """Add rows: an event of a span happens in one of its windows."""
         begin, end = self.grid.spans[span]
         windows: Sequence[int] = range(begin, end)
         if family == "runs":
@@ -214,7 +214,7 @@ class JointProgram:
                     self._add_origin(span, value, begin)
 
     def _add_origin(self, span: int, value: int, begin: int) -> None:
-        """What is not on the device, and has not left for the host, must be made again."""
+        """Add rows: a value neither on the device nor gone to the host has to be made again."""
         terms: Terms = [(self.present[begin][value], 1.0), (self.there[span][value], -1.0)]
         maker = self.contents.maker[value]
         if maker in self.again[span]:

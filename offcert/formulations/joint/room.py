@@ -10,9 +10,11 @@ from itertools import accumulate
 
 from offcert.core.network import Network
 
-# Spans of up to so many windows are all there; longer ones end with the execution.
+# Windows of the longest span of which all are there; longer spans end with the execution.
+# Arbitrary.
 _LONGEST_INNER = 4
-# All spans are there if their number times that of the computations is at most this, twice over.
+# All spans are there if the square of the windows times the number of computations is at most this.
+# Arbitrary.
 _FEW_SPANS = 40_000
 
 
@@ -211,7 +213,7 @@ def _latest(
     return tuple(latest)
 
 
-# Sums of sizes are told apart up to this number of units, as verification does.
+# Units up to which sums of sizes are told apart. By definition: as verification does.
 _MOST_UNITS = 1 << 22
 
 
@@ -244,7 +246,7 @@ def demands(network: Network, known: Contents) -> list[int]:
 
 @dataclass(frozen=True)
 class Room:
-    """What the first run at a moment leaves to everything that it does not use.
+    """The room that the first run at a moment leaves to all values that it does not use.
 
     Attributes
     ----------

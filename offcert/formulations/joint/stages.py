@@ -13,19 +13,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from offcert.core.errors import MethodError
-from offcert.core.problem import Problem, Transfers
 from offcert.formulations.common.linear_model import LinearModel
 from offcert.formulations.common.linear_solvers import SCIPY, solve_linear
 from offcert.formulations.joint.program import ONE, ZERO, JointProgram, Terms
 from offcert.formulations.joint.room import Grid, contents, rooms
+from offcert.questions.schedule.problem import Problem, Transfers
 
-# What the solver may be off, as a part of the computing time: its rows hold to 1e-6.
+# How far the solver may be off, as a part of the computing time. Its rows hold to 1e-6: given by
+# HiGHS, ten times as much to be safe.
 _MARGIN = 1e-5
 
 
 @dataclass(frozen=True)
 class StagesClaim:
-    """What the solver says of the least time.
+    """The solver's claim about the least time.
 
     Attributes
     ----------
@@ -118,7 +119,7 @@ class _Copies:
                     self._place(boundary, value)
 
     def _follow(self, window: int, value: int) -> None:
-        """What is there in a window, or exists at its end, existed before or is made in it."""
+        """Add rows: a value in a window, or at its end, existed before or is made in it."""
         program = self.program
         source: Terms = [(self.exists[window][value], 1.0)]
         maker = program.contents.maker[value]

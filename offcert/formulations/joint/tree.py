@@ -18,13 +18,14 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.core.plan import Kind
+from offcert.core.platform import Kind
 from offcert.formulations.joint.program import JointProgram, Key, Solved
 from offcert.proofs.joint_document import PLACES, JointCases, JointWeights, Node
 
 Prices = NDArray[np.object_]
 
-# Tried in this order; a tick is the unit, so that the first suits times in nanoseconds.
+# Denominators to which multipliers are rounded, tried in this order. A tick is the unit, so the
+# first suits times in nanoseconds. Arbitrary.
 _MULTIPLIERS_DENOMINATORS = (2, 60, 5040, 1 << 20, 1 << 30)
 _LINKS = ("link", "out", "in")
 
@@ -86,7 +87,7 @@ def whole_weights(program: JointProgram, solved: Solved, over: int) -> dict[Key,
 
 @dataclass(frozen=True)
 class Weighed:
-    """What multipliers make of the makespan: a constant, and a price for every column.
+    """The makespan weighed by multipliers: a constant, and a price for every column.
 
     Attributes
     ----------
@@ -186,9 +187,10 @@ class Exact:
         return constant
 
 
-# A run is decided by the linear program if it is within this of 0 or 1.
+# Distance from 0 or 1 within which the linear program has decided a run. Arbitrary.
 _DECIDED = 1e-3
-# Tried in this order; nodes are many, so few are.
+# Denominators of the multipliers at a node, tried in this order; nodes are many, so these are few.
+# Arbitrary.
 _DENOMINATORS = (60, 1 << 20)
 
 

@@ -1,4 +1,4 @@
-"""What all searches over labels share: their limits, and two sides that race."""
+"""Common parts of all searches over labels: their limits, and two sides that race."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Deadline:
 
 
 class Runner(Protocol):
-    """What a race has to know of a search."""
+    """The part of a search that a race has to know."""
 
     @property
     def proven(self) -> int:

@@ -18,9 +18,7 @@ from typing import Any
 import numpy as np
 from ortools.sat.python import cp_model
 
-from offcert.core.problem import Problem
 from offcert.core.result import SolveStatus
-from offcert.core.schedule import Schedule
 from offcert.formulations.common.cpsat import CP_SAT, run_cpsat
 from offcert.formulations.common.grid import Ticks
 from offcert.formulations.common.outcome import (
@@ -33,10 +31,12 @@ from offcert.formulations.common.outcome import (
 from offcert.formulations.models.interval_data import IntervalData, choose_grid, prepare
 from offcert.formulations.models.interval_energy import choose_windows
 from offcert.formulations.models.interval_model import IntervalModel
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 
-# Share of the time limit that may go into choosing energy constraints.
+# Share of the time limit that may go into choosing energy constraints. Arbitrary.
 _ENERGY_SHARE = 0.1
-# The solver reports an integer bound as a float.
+# How far the solver's integer bound may be off, as it reports a float. Assumed.
 _MARGIN = 1e-6
 
 
@@ -228,7 +228,8 @@ class _IntervalRun(ModelRun):
         self.take_plans([rough.plan(trace)] if exact else rough_plans(trace, rough), exact)
 
 
-# A dive takes half of the time, and every second one leaves room above the bound.
+# A dive takes the time limit over this number, and every so many dives one leaves room above the
+# bound. Arbitrary.
 _DIVES = 2
 
 

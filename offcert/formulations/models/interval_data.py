@@ -1,4 +1,4 @@
-"""What the interval model needs of a problem: integers on a time grid, and windows for everything.
+"""Data of the interval model: integers on a time grid, and windows for everything.
 
 `offcert.formulations.common.grid` proves that coarse grids, and sizes rounded up, bound soundly.
 """
@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem
+from offcert.core.platform import Kind
 from offcert.formulations.combinatorial.relaxations import least_subset_sum, required_absent
 from offcert.formulations.common.grid import (
     GridData,
@@ -25,8 +24,10 @@ from offcert.formulations.common.grid import (
     transfer_times,
     useful_gaps,
 )
+from offcert.questions.schedule.problem import Problem
 
-# The solver's energy reasoning multiplies times by heights and adds the products in 64 bits.
+# The largest energy, height and horizon of a model: the solver multiplies times by heights and adds
+# the products in 64 bits. Derived.
 LARGEST_ENERGY = 2**60
 LARGEST_HEIGHT = 2**30
 LARGEST_HORIZON = 2**50

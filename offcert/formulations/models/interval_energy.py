@@ -20,7 +20,8 @@ from scipy.sparse import csr_array, vstack
 from offcert.formulations.common.highs import run_highs
 from offcert.formulations.models.interval_data import Instant, IntervalData, instants
 
-# Violations below this fraction of the horizon are rounding.
+# Part of the horizon below which a violation is rounding, and rounds of the search for constraints.
+# Arbitrary.
 _TOLERANCE = 1e-7
 _ROUNDS = 12
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from offcert.core.plan import Kind, Move, Plan
-from offcert.core.problem import Problem
+from offcert.core.platform import Kind
 from offcert.formulations.common.linear_model import ONE, LinearModel, Terms, scaled, value_of
 from offcert.formulations.common.outcome import first_evicted
 from offcert.formulations.common.time_grid import StartWindow, TimeGrid
+from offcert.questions.schedule.plan import Move, Plan
+from offcert.questions.schedule.problem import Problem
 
 
 class Line:
@@ -234,7 +235,7 @@ class TransferVariables:
             self.model.at_most(scaled(terms, leg.length), leg.amount(k))
 
 
-# Link time below this share of a transfer is rounding.
+# Part of a transfer's link time below which an amount is rounding. Arbitrary.
 _TOLERANCE = 1e-5
 
 

@@ -17,12 +17,12 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule
 from offcert.formulations.common.cpsat import CP_SAT, run_cpsat
 from offcert.formulations.common.outcome import ModelOutcome, ModelRun, rough_plans
 from offcert.formulations.common.time_grid import TimeGrid, exact_grid_of, require_coarse_enough
 from offcert.formulations.models.time_indexed_model import TickModel
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 
 Literal = Any
 
@@ -100,7 +100,7 @@ class Moments:
         self.model.add(sum(absent) >= self.data.required[moment.operation])
 
     def _add_growth(self) -> None:
-        """Who has left by a moment has left by the next, and who is not back by it was not."""
+        """Add rows: a gap that has left by a moment has left by the next; so do those not back."""
         for index in range(len(self.data.gaps)):
             seen = [moment for moment in self.moments if (index, moment) in self.left]
             for one, two in pairwise(seen):
@@ -110,7 +110,7 @@ class Moments:
     # Energy
 
     def _add_departures(self, moment: Moment, duplex: bool) -> None:
-        """What was written after a moment and has left by another left in between."""
+        """Add rows: a tensor written after a moment that has left by another left in between."""
         data, o = self.data, moment.operation
         over = data.over[o]
         for writer in sorted({data.gaps[index].writer for index in over}):
@@ -124,7 +124,7 @@ class Moments:
             self.model.add(sum(terms) <= self.ticks.operations[o].tick - opens)
 
     def _add_returns(self, moment: Moment, duplex: bool) -> None:
-        """What is not back by a moment and is used at another returns in between."""
+        """Add rows: a tensor not back by a moment that is used at another returns in between."""
         data, o = self.data, moment.operation
         over = data.over[o]
         for after in sorted({data.gaps[index].after for index in over}):
@@ -152,10 +152,11 @@ class Moments:
 
 
 # Instants at which link and memory are looked at by default: more take longer than they are worth.
+# Measured; no record.
 _INSTANTS = 8
-# More than this takes too long to hand to the solver, let alone to solve.
+# Literals of the largest model: more takes too long to hand to the solver. Assumed.
 _LARGEST = 1_000_000
-# The solver reports an integer bound as a float.
+# How far the solver's integer bound may be off, as it reports a float. Assumed.
 _MARGIN = 1e-6
 
 

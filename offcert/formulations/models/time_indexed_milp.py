@@ -16,8 +16,6 @@ from __future__ import annotations
 
 import math
 
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule
 from offcert.formulations.common.linear_model import (
     ONE,
     ROUNDING,
@@ -38,11 +36,14 @@ from offcert.formulations.common.time_grid import (
 )
 from offcert.formulations.models.stage_instants import plan_of
 from offcert.formulations.models.stage_milp import RELATIVE_MARGIN, StageModel
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 
-# Pairs of an item and a cell for which a grid is chosen by default. On a simplex link the stages
-# make the program exact, and cells only strengthen it; on a duplex link it is exact if cells are.
+# Pairs of an item and a cell for which a grid is chosen by default, on simplex and on duplex links.
+# On a simplex link the stages make the program exact, and cells only strengthen it; on a duplex
+# link it is exact if cells are. Arbitrary.
 _VARIABLES, _DUPLEX_VARIABLES = 150, 6000
-# More than this takes too long to hand to a solver, let alone to solve.
+# Variables of the largest model: more takes too long to hand to a solver. Assumed.
 _LARGEST = 300_000
 # A binary may be off by 1e-6, in each of a window's cells; as much again as for the stages.
 _RELATIVE_MARGIN = 2 * RELATIVE_MARGIN

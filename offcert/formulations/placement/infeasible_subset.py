@@ -11,20 +11,19 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from offcert.core.placement import Placement, PlacementProblem
 from offcert.formulations.placement.sections import Sections
 from offcert.formulations.placement.skyline import Answer, Skyline
+from offcert.questions.placement.problem import Placement, PlacementProblem
 
-# Searches that ask of a subset may take so many nodes more than the one before, and so many seconds
-# in all; what is not decided by then stays.
+# An asking search may take so many times the nodes of the one before, and so many more. Arbitrary.
 _MORE, _LEAST_NODES = 1.5, 500
-# Attempts without an answer before the rest is left open, where the seconds last.
+# Attempts without an answer before the rest is left open, where the time lasts. Arbitrary.
 _ATTEMPTS = 16
 
 
 @dataclass(frozen=True)
 class Infeasible:
-    """What does not fit into less than some capacity.
+    """Residences that do not fit into less than some capacity.
 
     Attributes
     ----------

@@ -29,27 +29,28 @@ from offcert.formulations.placement.skyline_state import (
     new_state,
 )
 
-# Nodes of the first attempts; the factor by which later ones are longer, a round of them each.
+# Nodes of the first attempts, and the factor by which each round of later ones is longer.
+# Arbitrary.
 _FIRST, _GROWTH = 2000, 1.4
-# Points are chosen by these rules in turn; each with every priority below.
+# Points are chosen by these rules in turn; each with every priority below. Arbitrary.
 _RULES = (LOWEST, FEWEST, WEIGHTED, HEAVIEST)
 _PRIORITIES = 4
-# Seconds between two looks at the clock, and nodes before the first.
+# Seconds between two looks at the clock, and nodes before the first look. Arbitrary.
 _LOOK, _FIRST_LOOK = 0.1, 20
-# Least pools are sought below the best one: a part of what is open. Most attempts are close to it,
-# since far below nothing is found; every sixth is at the bound, to exclude that.
+# Parts of what is open: least pools are sought so far below the best one. Most attempts are close
+# to it, since far below nothing is found; every sixth is at the bound, to exclude that. Arbitrary.
 _PARTS = (8, 16, 4, 8, 32, 1)
-# After the first round: powers of length and of size that make priorities, by how much logarithms
-# vary then, and how many rules for points there are.
+# Priorities after the first round: powers of length, powers of size, and how much their logarithms
+# vary; and the number of rules for points. Arbitrary.
 _LENGTH, _SIZE, _SPREAD = (0.5, 1.0, 2.0), (0.1, 0.3, 0.6, 1.0), (0.02, 0.1, 0.3)
 _LATER = 3
 # How often the last placement is the guide instead, by how many units its addresses vary then, how
-# often they do so in a stretch of sections only, and the least length of that.
+# often only in a stretch of sections, and the fewest sections of a stretch. Arbitrary.
 _GUIDED, _SHIFTS, _STRETCH, _SHORTEST = 0.4, (3.0, 10.0, 30.0), 0.6, 5
 
 
 class Answer(IntEnum):
-    """What is known of a capacity."""
+    """The answer for a capacity."""
 
     NONE = NONE
     FOUND = FOUND

@@ -23,7 +23,7 @@ from offcert.formulations.placement.skyline_state import (
     State,
 )
 
-# What a frame is about, and what stands on the stack where a point is left free.
+# What a frame is about, and what stands on the stack where a point is left free. By definition.
 CHOICE, PARTS = 0, 1
 FREE = -1
 _HIGH = 2**60

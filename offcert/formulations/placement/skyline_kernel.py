@@ -46,8 +46,10 @@ from offcert.formulations.placement.skyline_state import (
     undo,
 )
 
+# An address above all others. By definition.
 _HIGH = 2**60
-# How often what holds a box is asked: where small boxes abound, it may rise by little every time.
+# How often the boxes that hold a box are asked: where small boxes abound, it may rise by little
+# every time. Arbitrary.
 _ROUNDS = 8
 
 
@@ -172,7 +174,7 @@ def _released(boxes: Boxes, state: State, left: int, right: int, from_: int, to:
     return True
 
 
-# What a search ends with.
+# Outcomes of a search. By definition.
 NONE, FOUND, GOING_ON, TOO_DEEP = 0, 1, 2, 3
 
 

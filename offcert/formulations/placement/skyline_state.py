@@ -1,4 +1,4 @@
-"""What the skyline search has decided so far, and how a decision is made and taken back."""
+"""Decisions of the skyline search so far; how one is made and taken back."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Floats = NDArray[np.float64]
 LOW, FLOOR, TOP, REST, ADDRESS, CEILING, OWNER = range(7)
 # Entries of `State.registers`: whether a node is entered or left, its sections, whether it could be
 # filled, how much is in use of frames, stack and trail, nodes so far, whether something ran full,
-# and the sections that have changed.
+# and the sections that have changed. By definition.
 ENTER, LEFT, RIGHT, FILLED, FRAMES, STACK, TRAIL, NODES, FULL, DIRTY, CLEAN = range(11)
 REGISTERS = 11
 # Columns of `State.frames`: whether it is parts that are all to be filled or choices of which one
 # will do; the sections; the stretch of the stack and where in it the search is; where the trail
-# stood; the section that is chosen for.
+# stood; the section that is chosen for. By definition.
 KIND, FROM, TO, BEGIN, END, NEXT, MARK, POINT = range(8)
 COLUMNS = 8
 UNPLACED = -1
@@ -30,7 +30,7 @@ _TRAIL = 2_000_000
 
 
 class Boxes(NamedTuple):
-    """What does not change: `Sections`, as arrays."""
+    """The constant part, `Sections`, as arrays."""
 
     size: Integers
     first: Integers

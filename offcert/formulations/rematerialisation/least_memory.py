@@ -17,15 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offcert.core.network import Network
-from offcert.core.problem import Minimise, Problem, Recompute
 from offcert.core.result import Bound
 from offcert.formulations.rematerialisation.memory_cut import CutFinder, Prices
 from offcert.proofs.claims import proved
 from offcert.proofs.kinds import Computed, LeastMemoryCut
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 
-# Steps of the search for prices, each a few least cuts.
+# Steps of the search for prices, each of which takes a few least cuts. Arbitrary.
 _PRICE_STEPS = 24
-# Of how many computations the cuts are looked at.
+# Computations whose cuts are looked at. Arbitrary.
 _TURNS = 12
 
 
@@ -197,7 +197,7 @@ def _prices(finder: CutFinder, problem: Problem) -> list[Prices]:
 
 @dataclass
 class Following:
-    """What follows from a memory limit.
+    """Consequences of a memory limit.
 
     Attributes
     ----------
@@ -212,7 +212,7 @@ class Following:
 
 
 class StayingFacts:
-    """What has to stay within a memory limit, as intervals of stages.
+    """Values that have to stay within a memory limit, as intervals of stages.
 
     Parameters
     ----------

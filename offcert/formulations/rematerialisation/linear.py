@@ -1,4 +1,4 @@
-"""What linear programs of recomputation alone have in common: a run, a solver, its answer."""
+"""Common parts of linear programs of recomputation alone: a run, a solver, its answer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from offcert.core.execution import Execution
-from offcert.core.problem import Problem
 from offcert.formulations.common.linear_model import LinearModel
 from offcert.formulations.common.linear_solvers import (
     LinearAnswer,
@@ -17,8 +16,10 @@ from offcert.formulations.rematerialisation.outcome import (
     RematerialisationOutcome,
     RematerialisationRun,
 )
+from offcert.questions.schedule.problem import Problem
 
-# What solvers may be off, as a part of the memory or of the computing time: rows hold to 1e-6.
+# How far solvers may be off, as a part of the memory or of the computing time. Their rows hold to
+# 1e-6: given by HiGHS, ten times as much to be safe.
 RELATIVE_MARGIN = 1e-5
 
 

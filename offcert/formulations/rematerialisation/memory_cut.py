@@ -15,13 +15,14 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
 from offcert.core.network import Network
-from offcert.core.plan import Kind
-from offcert.core.platform import Link
-from offcert.core.problem import Problem
+from offcert.core.platform import Kind, Link
 from offcert.proofs.kinds import LeastMemoryCut
+from offcert.questions.schedule.problem import Problem
 
+# The largest capacity of an edge. Given by SciPy: its maximum flow takes 32 bits.
 _LARGEST = 2**31 - 1
-# Prices are rounded to multiples of one by this.
+# Steps in one unit of price, to which prices are rounded (arbitrary), and the numbers of source and
+# sink (by definition).
 _PRECISION = 2**20
 _SOURCE, _SINK = 0, 1
 

@@ -1,4 +1,4 @@
-"""What the models of recomputation return, and the best execution and bound on the way."""
+"""The outcome of models of recomputation, and the best execution and bound on the way."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from typing import Any
 from offcert.core.errors import InputError, MethodError
 from offcert.core.execution import Execution
 from offcert.core.network import Network
-from offcert.core.problem import Minimise, Problem, Recompute
 from offcert.core.result import SolveStatus
-from offcert.core.schedule import Schedule
 from offcert.formulations.common.outcome import SolverClaim, details
 from offcert.formulations.rematerialisation.states import scheduled
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
+from offcert.questions.schedule.schedule import Schedule
 
 OnExecution = Callable[[Execution, Schedule, int], object]
 
 
 @dataclass(frozen=True, slots=True)
 class RematerialisationOutcome:
-    """What a model of recomputation found and what its solver claims.
+    """The findings of a model of recomputation and the claims of its solver.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class RematerialisationOutcome:
 
     @property
     def details(self) -> dict[str, Any]:
-        """What a certificate says of the solver's work."""
+        """The part of a certificate about the solver's work."""
         return details(self.statistics, self.error, self.interrupted, self.seconds)
 
 

@@ -128,7 +128,7 @@ class RetentionModel:
         )
 
     def _add_copies(self) -> None:
-        """What each run makes, and what is there at the start."""
+        """Add the copies that runs make, and those that are there at the start."""
         for state in self.states.sources:
             end = self.model.new_int_var(-1, self.places - 1, "")
             self.copies[state].append(CopyVariables(state, None, self.always, end))

@@ -1,4 +1,4 @@
-"""What any recomputation without offloading takes at least: a relaxation in stages.
+"""Least costs of any recomputation without offloading: a relaxation in stages.
 
 Stage `t` is what happens after the first run of computation `t - 1`, up to the end of that of `t`.
 Of an execution, whatever runs in it how often and in which order, take
@@ -24,12 +24,12 @@ order of runs in a stage, nor how often they run there.
 from __future__ import annotations
 
 from offcert.core.execution import Execution
-from offcert.core.problem import Problem
 from offcert.formulations.common.linear_model import ONE, LinearModel, Terms, scaled
 from offcert.formulations.common.linear_solvers import SCIPY
 from offcert.formulations.rematerialisation.linear import RELATIVE_MARGIN, LinearRun, solved
 from offcert.formulations.rematerialisation.outcome import RematerialisationOutcome
 from offcert.formulations.rematerialisation.states import StateNetwork, state_network
+from offcert.questions.schedule.problem import Problem
 
 
 def solve(

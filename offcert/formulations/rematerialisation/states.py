@@ -1,4 +1,4 @@
-"""What the models talk about: states of values, and what a run takes and leaves.
+"""Objects of the models: states of values, and the states that a run takes and leaves.
 
 A value that is changed in place goes through states: as it was written, after the first change,
 and so on. A copy on the device is in one of them, and every computation reads a value in the state
@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 
 from offcert.core.execution import Execution
 from offcert.core.network import Network
-from offcert.core.plan import Plan
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule
-from offcert.core.simulate import simulate
 from offcert.core.trace import Operation, Tensor, Trace
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.simulate import simulate
 
 
 @dataclass(slots=True)
@@ -116,7 +116,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a run of a computation takes and leaves.
+    """A run of a computation: the states that it takes and leaves.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Which data of a chain to store, so that training with recomputation takes the least memory.
+"""Checkpoint selection on chains: the data to store so that training takes the least memory.
 
 One file per algorithm. A chain is given by the sizes ``d_0 … d_n`` in bytes: ``d_0`` is the input,
 ``d_i`` what layer `i` makes of ``d_{i-1}``. What is not stored is computed again, segment by

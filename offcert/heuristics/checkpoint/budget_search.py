@@ -12,7 +12,7 @@ from itertools import accumulate, pairwise
 
 from offcert.heuristics.checkpoint.sizes import Selection, size_array
 
-# Few are enough: the pass does the same for many budgets.
+# Budgets that are tried: few are enough, as the pass does the same for many budgets. Arbitrary.
 BUDGETS = 6
 
 

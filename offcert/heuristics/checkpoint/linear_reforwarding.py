@@ -15,7 +15,7 @@ import numpy as np
 from offcert.core.compiled import plain
 from offcert.heuristics.checkpoint.sizes import Integers, Selection, path_back, size_array
 
-# Rows of the scratch array.
+# Rows of the scratch array. By definition.
 STORED, PREVIOUS, BEST = 0, 1, 2
 ROWS = 3
 

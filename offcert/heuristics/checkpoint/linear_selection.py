@@ -27,7 +27,7 @@ from offcert.heuristics.checkpoint.sizes import (
     size_array,
 )
 
-# Rows of the scratch array.
+# Rows of the scratch array. By definition.
 MEMORY, FOLLOWING, QUEUE, RECORDS = 0, 1, 2, 3
 ROWS = 4
 

@@ -1,4 +1,4 @@
-"""What memory buys on a chain: every best trade of live bytes against time run again, exactly.
+"""The exact trade-off curve of a chain: live bytes against time spent on running stages again.
 
 Ours. A chain is cut into segments that run again and stages that keep all they make. As in
 `live_selection`, what a piece takes by itself concerns only the piece and what is stored before it,
@@ -22,7 +22,7 @@ from offcert.core.errors import MethodError
 from offcert.core.program import Program, Segment
 from offcert.heuristics.checkpoint.sizes import Integers, Selection, path, size_array
 
-# Rows of the numbers of stages.
+# Rows of the numbers of stages. By definition.
 EXTRA, FORWARD, BACKWARD = 0, 1, 2
 
 
@@ -88,7 +88,7 @@ def least_live(
         memory[h] = least
 
 
-# Continuations that are kept for all stages together.
+# Continuations that are kept for all stages together, at most. Arbitrary.
 MAX_CHOICES = 5_000_000
 
 
@@ -112,7 +112,7 @@ class Trade:
 
     @property
     def program(self) -> Program:
-        """What the runtime carries out."""
+        """The segments that the runtime runs again."""
         return Program(Segment(first, last) for first, last in self.segments)
 
 
@@ -129,6 +129,7 @@ class _Choices:
     following: Integers
 
 
+# The mark of a stage that does not run again. By definition.
 KEPT = -1
 
 

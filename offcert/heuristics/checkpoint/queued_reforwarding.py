@@ -31,7 +31,7 @@ from offcert.heuristics.checkpoint.sizes import (
     size_array,
 )
 
-# A range is halved at most this often.
+# How often a range is halved, at most. Derived: 64 halvings end at one unit.
 _DEPTH = 64
 
 

@@ -14,7 +14,7 @@ from offcert.core.trace import require_integer
 
 Integers = NDArray[np.int64]
 
-# Kernels add up to three totals.
+# The largest total of sizes. Derived: kernels add up to three totals in 64 bits.
 LARGEST_SUM = 2**60
 
 
@@ -92,7 +92,7 @@ def path_back(previous: Integers) -> tuple[int, ...]:
     return tuple(reversed(checkpoints))
 
 
-# Rows of the scratch array.
+# Rows of the scratch array. By definition.
 STORED, PREVIOUS, QUEUE = 0, 1, 2
 ROWS = 3
 

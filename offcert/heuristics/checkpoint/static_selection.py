@@ -28,7 +28,7 @@ from offcert.heuristics.checkpoint.sizes import (
     size_array,
 )
 
-# Their n²/2 segments take 400 MB.
+# Layers of the longest network: its n²/2 segments take 400 MB. Derived.
 MAX_LAYERS = 10_000
 
 

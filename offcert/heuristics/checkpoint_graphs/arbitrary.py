@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
-from offcert.core.checkpoint_graph import CheckpointGraph, GraphSelection
 from offcert.heuristics.checkpoint_graphs.division_tree import (
     Division,
     Kind,
     Reading,
     division_tree,
 )
+from offcert.questions.selection.graph import CheckpointGraph, GraphSelection
 
 if TYPE_CHECKING:
     import networkx
@@ -69,7 +69,7 @@ def cheapest_leaps(joints: Sequence[int], between: Sequence[int], limit: int) ->
 
 @dataclass(frozen=True)
 class ArbitrarySolution:
-    """What Algorithm 5 finds.
+    """The selection that Algorithm 5 finds, and its cost.
 
     Attributes
     ----------
@@ -177,7 +177,7 @@ def max_terms(graph: CheckpointGraph, tree: Division) -> Iterator[int]:
 
 
 class _Expansion:
-    """What is stored for one max term, and the most that is leapt over at once."""
+    """The data stored for one max term, and the largest size that is leapt over at once."""
 
     def __init__(self, graph: CheckpointGraph, term: int) -> None:
         self._graph = graph

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
-from offcert.core.checkpoint_graph import CheckpointGraph, bits
+from offcert.questions.selection.graph import CheckpointGraph, bits
 
 
 class Reading(StrEnum):
-    """What is taken as the closed set between two vertices.
+    """How the paper's "closed set between two vertices" is read.
 
     ``definition``: the largest set that Definition 1 allows, branches that are not closed left out.
     With it a division misses no edge, as Theorem 1 says. ``algorithm``: as line 2 of Algorithm 4

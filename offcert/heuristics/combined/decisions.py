@@ -40,7 +40,7 @@ class Sweep(NamedTuple):
 
 @dataclass(frozen=True)
 class Decisions:
-    """What the dynamic program decides.
+    """The decisions of the dynamic program: sweeps, and an order of stages.
 
     Attributes
     ----------

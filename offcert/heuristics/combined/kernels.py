@@ -30,6 +30,7 @@ from offcert.core.compiled import compiled, inlined
 Integers = NDArray[np.int64]
 Shorts = NDArray[np.int16]
 
+# A value above all others, of a state that cannot be reached. By definition.
 NEVER = 2**61
 
 

@@ -21,20 +21,19 @@ from numpy.typing import NDArray
 
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import MethodError
-from offcert.core.plan import Kind
-from offcert.core.platform import Platform
+from offcert.core.platform import Kind, Platform
 
 Integers = NDArray[np.int64]
 
-# Sums of a few of these stay inside 64 bits.
+# The largest number in a chain. Derived: sums of a few stay inside 64 bits.
 LARGEST = 2**60
-# Decisions and moved amounts are kept in 16 bits.
+# Slots, at most: decisions and moved amounts are kept in 16 bits. Derived.
 MOST_SLOTS = 32_000
 
 
 @dataclass(frozen=True)
 class SlottedChain:
-    """What the tables are filled from; stages count from 0, as in `CheckpointChain`.
+    """A chain in slots, from which the tables are filled; stages count from 0 (`CheckpointChain`).
 
     Attributes
     ----------

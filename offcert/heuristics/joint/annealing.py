@@ -11,7 +11,8 @@ from offcert.heuristics.joint.repeats import Repeats, repeats_of, spread
 from offcert.heuristics.joint.state import UNCOVERED, State, Work, assign, new_work
 from offcert.heuristics.joint.tables import COMPUTE, Tables
 
-# How often a change is done in other copies of what repeats, and the parts of `spread`.
+# How often a change is done in other copies of what repeats, and the parts of `spread`. By
+# definition.
 Spreading = tuple[float, int]
 ALONE: Spreading = (0.0, 0)
 

@@ -1,4 +1,4 @@
-"""What really stays and leaves when training carries a program out, for the compiled search.
+"""The values that training really holds when it carries a program out, for the compiled search.
 
 `offcert.core.carried` derives it for one program from what a capture recorded; here it is put into
 arrays, so that the search can count with it. Where nothing was recorded, nothing more is known than
@@ -22,14 +22,14 @@ from offcert.core.carried.within import Within
 from offcert.core.computations import held_to_the_end
 from offcert.core.errors import InputError
 from offcert.core.network import Network
-from offcert.core.problem import Problem
 from offcert.core.program import Program, Segment
+from offcert.questions.schedule.problem import Problem
 
 Integers = NDArray[np.int64]
 
 
 class Carrying(NamedTuple):
-    """What a record says; rows ``x`` of a list are ``list[first[x]:first[x + 1]]``.
+    """A record of a step as arrays; rows ``x`` of a list are ``list[first[x]:first[x + 1]]``.
 
     Attributes
     ----------
@@ -130,7 +130,7 @@ class Carrying(NamedTuple):
 
 @dataclass(frozen=True)
 class Recorded:
-    """What a captured step says of itself.
+    """The network, the ranges and the record of a captured step.
 
     Attributes
     ----------

@@ -7,8 +7,9 @@ import numpy as np
 from offcert.core.compiled import inlined
 from offcert.heuristics.joint.tables import Tables
 
+# Draws in search of a range that may be a segment. Arbitrary.
 _TRIES = 6
-# How far the ends of segments move at most, in computations.
+# Computations by which an end of a segment moves, at most. Arbitrary.
 _FAR = 24
 
 

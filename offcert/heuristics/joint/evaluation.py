@@ -23,7 +23,8 @@ from offcert.heuristics.joint.state import (
 from offcert.heuristics.joint.tables import DUPLEX, MEMORY, Tables
 from offcert.heuristics.joint.unrolling import unroll
 
-# Of what takes more runs than are looked at, or would read what has been changed otherwise.
+# The value of a program with too many runs, or one that would read a value changed otherwise. By
+# definition.
 _IMPOSSIBLE = 1e30
 
 
@@ -95,7 +96,7 @@ def _length_without(tables: Tables, work: Work, runs: int) -> float:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What the evaluation says of a program.
+    """The estimate of a program: its time, its memory and the gaps that leave.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What training holds beyond its uses when segments run again, compiled.
+"""Values that training holds beyond their uses when segments run again, compiled.
 
 The rules are those of `offcert.core.carried.carry`: inputs of a segment stay from its run to the
 last computation that needs something saved in it; what is kept in it is handed out when it runs

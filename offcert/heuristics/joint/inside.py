@@ -1,4 +1,4 @@
-"""What operations take beside what the network says, when parts of a step run again, compiled.
+"""Bytes of operations beside the network's when parts of a step run again, compiled.
 
 The rules are those of `offcert.core.carried.inside`.
 """
@@ -9,9 +9,10 @@ from offcert.core.compiled import inlined
 from offcert.heuristics.joint.state import ASKS, LINE, PENDING, State, Work
 from offcert.heuristics.joint.tables import Tables
 
-# Columns of `Work.held`.
+# A column of `Work.held`. By definition.
 _LAST = 0
-# Columns of `Carrying.asks`; `left` and `most` are two further on if something does not die.
+# Columns of `Carrying.asks`, by definition; those of `left` and `most` are two further on if a
+# value does not die on the way.
 _SAVER, _LEFT, _MOST, _OTHERWISE = 0, 1, 2, 2
 
 

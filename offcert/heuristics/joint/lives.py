@@ -1,4 +1,4 @@
-"""What is on the device during each run, and what may be absent over the turn, compiled.
+"""Bytes on the device during each run, and values that may be absent over the turn, compiled.
 
 It is what `Strategy.without_unread` and `Strategy.expand` make of the runs, found from the end to
 the beginning: then the last use of a copy is known before its first.
@@ -11,10 +11,11 @@ from offcert.heuristics.joint.inside import ends_of, wait, workspace_of
 from offcert.heuristics.joint.state import ASKS, GAPS, PENDING, TURN, WHOLE, State, Work
 from offcert.heuristics.joint.tables import OFFLOAD, Tables
 
+# The mark of no run. By definition.
 _NONE = -2
-# The gap after which is none.
+# A run after all others, so that no gap begins after it. By definition.
 _NEVER = 2**40
-# Columns of `Work.held`.
+# Columns of `Work.held`. By definition.
 _LAST, _AFTER, _BEFORE = 0, 1, 2
 
 

@@ -19,14 +19,15 @@ from offcert.heuristics.joint.state import GAPS, Floats, State, Work
 from offcert.heuristics.joint.stretches import copy_stretch, rebuild
 from offcert.heuristics.joint.tables import OFFLOAD, Integers, Tables
 
-# Shares of the changes: of what is kept, of what may leave, and of segments.
+# Shares of the changes of each kind: of kept computations, of values that may leave, and of
+# segments; and draws in search of one. Arbitrary.
 _KEEP, _KEEP_CLASS, _KEEP_LIKE, _KEEP_WORTH = 0.34, 0.05, 0.05, 0.03
 _STAY = 0.16
 _SHIFT, _ADD, _ADD_LIKE, _REBUILD, _REMOVE, _SPLIT = 0.12, 0.05, 0.04, 0.03, 0.04, 0.05
 _TRIES = 8
-# So many values read are many.
+# Values read from which on a computation counts as one that reads many. Arbitrary.
 _MANY = 3
-# The longest stretch of which a pattern is taken over.
+# Computations of the longest stretch of which a pattern is taken over. Arbitrary.
 _STRETCH = 32
 
 

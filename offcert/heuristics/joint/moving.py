@@ -1,4 +1,4 @@
-"""Which gaps over the turn leave, and how long everything takes then, compiled.
+"""The choice of gaps over the turn that leave, and the time that everything takes then, compiled.
 
 The schedule is ordered: every offload comes before every prefetch (``heuristics.ordered`` derives
 its length), in the natural orders of the offloading paper, §4.1.
@@ -10,6 +10,7 @@ from offcert.core.compiled import inlined
 from offcert.heuristics.joint.state import GAPS, LACKING, MOVED, TURN, UNCOVERED, Work
 from offcert.heuristics.joint.tables import DUPLEX, MEMORY, Integers, Tables
 
+# The length of an order that cannot be carried out within the memory. By definition.
 INFEASIBLE = -1
 
 

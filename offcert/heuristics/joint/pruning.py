@@ -6,7 +6,7 @@ from offcert.core.compiled import inlined
 from offcert.heuristics.joint.state import GAPS, MOVED, TURN, Work
 from offcert.heuristics.joint.tables import MEMORY, Tables
 
-# What `Work.following` says of a gap that has been left out.
+# The mark in `Work.following` of a gap that has been left out. By definition.
 _LEFT_OUT = -2
 
 

@@ -1,11 +1,11 @@
-"""Which ranges of computations the runtime can carry out as segments, as a problem says it."""
+"""The ranges of computations that the runtime can run again as segments, read from a problem."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 
 Pairs = list[tuple[int, int]]
 

@@ -18,10 +18,11 @@ from offcert.heuristics.joint.segments import insert, remove
 from offcert.heuristics.joint.state import State
 from offcert.heuristics.joint.tables import Integers, Tables
 
-# The longest period that is looked for, and the fewest computations of a stretch, its copies
-# together.
+# Computations of the longest period that is looked for, and the fewest computations of a stretch,
+# its copies together. Arbitrary.
 _LONGEST, _FEWEST = 512, 4
-# How often a change goes to whole tiles of several copies, and of how many at most.
+# The chance that a change goes to whole tiles of several copies, and the copies of a tile, at most.
+# Arbitrary.
 _TILES, _MOST = 0.15, 4
 
 

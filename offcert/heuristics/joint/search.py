@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from offcert.core.problem import Problem
 from offcert.core.program import Program
 from offcert.heuristics.joint.annealing import ALONE, JointAnnealer, Spreading, weight_of
 from offcert.heuristics.joint.evaluation import evaluate
@@ -24,28 +23,34 @@ from offcert.heuristics.joint.repeats import repeats_of
 from offcert.heuristics.joint.starts import starts
 from offcert.heuristics.joint.state import UNCOVERED, State, new_state, new_work, state_of
 from offcert.heuristics.joint.tables import COMPUTE, Ranges, tables_of
+from offcert.questions.schedule.problem import Problem
 
 # Temperatures as shares of the computing time: where coolings begin, in turn, and where they end.
+# Arbitrary.
 _HOT = (2e-3, 4e-3, 5e-4, 1e-3)
 _COLD = 1e-5
-# Rounds of a cooling; the clock is looked at after each.
+# Rounds of a cooling; the clock is looked at after each. Arbitrary.
 _ROUNDS = 60
-# Rounds without a fit after which what does not fit costs more, and how much more.
+# Rounds without a state that fits after which bytes that do not fit cost more, and the factor by
+# which they do. Arbitrary.
 _PATIENCE, _DEARER = 5, 1.5
-# Coolings from other starts, before those that start from the best.
+# Coolings from other starts before those that start from the best state. Arbitrary.
 _FRESH = 2
-# Share of the time that a cooling takes.
+# Share of the time that a cooling takes. Arbitrary.
 _COOLING = 0.2
-# How often a change is done in other copies of what repeats at first; less and less, and never at
-# the end.
+# The chance, at first, that a change is made in other copies of a repeated stretch, too; it falls
+# to 0 until the end. Arbitrary.
 _SPREAD = 0.2
-# Or it is done in all copies of a group: up to which part of a cooling, in how many groups.
+# Other coolings make a change in all copies of a group: up to which part of the cooling, in how
+# many groups. Arbitrary.
 _GROUPS = ((0.35, 4), (0.7, 16))
-# Only where there are so many copies: with the blocks of a ResNet-50, it costs more than it brings.
+# Copies from which on changes spread: with the blocks of a ResNet-50, spreading costs more than it
+# brings. Measured; no record.
 _COPIES = 8
-# Steps by which the speed is measured.
+# Steps that are run to learn the speed. Arbitrary.
 _TRIAL = 200
-# Ticks a byte that does not fit are this many times those of the whole step for the peak.
+# The factor on the price of a byte that does not fit (`weight_of`) with which starts are compared:
+# fitting counts more than time. Arbitrary.
 _DEAR = 100.0
 
 

@@ -9,6 +9,7 @@ from offcert.heuristics.joint.drawing import allowed, other_first, other_last, r
 from offcert.heuristics.joint.state import State
 from offcert.heuristics.joint.tables import Tables
 
+# Draws in search of a place at which to cut a segment. Arbitrary.
 _TRIES = 6
 
 

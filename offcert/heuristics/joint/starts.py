@@ -14,9 +14,9 @@ from offcert.heuristics.joint.repeats import repeats_of
 from offcert.heuristics.joint.state import State, Work, new_state
 from offcert.heuristics.joint.tables import Integers, Tables
 
-# How many lengths of segments, and how many shares of what is kept, are tried.
+# Lengths of segments, and shares of kept computations, that are tried. Arbitrary.
 _LENGTHS, _SHARES = 14, 10
-# Of what repeats at least so often, each copy is tried as a segment.
+# Copies from which on each copy of a repeated stretch is tried as a segment. Arbitrary.
 _COPIES = 8
 
 

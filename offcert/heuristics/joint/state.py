@@ -1,4 +1,4 @@
-"""What the search changes, the program that it stands for, and the scratch of its evaluation."""
+"""The state that the search changes, the program it stands for, and the evaluation's scratch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from offcert.heuristics.joint.tables import LONGEST, Integers, Tables
 
 Floats = NDArray[np.float64]
 
-# The columns of `Work.facts`.
+# Columns of `Work.facts`, by definition:
 TURN = 0  # the first run of what cannot run again
 RUNS = 1  # the number of runs
 GAPS = 2  # the number of gaps over the turn
@@ -23,13 +23,15 @@ LACKING = 5  # bytes that do not fit at a run, on average
 EVENTS = 6  # the number of entries in the lists of events
 ASKS = 7  # how often something is asked to run again
 PENDING = 8  # how many of those are not counted yet
+# The number of these columns. By definition.
 FACTS = 9
 
-# `Work.part` holds the segment of which a run is another run. These stand for none: the run is the
-# first one of its computation (WHOLE), or belongs to a line (LINE).
+# Marks in `Work.part` of runs that are no other run of a segment: the first run of its computation
+# (WHOLE), or a run in a line (LINE). By definition.
 WHOLE, LINE = -1, -2
 
-# Room for so many events a computation and value.
+# Events that `Work` has room for, for each computation and value. Arbitrary: a program with more is
+# not looked at.
 _MOST_EVENTS = 12
 
 

@@ -10,7 +10,7 @@ from offcert.heuristics.joint.segments import insert, put_segment, remove
 from offcert.heuristics.joint.state import State
 from offcert.heuristics.joint.tables import Integers, Tables
 
-# How often a segment begins where one may.
+# The chance that a segment begins at a place where one may. Arbitrary.
 _SOMETHING = 0.8
 
 

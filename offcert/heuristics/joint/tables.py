@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from offcert.core.errors import InputError, MethodError
 from offcert.core.network import Network
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem
+from offcert.core.platform import Kind
 from offcert.heuristics.joint.carrying import (
     Carrying,
     Recorded,
@@ -21,21 +20,22 @@ from offcert.heuristics.joint.carrying import (
     nothing_recorded,
     recorded,
 )
+from offcert.questions.schedule.problem import Problem
 
 Integers = NDArray[np.int64]
 
 # Entries of `Tables.settings`.
 MEMORY, DUPLEX, OFFLOAD, COMPUTE, LONGEST = range(5)
-# What `Tables.stop` says of a computation that saves nothing.
+# The mark in `Tables.stop` of a computation that saves nothing. By definition.
 NOTHING = -2
-# No execution that is looked at has more runs than this many times the computations.
+# Runs of the longest execution that is looked at, for each computation. Arbitrary.
 _MOST_RUNS = 6
 
 Ranges = Sequence[tuple[int, int]]
 
 
 class Tables(NamedTuple):
-    """What the search knows of a problem; rows ``x`` of a list are ``list[first[x]:first[x+1]]``.
+    """A problem as arrays; rows ``x`` of a list are ``list[first[x]:first[x+1]]``.
 
     Values that in-place changes made stand for the value in whose memory they lie.
 
@@ -209,7 +209,7 @@ def _settings(problem: Problem, network: Network) -> Integers:
 
 
 class _Flow:
-    """Who reads, makes and holds what, in values that have memory of their own."""
+    """Reads, writes and holds of each computation, in values that have memory of their own."""
 
     def __init__(self, network: Network, source: Recorded | None) -> None:
         self.network = network

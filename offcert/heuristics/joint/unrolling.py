@@ -8,7 +8,8 @@ from offcert.heuristics.joint.inside import forget_asks, note_ask, note_asking
 from offcert.heuristics.joint.state import TURN, State, Work
 from offcert.heuristics.joint.tables import LONGEST, NOTHING, Tables
 
-# Phases of a segment: inside of one that has not run again yet, waiting, and run again.
+# Phases of a segment: inside of one that has not run again yet, waiting, and run again. By
+# definition.
 _INSIDE, _WAITING, _DONE = 0, 1, 2
 
 

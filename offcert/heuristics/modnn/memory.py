@@ -1,4 +1,4 @@
-"""What lies where while Algorithm 1 simulates an execution, and what comes and goes."""
+"""The memory of the device while Algorithm 1 simulates an execution: tensors at addresses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from offcert.heuristics.modnn.schemes import Pool, Scheme, Segment, best_scheme
 from offcert.heuristics.modnn.tasks import Record, TaskView
 
 WORKSPACE = -2
-"""The block of the workspace of the task at hand."""
+"""The block of the workspace of the task at hand. By definition."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Which sub-batch a memory budget asks for (moDNN paper, §5.1.2, Eq. 8).
+"""The sub-batch that a memory budget asks for (moDNN paper, §5.1.2, Eq. 8).
 
 The largest for which any 15 % of consecutive tasks can be executed while nothing leaves. Workspaces
 come from profiling, which needs a sub-batch, so profiling and selection alternate until nothing
@@ -17,9 +17,9 @@ from functools import cache
 from itertools import accumulate
 
 from offcert.core.errors import InputError
-from offcert.core.menu import Menu
-from offcert.core.step import Round
 from offcert.core.trace import Trace, require_integer
+from offcert.questions.split.menu import Menu
+from offcert.questions.split.problem import Round
 
 
 def task_memory(trace: Trace, menu: Menu | None = None) -> tuple[int, ...]:
@@ -59,7 +59,7 @@ def least_memory(trace: Trace, menu: Menu | None = None) -> int:
 
 
 ALPHA = Fraction(15, 100)
-"""Part of the tasks that are to be executed while nothing leaves; the paper's, by experiment."""
+"""Part of the tasks to be executed while nothing leaves. Given by the paper, from experiments."""
 
 Needs = Callable[[Trace, Sequence[int], Fraction], int]
 """Bytes that Eq. 8 asks for: of a trace, the workspace of each task, and alpha."""

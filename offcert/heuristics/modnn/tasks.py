@@ -1,4 +1,4 @@
-"""What a simulated execution writes down: its schedule, and residences with addresses."""
+"""The record of a simulated execution: its schedule, and residences with addresses."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
-from offcert.core.menu import Alternative, Menu
-from offcert.core.placement import Residence
-from offcert.core.plan import Kind
-from offcert.core.platform import Platform
-from offcert.core.schedule import Schedule, Transfer
+from offcert.core.platform import Kind, Platform
 from offcert.core.trace import Trace
+from offcert.questions.placement.problem import Residence
+from offcert.questions.schedule.schedule import Schedule, Transfer
+from offcert.questions.split.menu import Alternative, Menu
 
 
 class TaskView:

@@ -11,7 +11,7 @@ from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.strategy import Strategy
 from offcert.heuristics.persistent.subchains import KEEP_ALL, Integers, Subchains, strategy_of
 
-# Points of all lists together, in which a hundred stages of a network have room.
+# Points of all lists together, at most: a hundred stages of a network have room. Arbitrary.
 MAX_POINTS = 20_000_000
 
 
@@ -114,6 +114,7 @@ class Fronts:
         return memory, time + behind_time[np.searchsorted(behind, memory, side="right") - 1]
 
 
+# A time that never comes. By definition.
 NEVER = 2**62
 
 

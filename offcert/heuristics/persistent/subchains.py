@@ -1,4 +1,4 @@
-"""What the dynamic program over subchains rests on: bytes and ticks of their parts.
+"""Bytes and ticks of the parts of a chain, on which the dynamic program over subchains rests.
 
 The subchain from stage `i` to stage `j` begins with ``a_i`` on the device, and ends when ``B_i``
 has run; ``d_{j+1}`` is there all the time, if it is not the last stage's, which appears with
@@ -30,7 +30,8 @@ from offcert.core.strategy import Strategy
 
 Integers = NDArray[np.int64]
 
-# What a subchain begins with: everything is kept, or the stage whose input is stored next.
+# The mark of a subchain in which everything is kept; other numbers are the stage whose input is
+# stored next. By definition.
 KEEP_ALL = -1
 
 

@@ -16,7 +16,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from offcert.core.placement import Placement, PlacementProblem
 from offcert.heuristics.placement.ejection_kernel import (
     WAITING,
     Boxes,
@@ -27,15 +26,17 @@ from offcert.heuristics.placement.ejection_kernel import (
     new_pool,
 )
 from offcert.heuristics.placement.in_order import greedy_by_area
+from offcert.questions.placement.problem import Placement, PlacementProblem
 
-# Of what the best pool has above the load, what the next one may have.
+# The excess of the next pool over the load, as a part of the best pool's excess. Arbitrary.
 _NEXT = 0.85
-# Seconds between two looks at the clock, and how many of them before a larger pool is tried.
+# Seconds between two looks at the clock, the number of looks before a larger pool is tried, and the
+# fewest and most steps between two looks. Arbitrary.
 _LOOK, _PATIENCE = 0.1, 8
 _FIRST_STEPS, _MOST_STEPS = 200, 50_000
-# Of the area of a residence, its weight at first.
+# The power of a residence's area that is its weight at first. Arbitrary.
 _POWER = 0.8
-# Weights beyond which they are divided, so that they stay exact enough.
+# The largest weight; beyond it all are divided, so that they stay exact enough. Arbitrary.
 _HEAVY = 1e6
 
 

@@ -17,15 +17,15 @@ from offcert.core.compiled import compiled, plain_inner
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-# The address of what waits; what the two entries of `Pool.counts` count.
+# The address of a residence that waits, and the entries of `Pool.counts`. By definition.
 WAITS = -1
 PLACED, WAITING = 0, 1
-# Of its first weight, what a residence weighs more after it was ejected.
+# The part of its first weight by which a residence gets heavier when it is ejected. Arbitrary.
 _GROWTH = 0.05
 
 
 class Boxes(NamedTuple):
-    """What is to be placed: sizes, half-open stretches of time, and weights at first."""
+    """The boxes to be placed: sizes, half-open stretches of time, and weights at first."""
 
     size: Integers
     first: Integers
@@ -34,7 +34,7 @@ class Boxes(NamedTuple):
 
 
 class Pool(NamedTuple):
-    """What is placed where, and what waits.
+    """A placement under way: the boxes with addresses, and those that wait for one.
 
     Attributes
     ----------

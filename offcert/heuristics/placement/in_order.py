@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offcert.core.compiled import compiled
-from offcert.core.placement import Placement, PlacementProblem
+from offcert.questions.placement.problem import Placement, PlacementProblem
 
 Integers = NDArray[np.int64]
 
 
 class Rule(IntEnum):
-    """Which free piece of memory is taken.
+    """The rule that picks one of the free pieces of memory.
 
     `FIRST` takes the lowest one that is large enough, `BEST` the smallest one that is large enough,
     `EXACT` one of exactly the right size and else the first. What lies above everything counts as a

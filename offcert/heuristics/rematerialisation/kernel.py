@@ -56,13 +56,13 @@ Lists = tuple[Integers, Integers]
 # What `ExecutorArrays.network_arrays` returns.
 NetworkArrays = tuple[Integers, Integers, Lists, Lists, Lists, Lists, Integers]
 
-# How often the needs of one stage are looked at anew, at most.
+# How often the needs of one stage are looked at anew, at most. Arbitrary.
 _MOST_LOOKS = 200
-# Ways to end.
+# Ways in which an attempt ends. By definition.
 DONE, NO_ROOM, TOO_LONG, LOST = 0, 1, 2, 3
-# What a run writes beyond so many items it keeps: there are no bits for them.
+# Items of a run that bits are there for; what it writes beyond them it keeps. By definition.
 BITS = 60
-# The mark of what the run at hand uses.
+# The mark of an item that the present run uses. By definition.
 _IN_USE = 2
 
 

@@ -18,17 +18,19 @@ from offcert.core.strategy import Strategy
 from offcert.heuristics.rematerialisation.kernel import BITS, DONE, Floats, execute
 from offcert.heuristics.rematerialisation.state import SIZE, ExecutorArrays, executor_arrays
 
-# Powers of size, distance and cost by which the executor gives things up: what is tried first, and
-# all that is.
+# Powers of size, distance and cost by which the executor chooses the values to give up: those that
+# are tried first, and all that are tried. Arbitrary.
 POWERS = ((1.0, 1.0, 1.0), (1.0, 2.0, 1.5), (0.5, 2.0, 0.5), (0.0, 1.0, 0.0))
 _GRID = ((0.5, 1.0), (0.0, 0.25, 0.5, 1.0, 2.0), (0.25, 0.5, 1.0, 1.5, 2.0, 3.0))
-# Runs beside the first ones after which an attempt is given up: for each of them, and in total.
+# Runs beside the first ones after which an attempt is given up: for each computation, and in total.
+# Arbitrary.
 _MOST_AGAIN, _MOST_IN_TOTAL = 12, 10_000
-# What a step of the search adds to the scores of some items, at most.
+# The most that a step of the search adds to the scores of some items. Arbitrary.
 _REACH = 3.0
-# How often it turns the powers as well.
+# The chance that a step changes the powers as well. Arbitrary.
 _TURNED = 0.3
-# After so many attempts annealing begins anew; at first it takes what is longer by this part.
+# Attempts after which annealing begins anew; the part by which an attempt may be longer at first;
+# the ticks of no attempt. Arbitrary but for the last.
 _CYCLE = 400
 _WORSE = 0.01
 _LONGEST = 2**60
@@ -58,7 +60,7 @@ OnFound = Callable[[Found], object]
 
 @dataclass(frozen=True)
 class _Guide:
-    """What an attempt was guided by, and its ticks."""
+    """The powers and weights that guided an attempt, and the ticks that it took."""
 
     ticks: int
     powers: Powers

@@ -1,4 +1,4 @@
-"""What the executor keeps of a network's items, and what has to run before a first run."""
+"""A network's items for the executor, and the runs that have to come before a first run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Lists = tuple[Integers, Integers]
 DURATION, WORKSPACE, LEAN, REPEATABLE = range(4)
 # Rows of `ExecutorArrays.items`.
 SIZE, MAKER, VALUE, LEVEL, LAST, SAFE = range(6)
-# No lean workspace.
+# The mark of a computation without a lean workspace. By definition.
 NONE = -1
 
 
@@ -176,7 +176,8 @@ def _lists(rows: list[list[int]]) -> tuple[Integers, Integers]:
 
 # Members of `ExecutorArrays.network_arrays`.
 STEPS, ITEMS, NEEDS, MAKES, TURNS, READERS, BEFORE = range(7)
-# Entries of the totals: bytes there, ticks and runs so far, items in the list of what is there.
+# Entries of the totals: bytes there, ticks and runs so far, items in the list of those there. By
+# definition.
 LIVE, TIME, RUNS, LISTED = 0, 1, 2, 3
 # Rows of the items' state: whether there; how many runs of the stage need it; its next reader's
 # place in the list; what it took to make it when it was given up; a mark of searches; its place in

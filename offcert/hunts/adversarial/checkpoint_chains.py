@@ -8,21 +8,21 @@ from fractions import Fraction
 from typing import ClassVar
 
 from offcert.certify.search import UnsoundError
-from offcert.core.check import check
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import InputError, MethodError, NoPlanError, PlanError
 from offcert.core.execution import Execution
-from offcert.core.plan import Plan
 from offcert.core.platform import Platform
-from offcert.core.problem import Minimise, Problem, Recompute, Transfers
-from offcert.core.simulate import simulate
 from offcert.hunts.adversarial.contest import Contest, Score
 from offcert.hunts.adversarial.hunt import Find, Terms
 from offcert.hunts.adversarial.hunted import WIDER, Hunted
 from offcert.hunts.adversarial.numbers import Box, Numbers
 from offcert.instances.generator import knob
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
+from offcert.questions.schedule.simulate import simulate
 
-# Of exact searches; the chains are small.
+# Seconds and points of an exact search; the chains are small. Arbitrary.
 _SECONDS = 20.0
 _MOST_POINTS = 200_000
 
@@ -164,6 +164,7 @@ def checkpoint_value(name: str, field: str) -> CheckpointValue:
     return VALUES[name]
 
 
+# Places of these numbers in a candidate. By definition.
 OUTPUT, EXTRA, GRADIENT = 2, 3, 4
 
 
@@ -199,7 +200,7 @@ class CheckpointNumbers(Numbers):
 
     @property
     def least_memory(self) -> int:
-        """What the largest computation takes alone; 0 where memory is no limit."""
+        """Bytes that the largest computation takes alone; 0 where memory is no limit."""
         return self.problem().least_memory if self.MINIMISE is Minimise.TIME else 0
 
 
@@ -218,7 +219,7 @@ class ByteNumbers(CheckpointNumbers):
 
 
 class CheckpointContest(Contest):
-    """What is divided by what, on chains whose stages may run again.
+    """A ratio of two values to be maximised, on chains whose stages may run again.
 
     Parameters
     ----------
@@ -247,7 +248,7 @@ class CheckpointContest(Contest):
 
     @property
     def numbers(self) -> type[CheckpointNumbers]:
-        """What the numbers of a candidate make."""
+        """The class that makes chains of a candidate's numbers."""
         if self._over.minimise is Minimise.MEMORY:
             return ByteNumbers
         return MovingNumbers if self._over.offload or self._under.offload else CheckpointNumbers

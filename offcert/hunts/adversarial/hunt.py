@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from offcert.core.errors import NoPlanError
-from offcert.core.problem import Transfers
 from offcert.hunts.adversarial.contest import Contest, Score
 from offcert.hunts.adversarial.numbers import Box, Numbers, draw, moved, simplifications
+from offcert.questions.schedule.problem import Transfers
 
 
 def minimise(numbers: Numbers, holds: Callable[[Numbers], bool], box: Box) -> Numbers:
@@ -44,14 +44,16 @@ def minimise(numbers: Numbers, holds: Callable[[Numbers], bool], box: Box) -> Nu
             return numbers
 
 
-# Draws of which the best starts a climb, and moves without gain that end it.
+# Draws of which the best starts a climb, and moves without gain that end it. Arbitrary.
 _DRAWS = 20
 _PATIENCE = 400
-# One move in so many may lose this share of the ratio; so many moves throw the best off.
+# Moves of which one may lose, the share of the ratio that it may lose, and moves that throw the
+# best candidate off. Arbitrary.
 _LENIENCE = 12
 _LOSS = Fraction(3, 100)
 _KICK = 4
-# Of a time limit, for searching; the rest is for minimising.
+# Share of a time limit for searching, the rest being for minimising; seconds between two reports.
+# Arbitrary.
 _SEARCH_SHARE = 0.75
 _SECONDS_BETWEEN_REPORTS = 1.0
 
@@ -66,7 +68,7 @@ class Find:
 
 @dataclass(frozen=True)
 class HuntProgress:
-    """What a progress callback is told.
+    """The argument of a progress callback.
 
     Attributes
     ----------
@@ -88,7 +90,7 @@ class HuntProgress:
 
 @dataclass(frozen=True)
 class Terms:
-    """What is searched for, and where.
+    """The terms of a hunt: the ratio, and the numbers that problems may have.
 
     Attributes
     ----------

@@ -10,10 +10,11 @@ from typing import ClassVar
 
 from offcert.core.chain import Chain
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem, Transfers
+from offcert.questions.schedule.problem import Problem, Transfers
 
 FORWARD, BACKWARD, ACTIVATION, GRADIENT, FORWARD_WORKSPACE, BACKWARD_WORKSPACE = range(6)
 _RATES = (*(Fraction(1),) * 4, Fraction(2), Fraction(3), Fraction(1, 2), Fraction(1, 3))
+# Factors by which numbers are made smaller, in turn. Arbitrary.
 _SHRINKS = (10, 5, 3, 2)
 
 

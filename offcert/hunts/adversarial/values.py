@@ -1,4 +1,4 @@
-"""What can be compared on a problem: makespans of methods, bounds, and optima, all certain.
+"""Values of a problem that can be compared: makespans, bounds, and optima, all certain.
 
 A makespan passed the checker; an optimum is a bound that a schedule meets. What cannot be
 established is no value, so an unfinished solver never makes a method look bad.
@@ -13,10 +13,8 @@ from offcert.certify.effort import Effort
 from offcert.certify.methods import METHODS
 from offcert.certify.search import Search
 from offcert.core.errors import InputError, MethodError, PlanError
-from offcert.core.plan import Kind
-from offcert.core.problem import Minimise, Problem, Recompute, Transfers
+from offcert.core.platform import Kind
 from offcert.core.result import Bound, Evidence
-from offcert.core.simulate import simulate
 from offcert.formulations.combinatorial.relaxations import (
     fractional_bound,
     prop3_bound,
@@ -25,12 +23,15 @@ from offcert.formulations.combinatorial.relaxations import (
 from offcert.heuristics.dynprog import algorithm_1, dynprog
 from offcert.heuristics.greedy import greedy
 from offcert.heuristics.sequential import sequential
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
+from offcert.questions.schedule.simulate import simulate
 
 OPTIMUM = "optimum"
 ORDERED = "ordered"
 # DYNPROG with nothing rounded: what is left is that it plans for transfers that pause.
 EXACT_DYNPROG = "dynprog-exact"
-# The search is among small problems; one that needs more is passed over.
+# Labels, states and seconds of a search: it is among small problems, and one that needs more is
+# passed over. Arbitrary.
 _MOST_LABELS = 200_000
 _MOST_STATES = 20_000
 _SECONDS = 20.0

@@ -18,23 +18,24 @@ from fractions import Fraction
 from typing import Any
 
 from offcert.core.errors import MethodError, PlanError
-from offcert.core.plan import Plan
-from offcert.core.problem import Problem
-from offcert.core.simulate import Simulator, simulate
 from offcert.formulations.labels.atomic_heads.bound import heads_bound
 from offcert.formulations.labels.pivot.bound import pivot_bound
 from offcert.heuristics.annealing import Annealer
 from offcert.heuristics.greedy import greedy_gaps
 from offcert.heuristics.ordered import OrderedSets, ordered_plan
 from offcert.heuristics.sequential import sequential
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.simulate import Simulator, simulate
 
-# Of sets to try, for each gap of the trace.
+# Sets to try, for each gap of the trace. Arbitrary.
 _TRIES = 200
-# The threshold begins at one part in so many of the makespan.
+# The threshold begins at one part in so many of the makespan. Arbitrary.
 _TOLERANCE = 100
-# Moves of the plan, then, for each gap.
+# Moves of the plan after that, for each gap. Arbitrary.
 _STEPS = 800
-# So cold that the annealer accepts nothing that is worse by a tick: the exponential is exactly 0.
+# A temperature so low that the annealer accepts nothing that is longer by a tick: the exponential
+# is exactly 0. Derived.
 _FROZEN = 1e-6
 
 
@@ -123,7 +124,7 @@ def _neighbour(rng: random.Random, chosen: frozenset[int], count: int) -> frozen
 
 @dataclass(frozen=True)
 class Effort:
-    """What proving took, or how far it came.
+    """The effort of proving an optimum, or how far the proof came.
 
     Attributes
     ----------
@@ -141,7 +142,7 @@ class Effort:
 
     @property
     def gap(self) -> Fraction:
-        """What is open, as a part of the makespan; 0 if it is solved."""
+        """The open part of the makespan; 0 if the problem is solved."""
         return Fraction(self.value - self.lower_bound, max(1, self.value))
 
     @property

@@ -17,17 +17,19 @@ from typing import Any, ClassVar
 
 from offcert.core.documents import parse_rational
 from offcert.core.errors import InputError
-from offcert.core.problem import Problem
 from offcert.core.trace import require_integer
 from offcert.hunts.phase.effort import Effort, effort
 from offcert.instances.generator import Generator, knob
 from offcert.instances.kinds import generator
+from offcert.questions.schedule.problem import Problem
 
 # A point is measured with these parts of the labels, the next one if the one before left it open.
 _PARTS = (16, 4, 1)
-# Open points are given up whose gap is less than this part of the hardest's after as many labels.
+# Open points are given up whose gap is less than this part of the hardest point's gap after as many
+# labels. Arbitrary.
 _BEHIND = Fraction(1, 2)
-# Steps of the finest grid between two points of the coarse one, and how often it is halved.
+# Steps of the finest grid between two points of the coarse one, and how often that is halved.
+# Arbitrary.
 _COARSE = 8
 _HALVINGS = 3
 # Memory: a coarse step is a tenth of the way from the least to the peak. Ratio: it is a doubling.
@@ -77,7 +79,7 @@ class Point:
 
 @dataclass(frozen=True)
 class MapProgress:
-    """What a progress callback is told after every point.
+    """The argument of a progress callback, after every point.
 
     Attributes
     ----------
@@ -234,7 +236,7 @@ class EffortMap:
         ]
 
 
-# Sizes and times large enough that no two sums of sizes are the same by chance.
+# Sizes and times large enough that no two sums of sizes are the same by chance. Assumed.
 _WIDE = {"size": 1_000_000, "time": 10_000}
 # What each shape draws from: a generator of `instances` and its knobs.
 SHAPES: dict[str, tuple[str, dict[str, Any]]] = {

@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 
-from offcert.core.menu import Alternative, undominated
+from offcert.questions.split.menu import Alternative, undominated
 
+# Nanoseconds in a second. By definition.
 _NS_PER_SECOND = 10**9
 # The tiles in which matrix products are made: rows, at 64 columns. A library has kernels for
-# several, and takes what is fastest for a shape.
+# several, and takes the fastest for a shape. Assumed.
 _ROWS, _COLUMNS = (128, 64, 32, 16), 64
-# A long inner dimension is divided, so that there is work for all processors.
+# The longest inner dimension that is not divided; longer ones are, so that there is work for all
+# processors. Assumed.
 _INNER = 1024
 
 
@@ -102,7 +104,7 @@ K40 = Accelerator(
 """NVIDIA Tesla K40, 12 GB; flops, multiprocessors and bandwidth from its data sheet."""
 
 GIGABYTE = 2**30
-"""Bytes of what the paper calls a GB; docs/theory/modnn.md says why."""
+"""Bytes of what the paper calls a GB; docs/theory/modnn.md says why. Given by the moDNN paper."""
 K40_MEMORY = 12 * GIGABYTE
 """Bytes; the paper says 12 GB, of which a little less is there."""
 
@@ -117,7 +119,7 @@ def _up(numerator: int, denominator: int) -> int:
 
 
 FLOAT = 4
-"""Bytes of a number."""
+"""Bytes of a number. Given by single precision."""
 
 IMPLICIT, LOWERED, WINOGRAD, FOURIER = "implicit-gemm", "gemm", "winograd", "fft"
 
@@ -131,7 +133,7 @@ EFFICIENCY = {
 
 
 class Pass(StrEnum):
-    """What is computed."""
+    """The pass of a convolution: its output, or one of its two gradients."""
 
     FORWARD = "forward"
     DATA = "data"

@@ -10,7 +10,7 @@ from offcert.core.errors import InputError
 
 
 class Kind(StrEnum):
-    """What a layer computes."""
+    """Kinds of layers."""
 
     INPUT = "input"
     CONVOLUTION = "convolution"

@@ -15,8 +15,10 @@ from offcert.core.errors import InputError
 from offcert.core.trace import require_integer
 from offcert.instances.modnn.layers import Builder, Layers
 
+# Classes of ImageNet. Given by the data set.
 _CLASSES = 1000
-# Of PASCAL VOC, the background among them.
+# Classes of PASCAL VOC, the background among them, and channels of VGG's groups. Given by the data
+# set and the network.
 _PIXEL_CLASSES = 21
 _WIDTHS = (64, 128, 256, 512, 512)
 

@@ -12,8 +12,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from offcert.core.menu import Alternative, Menu, undominated
-from offcert.core.step import Round, Split
 from offcert.core.trace import Operation, Tensor, Trace, require_integer
 from offcert.instances.modnn.algorithms import (
     FLOAT,
@@ -24,12 +22,14 @@ from offcert.instances.modnn.algorithms import (
     alternatives,
 )
 from offcert.instances.modnn.layers import Kind, Layer, Layers
+from offcert.questions.split.menu import Alternative, Menu, undominated
+from offcert.questions.split.problem import Round, Split
 
-# A number of the truth, for example a class.
+# Bytes of a number of the truth, for example a class. Assumed.
 _LABEL = 4
 _CONVOLUTIONAL = frozenset({Kind.CONVOLUTION, Kind.DECONVOLUTION, Kind.LINEAR})
 # How often a batch normalisation goes over its data: forward it reads for the statistics, reads and
-# writes; backward it reads both its input and the gradient twice, and writes.
+# writes; backward it reads both its input and the gradient twice, and writes. Derived.
 _NORM_FORWARD, _NORM_BACKWARD = 3, 5
 
 

@@ -1,1 +1,1 @@
-"""What is claimed about addresses: placement documents, kinds of bounds on the pool."""
+"""Claims about addresses: placement documents, kinds of bounds on the pool."""

@@ -23,8 +23,8 @@ from offcert.runtime.capture.recorder import Recorder
 from offcert.runtime.capture.recording import Recording
 from offcert.runtime.watch.events import END, Event
 
-# Storages below this that are used together are one tensor: to decide about each alone gains
-# nothing, and networks have hundreds of statistics of a few hundred bytes.
+# Bytes below which storages that are used together are one tensor: to decide about each alone gains
+# nothing, and networks have hundreds of statistics of a few hundred bytes. Arbitrary.
 _SMALL = 2**16
 
 

@@ -18,7 +18,7 @@ from offcert.runtime.watch.signature import Signature
 
 
 class Clock(StrEnum):
-    """What an operation of a trace is.
+    """The clock of a capture: the part of the step that one operation of the trace stands for.
 
     ``modules``: what happens between two events at the boundaries of leaf modules, forward or
     backward. ``operators``: one operator. ``stages``: what lies between two places where a single

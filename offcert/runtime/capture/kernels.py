@@ -3,8 +3,8 @@
 A fake tensor's operators follow rules that were written by hand. Some of them, under mixed
 precision, give other types than the kernels do, or refuse what the kernels accept; others do not
 say how large a storage is, or that there is one. The trace then has other bytes than the step, and
-a plan for it cannot be followed. `tests/runtime/capture/test_discovered_kernels.py` compares the
-modules of `torch.nn` on fake and on real tensors, to find the operators that need a rule.
+a plan for it cannot be followed. `tests/facts/runtime/capture/test_discovered_kernels.py` compares
+the modules of `torch.nn` on fake and on real tensors, to find the operators that need a rule.
 
 What the recurrent kernels of CUDA devices reserve for their backward pass is known to the libraries
 alone (cuDNN, MIOpen): they are refused on fake tensors, so that such a step is captured on real
@@ -19,6 +19,8 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import torch
+from torch.nn.functional import scaled_dot_product_attention
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from offcert.core.errors import InputError
@@ -49,6 +51,32 @@ class CpuKernels(TorchDispatchMode):
         if rule is None or args[0].device.type != "cpu":
             return func(*args, **kwargs)
         return rule(func, args, kwargs)
+
+
+class FlashKernels(TorchFunctionMode):
+    """Attention with dropout, as CUDA devices compute it: by FlashAttention, which keeps no scores.
+
+    The kernel draws dropout anew in the backward pass and keeps 16 bytes for that. The kernel of
+    the CPU has no dropout, and attention would become products there. So this leaves dropout out,
+    of `scaled_dot_product_attention` alone, unless that kernel has been switched off.
+    """
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Run `func`, without dropout if it is attention."""
+        kwargs = kwargs or {}
+        flash = torch.backends.cuda.flash_sdp_enabled()
+        if func is scaled_dot_product_attention and flash:
+            kwargs = {**kwargs, "dropout_p": 0.0}
+            # Query, key, value and mask come before it.
+            args, kept = args[:4], args[5:]
+            kwargs |= dict(zip(("is_causal",), kept, strict=False))
+        return func(*args, **kwargs)
 
 
 def _is_mixed(tensor: torch.Tensor, parameters: Any) -> bool:
@@ -134,7 +162,7 @@ def _embedding_bag(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 
 
 def _recurrent_layer(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What a layer keeps for its backward pass is known to the library that computes it.
+    """Make the reserve of a recurrent layer as large as the library does that computes it.
 
     It depends on the processor, too; so the layer is run once, on zeros of these sizes.
     """

@@ -1,4 +1,4 @@
-"""What a recording consists of: moments, the lives of storages, and tensors that were seen."""
+"""Parts of a recording: moments, the lives of storages, and tensors that were seen."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Moment:
 
 @dataclass(slots=True)
 class Life:
-    """What happened to one storage.
+    """The life of one storage during a recorded step.
 
     Attributes
     ----------

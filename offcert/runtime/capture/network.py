@@ -82,7 +82,7 @@ def _repeatable(line: Line) -> list[bool]:
 
 
 class _Flow:
-    """Who reads, writes, changes and holds what."""
+    """Reads, writes, changes and holds of the operations of a recorded step."""
 
     def __init__(self, recorder: Recorder | Recording, line: Line, groups: Sequence[Group]) -> None:
         self.line = line

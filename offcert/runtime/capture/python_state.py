@@ -26,9 +26,10 @@ _OPAQUE = (
 _CONTAINERS = dict, list, deque, set, tuple
 _FUNCTIONS = types.FunctionType, types.MethodType, partial
 _GENERATORS = torch.Generator, random.Random, numpy.random.Generator, numpy.random.RandomState
-# A model that refers to its trainer refers to everything; the nearest objects are looked at.
+# Objects that are looked at, the nearest first: a model that refers to its trainer refers to
+# everything. Arbitrary.
 _MOST_OBJECTS = 200_000
-# Larger arrays are data.
+# Bytes of the largest array that is looked at; larger ones are data. Arbitrary.
 _LARGEST_ARRAY = 2**24
 
 Replace = Callable[[torch.Tensor], torch.Tensor]

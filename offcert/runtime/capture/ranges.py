@@ -1,4 +1,4 @@
-"""Which stretches of a forward pass can run again: calls of modules, runs of children, lines."""
+"""Stretches of a forward pass that can run again: calls of modules, runs of children, lines."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class _Inside:
-    """What an operation makes, and what of older storages dies in it.
+    """The storages that an operation makes, and the older ones that die in it.
 
     Attributes
     ----------

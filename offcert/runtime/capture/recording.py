@@ -1,4 +1,4 @@
-"""What a recording of a step consists of, and which of its layers stand for others."""
+"""The recording of a step, and which of its layers stand for others."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class NotRepeatingError(Exception):
 
 
 class Lines(NamedTuple):
-    """What a `LineFinder` has found."""
+    """The lines that a `LineFinder` has found."""
 
     found: list[list[Event]]
 
 
 @dataclass
 class Recording:
-    """What a `Recorder` has recorded, and nothing else of it; its attributes are as there."""
+    """The data that a `Recorder` has collected, apart from it; the attributes are as there."""
 
     moments: list[Moment]
     lives: list[Life]
@@ -58,7 +58,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Repeat:
-    """Which layers are repeated, and how often.
+    """A stack of repeated layers, and how often it is repeated.
 
     Attributes
     ----------

@@ -22,9 +22,11 @@ from offcert.runtime.capture.stretch import stretched
 from offcert.runtime.watch.parts import Parts
 from offcert.runtime.watch.signature import flags
 
-# Layers that are not repeated at either end, so that those that are have neighbours like them.
+# Layers at either end that are not repeated, so that those that are have neighbours like them.
+# Assumed.
 _MARGIN = 2
-# Of its layers, two recordings must leave out this part at least, or recording all is as quick.
+# Part of the layers that two recordings must leave out: with less, recording all is as quick.
+# Assumed.
 _WORTH = 0.3
 
 Record = Callable[[], tuple[Recorder, int]]

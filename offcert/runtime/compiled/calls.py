@@ -1,4 +1,4 @@
-"""Which call of which module a node of a graph belongs to, as Dynamo has noted it."""
+"""The call of a module that a node of a graph belongs to, as Dynamo has noted it."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Transfer:
 
     @property
     def tensor(self) -> torch.Tensor:
-        """What that computes, without data."""
+        """The result of the inserted call, without data."""
         tensor = tensor_of(self.whole)
         assert tensor is not None
         return tensor
@@ -68,7 +68,7 @@ def insert(transfers: Sequence[Transfer], line: Line, hold: Any = None) -> None:
 
 
 class _Insertion:
-    """What is inserted, in the order in which nodes before the same node have to stand."""
+    """The insertion of transfers; nodes before the same node stand in the order that they need."""
 
     def __init__(self, transfers: Sequence[Transfer], line: Line, hold: Any = None) -> None:
         self.line = line

@@ -15,7 +15,7 @@ from torch.fx import has_side_effect
 
 from offcert.runtime.compiled.operators import Operators
 
-# Bytes of 255 are no numbers in floating point.
+# A byte whose repetition is no number in floating point. Derived.
 _NONSENSE = 255
 
 # Copies that have begun, by the address of what they go to: that and where they come from.

@@ -21,7 +21,7 @@ _ARGUMENTS = {
 
 @dataclass(frozen=True)
 class Operators:
-    """What the graphs call.
+    """The operators of ours that the graphs call.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What of a plan the compiled graphs carry out, and what not, by name."""
+"""Report by name: the parts of a plan that the compiled graphs carry out, and those they do not."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class RunsAgain:
 
 @dataclass(frozen=True)
 class GraphReport:
-    """What one compilation has made of a plan.
+    """The report of one compilation: the parts of a plan that its graph carries out.
 
     Attributes
     ----------

@@ -21,7 +21,7 @@ _local = threading.local()
 
 
 class Done:
-    """That a thread has made a copy."""
+    """A flag: whether a thread has made a copy."""
 
     __slots__ = ("_future",)
 

@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from offcert.core.errors import OffcertError
 
 _ROOT = Path("/")
-# Fewer bytes are not worth the question: what is said to be left is an estimate, and not as exact.
+# Bytes below which the host is not asked: its answer is an estimate, and not as exact. Assumed.
 _EXACT = 2**20
 # Names of limit and use, and of files' pages in `memory.stat`, in version 1 and 2 of groups.
 _V1 = (

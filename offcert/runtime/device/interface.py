@@ -1,4 +1,4 @@
-"""What the engine needs of a device: streams, events, memory, and an arena of the host.
+"""The interface of a device for the engine: streams, events, memory, and an arena of the host.
 
 Two devices have it: CUDA's (`offcert.runtime.device.cuda`), and a simulated one on the CPU
 (`offcert.runtime.simulated`), on which the same engine is tested, races included.
@@ -24,7 +24,7 @@ from typing import Protocol
 
 import torch
 
-from offcert.core.plan import Kind
+from offcert.core.platform import Kind
 
 
 class Event(Protocol):

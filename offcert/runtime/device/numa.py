@@ -15,8 +15,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+# The policy "preferred". Given by Linux: linux/mempolicy.h.
 _MPOL_PREFERRED = 1
-# Nothing in the standard library makes this call; libnuma is seldom there.
+# The number of the system call `mbind`, which nothing in the standard library makes. Given by
+# Linux.
 _MBIND = {"x86_64": 237, "aarch64": 235}
 _WORD = 8 * ctypes.sizeof(ctypes.c_ulong)
 

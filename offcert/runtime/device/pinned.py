@@ -26,10 +26,10 @@ from offcert.runtime.device.interface import Arena
 from offcert.runtime.device.numa import near
 from offcert.runtime.device.store import reserve
 
-# "Portable": for all devices of the process, whichever is current.
+# The flag "portable": for all devices of the process, whichever is current. Given by CUDA.
 _PORTABLE = 1
 # Bytes that are registered by one call: far from where drivers fail, whole pages of any size, and
-# so few that what others take meanwhile is seen.
+# few enough for the memory that others take meanwhile to be seen. Arbitrary.
 CHUNK = 2**32
 
 

@@ -1,4 +1,4 @@
-"""What is said about the steps of a training loop: how many of each kind, reports, warnings."""
+"""Accounts of a training loop's steps: how many of each kind, reports, warnings."""
 
 from __future__ import annotations
 

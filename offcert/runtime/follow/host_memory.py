@@ -1,4 +1,4 @@
-"""What plans that are followed together need of the host's memory, and how they get by with less.
+"""The host memory of plans that are followed together, and how they get by with less.
 
 Needs no torch.
 """
@@ -9,10 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from offcert.core.errors import InputError
-from offcert.core.messages import short_repr
-from offcert.core.trace import require_integer
-from offcert.core.training_record import HostMemory
-from offcert.core.units import parse_size
+from offcert.core.units import require_size
+from offcert.questions.schedule.training_record import HostMemory
 from offcert.runtime.plan.program import Program
 
 
@@ -62,13 +60,7 @@ def memory_limit(limit: int | str | None, field: str = "host_memory") -> int | N
     InputError
         If it is none.
     """
-    if isinstance(limit, str):
-        return parse_size(limit, field)
-    if limit is None:
-        return None
-    if isinstance(limit, float):
-        raise InputError(f"{field} must be a number of bytes, not {short_repr(limit)}")
-    return require_integer(limit, field, 0)
+    return None if limit is None else require_size(limit, field)
 
 
 def host_memory_of(programs: Sequence[Program], limit: int | None = None) -> HostMemory:

@@ -1,4 +1,4 @@
-"""What can be asked of an offload: its steps, its latest one, what it needs of the host."""
+"""The public attributes of an offload: its steps, its latest one, its memory on the host."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from torch import nn
 
-from offcert.core.schedule import Schedule
-from offcert.core.training_record import HostMemory
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.training_record import HostMemory
 from offcert.runtime.follow.accounts import Accounts
 from offcert.runtime.follow.host_memory import host_memory_of
 from offcert.runtime.follow.run import StepRun
@@ -19,11 +19,12 @@ from offcert.runtime.streaming.movers import Movers
 
 
 class Outcome:
-    """What `offcert.runtime.follow.offload.Offload` tells of itself; that sets the attributes."""
+    """The results that `offcert.runtime.follow.offload.Offload` shows; that class sets them."""
 
     programs: list[Program]
     _accounts: Accounts
     _movers: Movers[object]
+    _model: nn.Module
     _root: nn.Module
     _run: StepRun | None
     _open: object
@@ -40,9 +41,14 @@ class Outcome:
 
     @property
     def report(self) -> StepReport:
-        """What the latest step has done so far; complete after its backward pass."""
+        """The report of the latest step so far; complete after its backward pass."""
         found = self._accounts.report if self._run is None else self._run.report()
         return replace(found, refused=tuple(self.refused.items())) if self.refused else found
+
+    @property
+    def model(self) -> nn.Module:
+        """The network that trains."""
+        return self._model
 
     @property
     def steps(self) -> Counter[str]:
@@ -57,7 +63,7 @@ class Outcome:
 
     @property
     def host(self) -> HostMemory:
-        """What all plans together need of the host."""
+        """The memory of the host that all plans together need."""
         return host_memory_of(self.programs)
 
     @property

@@ -1,4 +1,4 @@
-"""What hooks hold instead of an offload: it may be dropped, and they would keep it alive."""
+"""The object that hooks hold instead of an offload: they would keep a dropped one alive."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from offcert.runtime.watch.unseen import Unseen
 
 
 class Teller(Protocol):
-    """What is told (`offcert.runtime.follow.offload.Offload`)."""
+    """The object that events are passed on to (`offcert.runtime.follow.offload.Offload`)."""
 
     def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Session | None:
         """Begin a step at a call of the model, or go on with the one under way."""
@@ -97,7 +97,7 @@ class Excluding:
 
     @property
     def guard(self) -> Guard:
-        """That of the counter."""
+        """The guard of the counter."""
         return self._counter.guard
 
     @entry()

@@ -1,4 +1,4 @@
-"""What a device's allocator has reserved around a step: more than tensors take, in pieces."""
+"""Memory that a device's allocator has reserved around a step: more than tensors take."""
 
 from __future__ import annotations
 

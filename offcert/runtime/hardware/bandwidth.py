@@ -23,13 +23,17 @@ from offcert.runtime.device.cuda import CudaDevice
 from offcert.runtime.device.interface import Arena, Device, Event, Part
 from offcert.runtime.device.store import HostStore
 
+# Nanoseconds in a second (by definition), and bytes of a copy by which a link is measured
+# (arbitrary).
 _NS_PER_SECOND = 10**9
 _COPY_BYTES = 64 * 2**20
-# On the CPU, where a device is simulated, the bytes are copied for nothing.
+# Bytes of such a copy on the CPU, where a device is simulated and they are copied for nothing, and
+# the number of copies, at most. Arbitrary.
 _SMALL_COPY_BYTES = 2**20
 _MOST_COPIES = 100
 _OUT, _BACK = "ob"
-# Two directions that take turns get half of the link each; a bit more, to be told from that.
+# Part of its own rate that each direction must reach for the link to count as duplex. Directions
+# that take turns get half each; this is a bit more. Assumed.
 _AT_ONCE = Fraction(3, 5)
 
 
@@ -51,7 +55,7 @@ class Rates:
 
 @dataclass(frozen=True)
 class LinkReading:
-    """What was measured of a link.
+    """Measured rates of a link.
 
     Attributes
     ----------
@@ -84,7 +88,7 @@ class LinkReading:
 
     @property
     def rates(self) -> Rates:
-        """Those that a schedule may count on."""
+        """The rates that a schedule may count on."""
         if self.computing is not None:
             return self.computing
         if self.together is not None and self.link is Link.DUPLEX:

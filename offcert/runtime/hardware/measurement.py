@@ -16,12 +16,13 @@ from offcert.core.uncertainty import Uncertainty
 from offcert.runtime.hardware import Hardware
 from offcert.runtime.hardware.bandwidth import LinkReading, memory_and_name, read_link_of
 
+# Nanoseconds in a second. By definition.
 _NS_PER_SECOND = 10**9
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a device was measured, or is stated, to do.
+    """Rates of a device, measured or stated.
 
     Attributes
     ----------

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from offcert.core.errors import InputError, OffcertError
-from offcert.core.schedule import Schedule
-from offcert.core.training_record import AllocatorPeaks
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.training_record import AllocatorPeaks
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.offload import Offload
 from offcert.runtime.pairs.comparison import Comparison, Pair
@@ -27,7 +27,7 @@ from offcert.runtime.workloads.turns import Turns
 
 @dataclass(frozen=True)
 class Taken:
-    """What one planned step did.
+    """The measurements of one planned step.
 
     Attributes
     ----------
@@ -248,7 +248,7 @@ def _copied(step: TrainingStep) -> TrainingStep:
 
 @dataclass
 class _Followed:
-    """What is known only while the context of a planned step is open."""
+    """Facts that are known only while the context of a planned step is open."""
 
     times: Schedule | None = None
     memory: AllocatorPeaks | None = None

@@ -11,7 +11,7 @@ from torch import nn
 
 from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.runtime.device.cuda import CudaDevice, cuda_device, versions
 from offcert.runtime.device.interface import Device
 from offcert.runtime.simulated import Policy, SimulatedDevice
@@ -19,7 +19,7 @@ from offcert.runtime.watch.hooks import require_cpu
 
 
 class DeviceKind(StrEnum):
-    """What `train` may be asked for."""
+    """The kinds of devices that `train` may be asked for."""
 
     AUTO = "auto"
     CPU = "cpu"
@@ -57,7 +57,7 @@ class TrainDevice:
 
     @property
     def versions(self) -> dict[str, str]:
-        """What measurements depend on."""
+        """Versions of the software that measurements depend on."""
         known: dict[str, Any] = {"torch": torch.__version__}
         if self.is_real:
             known |= {name: found for name, found in versions(self.tensors).items() if found}

@@ -1,4 +1,4 @@
-"""What training with and without a plan, side by side, has found."""
+"""Findings of training with and without a plan, side by side."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from offcert.core.trace import Trace
-from offcert.core.training_record import TrainingRecord
+from offcert.questions.schedule.training_record import TrainingRecord
 from offcert.runtime.plan.predict import Prediction
 
 
@@ -84,7 +84,7 @@ class StepComparison:
 
 @dataclass(frozen=True)
 class TrainReport:
-    """What `train` found.
+    """The findings of `train`.
 
     Attributes
     ----------

@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from offcert.core.errors import InputError
-from offcert.core.training_record import HostMemory
+from offcert.questions.schedule.training_record import HostMemory
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.pairs.train import train
 from offcert.runtime.pairs.train_device import DeviceKind
@@ -42,7 +42,7 @@ class Way:
 
     @property
     def planned_seconds(self) -> float:
-        """Those of training by the plan."""
+        """Seconds of the steps that were trained by the plan."""
         return sum(step.planned_seconds for step in _timed(self.report))
 
     @property

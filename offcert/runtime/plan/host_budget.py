@@ -16,14 +16,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from offcert.core.errors import InputError
-from offcert.core.host_residences import HOST_ALIGNMENT
-from offcert.core.placement import Placement, PlacementProblem
 from offcert.core.units import format_size
+from offcert.questions.placement.problem import Placement, PlacementProblem
+from offcert.questions.schedule.host_residences import HOST_ALIGNMENT
 from offcert.runtime.plan.host_layout import HostLayout, placed
 
 Key = TypeVar("Key", bound=Hashable)
 
-# So finely are bytes told apart when it is decided which leave.
+# Steps into which bytes are divided when it is decided which tensors leave. Arbitrary.
 _STEPS = 1024
 
 # The last number, and those before it.

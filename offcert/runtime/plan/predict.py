@@ -1,4 +1,4 @@
-"""What a plan says about device memory: live bytes at every event. Needs no torch."""
+"""Device memory that a plan predicts: live bytes at every event. Needs no torch."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from offcert.core.errors import InputError, PlanError
-from offcert.core.fluid_schedule import FluidSchedule
-from offcert.core.plan import Kind, Plan
-from offcert.core.schedule import Schedule
+from offcert.core.platform import Kind
 from offcert.core.trace import Trace
+from offcert.questions.schedule.fluid_schedule import FluidSchedule
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.schedule import Schedule
 
 
 @dataclass(frozen=True)

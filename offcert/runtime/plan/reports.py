@@ -1,4 +1,4 @@
-"""What a training step under a plan did."""
+"""The report of a training step under a plan."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Unforeseen:
 
 @dataclass(frozen=True, repr=False)
 class StepReport:
-    """What one training step did.
+    """The report of one training step.
 
     Attributes
     ----------

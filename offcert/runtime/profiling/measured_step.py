@@ -24,16 +24,17 @@ from offcert.runtime.hardware.measurement import Measurement, with_link
 from offcert.runtime.profiling.timing import RepeatedStep, Timed, memory_enough
 from offcert.runtime.workloads.standard_step import device_of
 
+# Steps that are timed. Arbitrary.
 _REPETITIONS = 5
-# While copies run, short steps are run as often as this takes; on a simulated device, which knows
-# its rates, once.
+# Nanoseconds for which short steps are repeated while copies run, and steps, at most; on a
+# simulated device, which knows its rates, one. Arbitrary.
 _LEAST_NS = 20 * 10**6
 _MOST_STEPS = 20
 
 
 @dataclass(frozen=True)
 class Difference:
-    """What a step saves on a device that it does not save on tensors without data, or reversed.
+    """Tensors that a step saves on a device but not on tensors without data, or reversed.
 
     Attributes
     ----------

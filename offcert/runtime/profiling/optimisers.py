@@ -9,20 +9,12 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from offcert.core.errors import InputError
+from offcert.questions.schedule.device_memory import OPTIMISER_COPIES, require_optimiser
 
-# Copies of the trained parameters that the state holds. Adam also counts its steps, once for each
-# parameter, in single precision.
-_COPIES = {"sgd": 0, "momentum": 1, "adam": 2, "adamw": 2}
+# Bytes of a parameter's count of steps, which Adam has in single precision. Given by PyTorch.
 _STEP_BYTES = 4
 
-OPTIMISERS = tuple(_COPIES)
-
-
-def require_optimiser(name: str) -> None:
-    """Raise an `InputError` if no optimiser is called `name`."""
-    if name not in _COPIES:
-        raise InputError(f"optimiser must be one of {', '.join(OPTIMISERS)}, not {name!r}")
+OPTIMISERS = tuple(OPTIMISER_COPIES)
 
 
 def named_state_bytes(name: str, model: nn.Module) -> int:
@@ -40,7 +32,7 @@ def named_state_bytes(name: str, model: nn.Module) -> int:
     """
     require_optimiser(name)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    return _state_bytes(trained, _COPIES[name], counts=name.startswith("adam"))
+    return _state_bytes(trained, OPTIMISER_COPIES[name], counts=name.startswith("adam"))
 
 
 def _state_bytes(parameters: Sequence[torch.Tensor], copies: int, *, counts: bool) -> int:

@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from offcert.core.device_memory import memory_beside
 from offcert.core.errors import InputError, OffcertError
 from offcert.core.network import Network
 from offcert.core.platform import Link
-from offcert.core.problem import Problem
 from offcert.core.trace import Trace
-from offcert.core.units import Units
+from offcert.core.units import Units, parse_limit, require_size
+from offcert.questions.schedule.device_memory import memory_beside
+from offcert.questions.schedule.problem import Problem
 from offcert.runtime import zoo
 from offcert.runtime.capture import Clock, capture
 from offcert.runtime.capture.capture import Capture
@@ -33,6 +33,8 @@ from offcert.runtime.workloads.standard_step import standard_step, without_data
 from offcert.runtime.workloads.workload import DEFAULT_DTYPE, DEFAULT_LOSS, Workload
 from offcert.runtime.workloads.workload import input_shape as parse_shape
 
+_UNITS = Units("ns", "B")
+
 
 def profile(
     model: str | nn.Module | TrainingStep,
@@ -46,8 +48,8 @@ def profile(
     dtype: str = DEFAULT_DTYPE,
     seed: int = 0,
     name: str | None = None,
-    memory: int | None = None,
-    device_memory: int | None = None,
+    memory: int | str | None = None,
+    device_memory: int | str | None = None,
     optimiser: str | None = None,
     device: Device | None = None,
     link: str = Link.DUPLEX,
@@ -92,11 +94,13 @@ def profile(
         Of the initial weights.
     name : str, optional
         Name of the problem; by default network and input shape.
-    memory : int, optional
-        The limit in bytes, without what the trace does not count (``source["uncounted"]``). By
+    memory : int or str, optional
+        The limit without what the trace does not count (``source["uncounted"]``): bytes, a size
+        such as ``"6GiB"``, or ``"25%"`` of the way from the least that is feasible to the peak. By
         default what that leaves of the device's memory, but at least the least that is feasible.
-    device_memory : int, optional
-        The limit in bytes with parameters, gradients, buffers, batch and optimiser state.
+    device_memory : int or str, optional
+        The limit, in bytes or as ``"16GiB"``, with parameters, gradients, buffers, batch and the
+        optimiser's state.
     optimiser : str, optional
         Whose state is to be counted: ``"sgd"``, ``"momentum"``, ``"adam"`` or ``"adamw"``; by
         default the optimiser of the step, if it has one.
@@ -123,8 +127,7 @@ def profile(
     """
     chosen = _clock(clock)
     _require_one_choice(chosen, hardware, measure, device)
-    if memory is not None and device_memory is not None:
-        raise InputError("only one of memory and device memory can be given")
+    device_memory = _limits(memory, device_memory)
     # Looked up first: a wrong name should not have to wait for the network.
     found = None if hardware is None else find_hardware(hardware)
     asked = _Asked(chosen, found, measure, device, _link(link, measure))
@@ -150,17 +153,27 @@ def profile(
     source |= _origin(made.found, measure, asked.hardware)
     if device_memory is not None:
         memory = memory_beside(device_memory, uncounted)
-    elif memory is None:
-        memory = _memory_left(made.found, source.get("uncounted", {}))
-    platform = made.found.platform(memory)
-    return Problem(
+    left = _memory_left(made.found, source.get("uncounted", {}))
+    problem = Problem(
         name or label,
         made.network,
-        platform,
-        units=Units("ns", "B"),
+        made.found.platform(left),
+        units=_UNITS,
         source=source,
         uncertainty=made.found.uncertainty,
     )
+    return problem if memory is None else problem.with_memory(memory)
+
+
+def _limits(memory: int | str | None, device_memory: int | str | None) -> int | None:
+    """Return the device's memory in bytes; what is wrong with a limit shows before a capture."""
+    if memory is not None and device_memory is not None:
+        raise InputError("only one of memory and device memory can be given")
+    if isinstance(memory, str):
+        parse_limit(memory, _UNITS, lambda part: 0)
+    elif memory is not None:
+        require_size(memory, "memory")
+    return None if device_memory is None else require_size(device_memory, "device memory")
 
 
 def _with_stages(spec: str | None, clock: Clock, options: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -183,7 +196,7 @@ class _Asked:
 
 @dataclass(frozen=True)
 class _Made:
-    """What profiling has found.
+    """The outcome of profiling.
 
     Attributes
     ----------

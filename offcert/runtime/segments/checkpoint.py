@@ -106,7 +106,7 @@ class Begun(AbstractContextManager[None], Generic[Block]):
 
 @dataclass(slots=True)
 class _Evidence:
-    """What a tensor was when it was saved."""
+    """The evidence about a tensor from when it was saved."""
 
     sample: Sample | None
     # Only in a rehearsal, and until the segment has made the same again.
@@ -136,7 +136,7 @@ class _Copies:
 
 
 class _Made(weakref.WeakKeyDictionary[Any, torch.Tensor]):
-    """What is made again in a backward pass, compared as it arrives."""
+    """Tensors that are made again in a backward pass, compared as they arrive."""
 
     def __init__(self, frame: weakref.ref[_Frame], gid: Any) -> None:
         super().__init__()
@@ -154,7 +154,7 @@ class _Made(weakref.WeakKeyDictionary[Any, torch.Tensor]):
 
 
 class _ByTask(dict[Any, _Made]):
-    """What is made again, by the backward pass that it is made for."""
+    """Tensors that are made again, by the backward pass for which they are made."""
 
     def __init__(self, frame: _Frame) -> None:
         super().__init__()

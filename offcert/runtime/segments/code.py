@@ -1,4 +1,4 @@
-"""What objects hold that are no containers: generators, arrays, caches, and what shows nothing."""
+"""Contents of objects that are no containers: generators, arrays, caches, and opaque ones."""
 
 from __future__ import annotations
 

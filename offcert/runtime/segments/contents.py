@@ -1,4 +1,4 @@
-"""What Python objects hold: taken down, compared, and put back.
+"""Contents of Python objects: taken down, compared, and put back.
 
 One class a kind of object that can change. Each takes down only what the object itself holds, not
 what is held by that in turn: whoever wants more takes down all objects that can be reached
@@ -16,7 +16,7 @@ from torch import nn
 
 
 class Missing:
-    """What stands for an attribute or a variable that does not exist."""
+    """A mark for an attribute or a variable that does not exist."""
 
 
 MISSING = Missing()
@@ -27,7 +27,7 @@ _PARTS = "_parameters", "_buffers", "_modules"
 
 
 class Content:
-    """What one object holds.
+    """The contents of one object.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ class Named(_Keyed):
 
 
 class Globals(_Keyed):
-    """Those global names that functions of a file refer to.
+    """The global names that functions of a file refer to.
 
     Parameters
     ----------

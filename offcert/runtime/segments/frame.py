@@ -82,14 +82,14 @@ class Walk:
 
 
 class Now(threading.local):
-    """What runs in a thread."""
+    """The walk that is under way in a thread, if any."""
 
     def __init__(self) -> None:
         self.walk: Walk | None = None
 
 
 class Told(Protocol):
-    """Who hears of what becomes of a call of a segment."""
+    """The object that is told how a call of a segment ends."""
 
     guard: Guard
 

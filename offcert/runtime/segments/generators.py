@@ -12,7 +12,7 @@ import torch
 
 @dataclass(frozen=True, slots=True)
 class GeneratorStates:
-    """What random numbers come next.
+    """The states of random number generators: they decide which numbers come next.
 
     Attributes
     ----------

@@ -54,7 +54,7 @@ def _named(name: str, call: int) -> str:
 
 @dataclass(frozen=True)
 class PlacedSegment:
-    """What runs again: a call of a module, of consecutive children of an `nn.Sequential`, a line.
+    """A segment by modules: a call, a run of an `nn.Sequential`'s children, or a line of calls.
 
     Attributes
     ----------
@@ -120,7 +120,7 @@ class PlacedSegment:
 
 @dataclass(frozen=True)
 class PlacedProgram:
-    """What `offcert.core.program.Program` says, in terms of a model's modules.
+    """The program of `offcert.core.program.Program`, in terms of a model's modules.
 
     Parameters
     ----------

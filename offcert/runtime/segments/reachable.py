@@ -75,14 +75,15 @@ _LOOKED_THROUGH = (
 _CACHES = type(lru_cache(is_))
 # Of what is not written in Python, that which keeps nothing elsewhere.
 _ALL_IN_DICT = types.SimpleNamespace, BaseException, threading.local
-# The flag of classes that are made while a program runs, as those of Python code are.
+# The flag of classes that are made while a program runs, as those of Python code are. Given by
+# CPython.
 _HEAP = 1 << 9
 _FUNCTION_LIKE = types.FunctionType, staticmethod, classmethod
 
 
 @dataclass
 class Reached:
-    """What some modules' code can reach.
+    """The objects that some modules' code can reach.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What decides, beside arguments and modules, what operators compute: put back when one runs again.
+"""Settings beside arguments and modules that decide results: put back when a segment runs again.
 
 Autocast, the default device and grad mode are not among them: PyTorch's checkpointing sees to them.
 """

@@ -1,4 +1,4 @@
-"""What modules remember: as it was when a segment ran first, and untouched when it runs again."""
+"""State of modules: as it was when a segment ran first, and untouched when it runs again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SMALL = 2**16
 
 @dataclass(slots=True)
 class Before:
-    """What was there when a segment began.
+    """The state before a segment began.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Before:
 
 
 class ModuleStates:
-    """What the modules of a segment remember, and all else that their code can reach.
+    """The state of a segment's modules, and all else that their code can reach.
 
     The segment runs again from where it began: attributes, containers, closures, global variables,
     buffers, generators of random numbers (but for PyTorch's own, which `GeneratorStates` keeps) and

@@ -1,4 +1,4 @@
-"""What is called instead of modules and containers, as long as segments are attached to them."""
+"""Functions that are called instead of modules and containers while segments are attached."""
 
 from __future__ import annotations
 

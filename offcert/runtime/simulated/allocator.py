@@ -1,4 +1,4 @@
-"""Which storages take memory of the device: those it gave out, and those that a tracker counts."""
+"""Storages that take memory of the device: those it gave out, and those that a tracker counts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import torch
 from offcert.runtime.device.interface import MemoryReading
 from offcert.runtime.watch.tracker import LiveBytes
 
-# In granules.
+# Bytes in granules: the largest small storage, the segments for small and for large ones, the least
+# storage with a segment of its own, the unit of those. Given by PyTorch's allocator, whose granule
+# is 512 bytes.
 _LARGEST_SMALL = 2048
 _SMALL_SEGMENT = 4096
 _LARGE_SEGMENT = 40960

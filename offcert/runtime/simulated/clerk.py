@@ -12,7 +12,7 @@ from offcert.runtime.simulated.streams import SimulatedEvent, SimulatedStream
 
 
 class SimulatedDone(SimulatedEvent):
-    """That a clerk has made a copy, or what went wrong instead."""
+    """A flag: whether a clerk has made a copy, or which error came instead."""
 
     __slots__ = ("errors",)
 

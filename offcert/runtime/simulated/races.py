@@ -1,4 +1,4 @@
-"""Who used which memory, and whether it is certain who was first.
+"""A detector of races: which accesses to memory are certain to come one before the other.
 
 The clocks of `offcert.runtime.simulated.streams` are vector clocks: a use is known by its
 stream and its number there, and came before another if the other's stream knew of it. Uses of
@@ -17,7 +17,7 @@ from offcert.runtime.simulated.streams import Knowledge
 
 
 class RaceKind(StrEnum):
-    """What a copy is not certain to come before or after."""
+    """The kind of access that a copy is not certain to come before or after."""
 
     ALLOCATION = "allocation"
     OPERATORS = "operators"

@@ -10,7 +10,8 @@ import torch
 
 from offcert.runtime.simulated.races import Uses
 
-# As a number: not one in every floating type, -1 in signed integers, the largest in unsigned ones.
+# A byte that stands for freed memory: no number 1 in any floating type, -1 in signed integers, the
+# largest in unsigned ones. Arbitrary.
 BYTE = 0xFF
 
 

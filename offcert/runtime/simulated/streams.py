@@ -174,7 +174,7 @@ class SimulatedStream:
             carry_out(self, self.given)
 
     def heed_host(self) -> None:
-        """What is given now begins after all that the host has waited for."""
+        """Let all work that is queued from now on begin after what the host has waited for."""
         if self._heeded != self.host.waits:
             self._heeded = self.host.waits
             self.clock = max(self.clock, self.host.time)

@@ -13,7 +13,7 @@ from offcert.runtime.workloads.workload import loss_function
 
 
 class Observer(Protocol):
-    """What is told of the progress of a training step."""
+    """An object that is told of the progress of a training step."""
 
     def begin(self, operation: int) -> None:
         """Operation number `operation` is about to start."""

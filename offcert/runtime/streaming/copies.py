@@ -59,7 +59,7 @@ class Copy:
 
 
 class StreamCopies(Generic[Key]):
-    """What streams have copied to the host, and where that is.
+    """Copies that streams have made on the host, and where they are.
 
     As in `offcert.runtime.streaming.host_copies`, copies lie where the layout says, and where one
     lies that is the only one of a storage, another one is not written but goes into memory of its

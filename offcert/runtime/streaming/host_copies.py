@@ -59,7 +59,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class HostCopies(Generic[Key]):
-    """What a step has copied to the host, and where that is.
+    """The copies on the host of one step, and where they are.
 
     A step that follows its plan writes every copy where the layout says. The layout lets copies
     share bytes only if the plan does not need them at the same time. This class does not rely on

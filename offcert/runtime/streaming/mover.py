@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from offcert.core.errors import OffcertError
-from offcert.core.plan import Kind
+from offcert.core.platform import Kind
 from offcert.runtime.device.interface import Device, Event, Stream
 from offcert.runtime.plan.program import Program
 from offcert.runtime.plan.timetable import Act, Action
@@ -136,7 +136,7 @@ class StreamMover(Mover):
 
     @property
     def outside_bytes(self) -> int:
-        """Their bytes."""
+        """Bytes of the copies outside of the arena."""
         return self._copies.outside_bytes - self._outside_before[1]
 
     @property
@@ -346,4 +346,5 @@ class StreamMover(Mover):
             self._record.transferred(kind, gap, begin, end)
 
 
+# The place of copies that no operation waits for. By definition.
 _LATE = -1

@@ -1,4 +1,4 @@
-"""Who makes movers for the steps of a training loop, and keeps the host's memory between them."""
+"""Makers of movers for the steps of a training loop; they keep the host's memory between steps."""
 
 from __future__ import annotations
 

@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule, Transfer
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.runtime.device.interface import Event
 from offcert.runtime.plan.timetable import Act, Timetable
 
 
 class Clock(Protocol):
-    """Who knows when an event was: a device, or the host (`timed_mover`)."""
+    """A clock that knows when an event was: a device's, or the host's (`timed_mover`)."""
 
     def nanoseconds(self, begin: Event, end: Event) -> int:
         """Return the time between two events that have been reached."""

@@ -26,8 +26,8 @@ from typing import Generic, TypeVar
 
 import torch
 
-from offcert.core.host_residences import HOST_ALIGNMENT
-from offcert.core.plan import Kind
+from offcert.core.platform import Kind
+from offcert.questions.schedule.host_residences import HOST_ALIGNMENT
 from offcert.runtime.device.interface import Arena, Device, Event, Part
 
 
@@ -138,7 +138,7 @@ class _Piece(Generic[Key]):
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """What a clerk reads into a slot before it is asked for."""
+    """A copy that a clerk reads into a slot before it is asked for."""
 
     slot: Slot
     done: Event

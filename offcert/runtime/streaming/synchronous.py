@@ -1,4 +1,4 @@
-"""Who moves tensors for a step: at once, between two operations, or by the streams of a device."""
+"""Movers of tensors for a step: at once, between two operations, or by the streams of a device."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from offcert.runtime.watch.tracker import LiveBytes
 
 
 class Step(Protocol):
-    """What a mover needs of the step that it works for (`offcert.runtime.follow.run.StepRun`)."""
+    """The part of a step that its mover needs (`offcert.runtime.follow.run.StepRun`)."""
 
     program: Program
     counter: LiveBytes | None
@@ -68,7 +68,7 @@ class Mover(ABC):
     @property
     @abstractmethod
     def outside_bytes(self) -> int:
-        """Their bytes."""
+        """Bytes of the copies outside of the arena."""
 
     @property
     def is_here(self) -> bool:
@@ -144,7 +144,7 @@ class SynchronousMover(Mover):
 
     @property
     def outside_bytes(self) -> int:
-        """Their bytes."""
+        """Bytes of the copies outside of the arena."""
         return self._copies.outside_bytes
 
     def acts(self, operation: int) -> bool:

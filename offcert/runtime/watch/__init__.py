@@ -1,1 +1,1 @@
-"""What is hooked into a user's program: modules, gradients, what autograd saves, what is alive."""
+"""Hooks in a user's program: modules, gradients, tensors that autograd saves, live storages."""

@@ -100,7 +100,7 @@ class Local:
 
 
 class Watching(Protocol):
-    """What a step under way knows of the hooks on a model (`offcert.runtime.watch.hooks.Hooks`)."""
+    """The part of `offcert.runtime.watch.hooks.Hooks` that a step under way knows."""
 
     root: nn.Module
     guard: Guard
@@ -143,7 +143,7 @@ class Session:
 
     @property
     def guard(self) -> Guard:
-        """That of the hooks."""
+        """The guard of the hooks."""
         return self.hooks.guard
 
     @property
@@ -155,6 +155,11 @@ class Session:
     def backward_passes(self) -> int:
         """How many backward passes through the step have ended."""
         return self._ends
+
+    @property
+    def sizes(self) -> str:
+        """What the model is called with, where that is smaller than what was captured."""
+        return ""
 
     @property
     def calls_are_over(self) -> bool:
@@ -298,7 +303,7 @@ class _GradientTick:
 
     @property
     def guard(self) -> Guard:
-        """That of the hooks."""
+        """The guard of the hooks."""
         return self.session.hooks.guard
 
     @entry()

@@ -108,7 +108,7 @@ RAISING = Guard()
 
 
 class Guarded(Protocol):
-    """What has a guard."""
+    """An object that has a guard."""
 
     guard: Guard
 

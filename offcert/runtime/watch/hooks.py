@@ -146,7 +146,7 @@ def watched_modules(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 
 
 class Steps(Protocol):
-    """Who decides when a step begins: told when the root is called and returns."""
+    """The object that decides when a step begins: told when the root is called and returns."""
 
     def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Session | None:
         """Return the session of the step that a call of the root begins or goes on with."""

@@ -1,4 +1,4 @@
-"""Which tensors an operator changes in place."""
+"""The tensors that an operator changes in place."""
 
 from __future__ import annotations
 

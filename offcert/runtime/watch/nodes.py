@@ -6,6 +6,7 @@ import sys
 
 import torch
 
+# The mark of a node whose place is not known. By definition.
 UNKNOWN = -1
 
 

@@ -1,4 +1,4 @@
-"""What autograd saves: one entry per storage, and handles that restore tensors over it."""
+"""Tensors that autograd saves: one entry per storage, and handles that restore tensors over it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class View(NamedTuple):
 
 
 class Handle:
-    """What autograd holds instead of a saved tensor.
+    """The object that autograd holds instead of a saved tensor.
 
     Attributes
     ----------

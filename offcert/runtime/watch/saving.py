@@ -17,7 +17,7 @@ class Deviating(Protocol):
 
 
 class Holder(Protocol):
-    """Who knows the hooks that have been entered in a thread."""
+    """An object that knows the hooks that have been entered in a thread."""
 
     saving: Saving | None
 

@@ -1,1 +1,1 @@
-"""What is trained: a model, its input and its loss, and a step like those of the papers."""
+"""Workloads: a model, its input and its loss, and training steps like those of the papers."""

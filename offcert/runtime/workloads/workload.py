@@ -1,11 +1,8 @@
-"""What is trained: a network, the shape of its input, a loss; and how a problem records it."""
+"""A workload: a network, the shape of its input, a loss; and how a problem records it."""
 
 from __future__ import annotations
 
-import importlib
 import math
-import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +13,7 @@ from torch.nn.functional import cross_entropy
 
 from offcert.core.errors import InputError, OffcertError
 from offcert.core.messages import short_repr
+from offcert.core.named import users_function
 from offcert.runtime import zoo
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.watch.guard import one_line
@@ -287,7 +285,7 @@ def load(spec: str, options: Mapping[str, Any] | None = None) -> nn.Module | Tra
     options = dict(options or {})
     if ":" not in spec:
         return zoo.build(spec, **options)
-    function = _import(spec)
+    function = users_function(spec, "model")
     try:
         made = function(**options)
     except (Exception, SystemExit) as error:
@@ -304,21 +302,3 @@ def _require_module(spec: str | None, made: nn.Module | TrainingStep) -> nn.Modu
     if isinstance(made, TrainingStep):
         raise InputError(f"model {spec} must return an nn.Module here, not a TrainingStep")
     return made
-
-
-def _import(spec: str) -> Callable[..., Any]:
-    path, _, name = spec.partition(":")
-    # As with `python -m`, modules in the working directory can be named; an installed command's
-    # path does not contain it.
-    if os.getcwd() not in sys.path and "" not in sys.path:
-        sys.path.append(os.getcwd())
-    try:
-        found = importlib.import_module(path)
-        for part in name.split("."):
-            found = getattr(found, part)
-    except (Exception, SystemExit) as error:
-        # Importing runs the user's module, which may raise anything.
-        raise InputError(f"model {spec} cannot be imported: {one_line(error)}") from error
-    if not callable(found):
-        raise InputError(f"model {spec} must name something that can be called")
-    return found

@@ -35,6 +35,7 @@ class _Network:
     options: dict[str, Any]
 
 
+# The shape of a batch of images, and the sizes of the smallest transformer. Arbitrary.
 _IMAGES = (32, 3, 224, 224)
 _TINY = {"layers": 2, "heads": 2, "width": 32, "vocabulary": 128, "context": 32}
 

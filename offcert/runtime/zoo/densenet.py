@@ -12,12 +12,15 @@ from offcert.core.errors import InputError
 from offcert.core.messages import show
 from offcert.runtime.zoo._options import require_positive
 
-_SHAPES = {  # depth: (growth, channels of the first convolution, layers of each block)
+# By depth: growth, channels of the first convolution, layers of each block. Given by the DenseNet
+# paper.
+_SHAPES = {
     121: (32, 64, (6, 12, 24, 16)),
     161: (48, 96, (6, 12, 36, 24)),
     169: (32, 64, (6, 12, 32, 32)),
     201: (32, 64, (6, 12, 48, 32)),
 }
+# Channels of a bottleneck, for each of the growth. Given by the DenseNet paper.
 _BOTTLENECK = 4
 # Where the network can be cut between stages.
 BLOCKS, LAYERS = "blocks", "layers"

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from offcert.runtime.zoo._options import require_positive
 
+# By depth: blocks of each group. Given by the ResNet paper.
 _LAYERS = {
     18: (2, 2, 2, 2),
     34: (3, 4, 6, 3),
@@ -14,6 +15,7 @@ _LAYERS = {
     101: (3, 4, 23, 3),
     152: (3, 8, 36, 3),
 }
+# Channels of each group. Given by the ResNet paper.
 _WIDTHS = (64, 128, 256, 512)
 
 
@@ -22,7 +24,7 @@ def _conv(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Conv2d:
 
 
 class _Block(nn.Module):
-    """What both kinds of residual block share: the skip connection and the sum."""
+    """The parts that both kinds of residual block share: the skip connection and the sum."""
 
     expansion = 1
 

@@ -7,12 +7,14 @@ from torch import Tensor, nn
 
 from offcert.runtime.zoo._options import require_positive, require_probability
 
-_CONVOLUTIONS = {  # depth: 3x3 convolutions in each of the five groups
+# By depth: 3x3 convolutions in each of the five groups. Given by the VGG paper.
+_CONVOLUTIONS = {
     11: (1, 1, 2, 2, 2),
     13: (2, 2, 2, 2, 2),
     16: (2, 2, 3, 3, 3),
     19: (2, 2, 4, 4, 4),
 }
+# Channels of each group. Given by the VGG paper.
 _WIDTHS = (64, 128, 256, 512, 512)
 
 

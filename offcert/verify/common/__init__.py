@@ -1,1 +1,1 @@
-"""What several verifiers need."""
+"""Functions that several verifiers need."""

@@ -1,4 +1,4 @@
-"""What may and what must be absent during each operation, for verification.
+"""Tensors that may and bytes that must be absent during each operation, for verification.
 
 Derived again from the definition of the problem, from the uses of the tensors alone.
 """
@@ -11,11 +11,12 @@ from functools import wraps
 from itertools import accumulate
 from typing import NamedTuple
 
-from offcert.core.problem import Problem
 from offcert.core.trace import Trace
+from offcert.questions.schedule.problem import Problem
 from offcert.verify.common.cover import Covers
 
-# Of how many units the sums of large tensors are told apart.
+# Units that the sums of large tensors are told apart in, at most. By definition: finders keep to
+# it.
 _MOST_UNITS = 1 << 26
 
 

@@ -9,13 +9,15 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-# Subset sums are told apart up to this many units; part of the bounds' definition.
+# Units up to which subset sums are told apart. By definition: the bounds depend on it.
 FINEST = 1 << 24
-# Multiplied by an odd number of 32 bits, neighbouring sizes come to lie far apart.
+# A multiplier and a mask of 32 bits: multiplied by an odd number, neighbouring sizes come to lie
+# far apart. Given by Knuth's multiplicative hash, the golden ratio in 32 bits.
 _MIXING, _WORD = 0x9E3779B1, 0xFFFFFFFF
-# Of how many of the sizes the pairs are looked at; of how many all sums, and up to how many units.
+# Sizes of which the pairs are looked at. Arbitrary.
 _PAIRED = 64
-# Of how many sizes all sums are listed one by one.
+# Sizes whose sums are listed one by one; fewest and most sizes of which all sums are looked at, and
+# the units up to which. Arbitrary.
 _LISTED = 14
 _FEWEST, _MOST, _FAR = 24, 64, 1 << 20
 

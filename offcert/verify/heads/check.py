@@ -9,18 +9,19 @@ from fractions import Fraction
 
 import numpy as np
 
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem, Transfers
+from offcert.core.platform import Kind
 from offcert.core.trace import Tensor
 from offcert.proofs.kinds import AtomicHeads, Ends
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.verify.common.cover import cheapest_cover
 from offcert.verify.heads.search import IN_TIME, TOO_LATE, IntArray, Tables, floors, search
 from offcert.verify.limits import Allowance, BeyondLimitsError
 
+# The largest number in the arrays. Derived: it stays inside 64 bits.
 _LARGEST = 2**62
-# Bytes that have moved are told apart up to this many units.
+# Units up to which bytes that have moved are told apart. Arbitrary.
 MOST_LEVELS = 1 << 22
-# To be searched on each side, unless the caller wants less.
+# Labels to be searched on each side, unless the caller wants less. Arbitrary.
 MOST_LABELS = 10_000_000
 
 Sizes = Sequence[int]

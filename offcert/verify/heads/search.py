@@ -41,9 +41,10 @@ Tables = namedtuple(
 )
 
 TOO_LATE, IN_TIME, TOO_LARGE = range(3)
+# The mark of no label, and the time of what cannot be. By definition.
 NONE = -1
 UNKNOWN = -(2**62)
-# Pairs that are told apart for one amount.
+# Pairs that are told apart for one amount. Arbitrary.
 WIDTH = 16
 # Columns of a label: how many of each counted size have left, when the link is free, the ticks that
 # the device has waited, and the next label with the same amount moved.

@@ -1,4 +1,4 @@
-"""What any multipliers prove about every execution, by the mathematics alone.
+"""The bound that any multipliers prove about every execution, by the mathematics alone.
 
 Facts about an execution and its schedule
 -----------------------------------------
@@ -56,9 +56,9 @@ from functools import cached_property
 from itertools import accumulate
 
 from offcert.core.errors import InputError
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem
+from offcert.core.platform import Kind
 from offcert.proofs.joint_document import JointWeights, Place
+from offcert.questions.schedule.problem import Problem
 from offcert.verify.joint.room import Cuts, Room, States
 
 # A share by its kind, its span or boundary, and what it is of; or what it is.
@@ -363,7 +363,7 @@ class Weighing:
         self._add_memory(boundary, weight, kept, self.model.used(boundary) - outputs)
 
     def _add_memory(self, boundary: int, weight: int, most: int, used: frozenset[int]) -> None:
-        """What is present, but for what is used, takes so many bytes at most."""
+        """Add: values that are present, but for the used ones, take at most so many bytes."""
         model = self.model
         weight *= model.common // model.limit
         self.constant -= weight * most

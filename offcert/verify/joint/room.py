@@ -1,4 +1,4 @@
-"""What memory and the link allow in a cell of the grid: cells, what may be where, and the room."""
+"""Room in a cell of the grid: the cells, what memory and the link allow there, and for what."""
 
 from __future__ import annotations
 
@@ -184,13 +184,14 @@ class States:
         return beside + sum(self.size[state] for state in self.found[number])
 
 
-# Sums of sizes are told apart up to this number of units; where there are more, they are dense.
+# Units up to which sums of sizes are told apart; where there are more, they are dense. By
+# definition: finders keep to it.
 _MOST_UNITS = 1 << 22
 
 
 @dataclass(frozen=True)
 class Room:
-    """What a first run leaves, at one of its moments, to what it does not use.
+    """The room that a first run leaves, at one of its moments, to all values that it does not use.
 
     Attributes
     ----------

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from offcert.core.errors import InputError
-from offcert.core.problem import Problem, Transfers
 from offcert.proofs.fluid_document import TooLongError
 from offcert.proofs.joint_document import JointCases, read
 from offcert.proofs.kinds import JointProof
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.verify.joint.model import JointModel, Weighing
 from offcert.verify.joint.room import Cuts, States, rooms
 from offcert.verify.limits import Allowance, BeyondLimitsError
@@ -60,7 +60,7 @@ def _require_run(model: JointModel, node: tuple[int, int], place: str) -> None:
         raise InputError(f"{place}: computation {computation} does not run again in span {span}")
 
 
-# Spans times computations: more than any proof of ours has.
+# Spans times computations, at most: more than any proof of ours has. Arbitrary.
 _LARGEST = 20_000_000
 
 

@@ -1,4 +1,4 @@
-"""What an execution can hold, and what each computation takes and makes of it.
+"""Contents of the device that an execution can have, and what computations take and make of them.
 
 Written from the definition of executions and schedules alone (docs/theory/joint-labels.md), and
 independently of the search that finds such bounds. What memory holds is told apart by its value, by
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 
 from offcert.core.network import Network
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Problem
 
 # Sets of contents are integers: one bit each.
 Held = int
@@ -50,7 +50,7 @@ class Content:
 
 @dataclass(frozen=True)
 class Work:
-    """What one computation takes and makes.
+    """The values that one computation takes and makes.
 
     Attributes
     ----------

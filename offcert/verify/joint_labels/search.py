@@ -16,14 +16,15 @@ from typing import NamedTuple
 from offcert.verify.joint_labels.contents import Contents, Held
 from offcert.verify.limits import Allowance, BeyondLimitsError
 
-# Situations that are held if nothing else is said.
+# Situations that are held if the caller says nothing, situations between two looks at the clock
+# (arbitrary), and the mark of no value (by definition).
 MOST_LABELS = 2_000_000
 _SELDOM = 500
 _NONE = -1
 
 
 class Situation(NamedTuple):
-    """What is where when something has just started.
+    """The values on the device and on the host when something has just started.
 
     Attributes
     ----------
@@ -63,7 +64,7 @@ class Situation(NamedTuple):
 
     @property
     def alike(self) -> tuple[int, ...]:
-        """What two situations must have in common for one to replace the other."""
+        """The part that two situations must have in common for one to replace the other."""
         return self.begun, self.busy, self.made, self.workspace, self.going, self.coming
 
     def replaces(self, other: Situation) -> bool:

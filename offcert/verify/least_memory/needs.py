@@ -1,11 +1,11 @@
-"""What the arguments about least memory are about, derived from a network's definition."""
+"""Needs of computations, derived from a network's definition, for arguments on least memory."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from offcert.core.network import Network
-from offcert.core.problem import Problem, Recompute
+from offcert.questions.schedule.problem import Problem, Recompute
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ IntArray = NDArray[np.int64]
 # Keys in order of amount and code, each with a time: three arrays of the same length.
 Timed = namedtuple("Timed", ["amounts", "codes", "times"])
 
-# Keys that may come from taking away, or adding, one tensor.
+# Keys that may come from taking away, or adding, one tensor. Arbitrary.
 _MOST_KEYS = 1 << 25
 
 

@@ -55,7 +55,7 @@ Keyed = namedtuple(
 )
 
 DONE, TOO_MUCH, TOO_LARGE = range(3)
-# The end of a key that has none.
+# The end of a key that has none. By definition.
 NEVER = 2**62
 
 

@@ -7,17 +7,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from offcert.core.platform import Link
-from offcert.core.problem import Problem, Transfers
 from offcert.core.threads import cores
 from offcert.proofs.kinds import Outward
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.verify.heads.check import TooLargeError
 from offcert.verify.limits import Allowance, BeyondLimitsError
 from offcert.verify.outward.sets import FaultError, order_fault
 from offcert.verify.outward.tables import cut_at
 from offcert.verify.outward.walk import Budget, Walk
 
+# The largest number in the arrays. Derived: sums stay inside 64 bits.
 _LARGEST = 2**61
-# To be searched in all, unless the caller wants less.
+# Labels to be searched in all, unless the caller wants less. Arbitrary.
 MOST_LABELS = 40_000_000
 
 Advice = Sequence[Sequence[Any]]

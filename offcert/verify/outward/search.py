@@ -38,6 +38,7 @@ from offcert.verify.outward.view import (
 )
 
 FOUND, REFUTED, FULL = range(3)
+# The mark of no label. By definition.
 NONE = -1
 # Columns of a label.
 MOVED, SPENT, FREE, WAITED, RUN, GONE, LENGTH, LINK, MERIT, ALIVE, NEXT = range(11)

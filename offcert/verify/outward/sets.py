@@ -13,7 +13,8 @@ from offcert.verify.outward.view import IntArray
 
 FRONT, BACK = range(2)
 
-# Choices of half of the classes, sets, and sets that are told apart by operations.
+# Choices of half of the classes, sets, and sets that are told apart by operations, at most.
+# Arbitrary.
 _MOST_PARTIAL = 1 << 16
 _MOST_SETS = 1 << 16
 _MOST_TOLD_APART = 1 << 10
@@ -285,7 +286,7 @@ def around(cut: Cut, limits: SetLimits, sets: IntArray) -> SetLimits:
     )
 
 
-# No part is divided into more.
+# Parts into which a part is divided, at most. Arbitrary.
 _MOST_PARTS = 40_000
 
 

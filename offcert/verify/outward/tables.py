@@ -1,4 +1,4 @@
-"""What `check` needs to know of a problem: both sides of the pivot, as arrays."""
+"""A problem as arrays for `check`: both sides of the pivot."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from itertools import compress
 
 import numpy as np
 
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem
+from offcert.core.platform import Kind
 from offcert.core.trace import Tensor
+from offcert.questions.schedule.problem import Problem
 from offcert.verify.heads.check import TooLargeError, link_rate, ticks_of
 from offcert.verify.outward.view import IntArray, Tables
 
+# The largest number in the arrays. Derived: it stays inside 64 bits.
 _LARGEST = 2**62
 # Front: tensors return when they are offloaded, in reversed time. Back: when they are prefetched.
 _KINDS = ((Kind.OFFLOAD, Kind.PREFETCH), (Kind.PREFETCH, Kind.OFFLOAD))

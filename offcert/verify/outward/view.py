@@ -1,4 +1,4 @@
-"""What `search` asks of a side, and what is known about a label while it is expanded."""
+"""A view of one side for `search`, and of a label while it is expanded."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ View = namedtuple(
 
 # Rows of `View.known`, by operation: bytes that can be absent, that may be out, that are overdue.
 CAN, MAY, OVERDUE = range(3)
-# Numbers above this are not multiplied.
+# The largest number that is still multiplied. Derived: products stay inside 64 bits.
 _LARGE = 2**60
 
 

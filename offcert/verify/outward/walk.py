@@ -34,10 +34,10 @@ from offcert.verify.outward.sets import (
 from offcert.verify.outward.tables import Cut
 from offcert.verify.outward.view import Asked, IntArray
 
-# Labels of one side, in a part that is divided further, and in one that is not.
+# Labels of one side, in a part that is divided further, and in one that is not. Arbitrary.
 _MOST_LABELS = 40_000
 _MOST_OF_THE_LAST = 200_000
-# Parts that threads share, so many that all have about as much to do.
+# Parts that threads share: so many that all threads have about as much to do. Arbitrary.
 _AT_ONCE = 64
 
 Split = Sequence[Any]
@@ -58,7 +58,7 @@ _Task = tuple[_Region | None, int]
 
 
 class Budget:
-    """What may be spent, by all threads together.
+    """The labels and the time that all threads may spend together.
 
     Parameters
     ----------

@@ -7,15 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Problem
 from offcert.verify.common.cover import cheapest_cover
 from offcert.verify.limits import BeyondLimitsError
 from offcert.verify.pivot.search import search
 from offcert.verify.pivot.tables import IntArray, Tables, new_standing
 
+# The largest number in the arrays. Derived: it stays inside 64 bits.
 _LARGEST = 2**62
-# Classes whose tensors must not leave twice; each takes a bit.
+# Classes whose tensors must not leave twice, at most: each takes a bit. Derived.
 _MOST_ONCE = 62
 
 

@@ -51,7 +51,8 @@ Standing = namedtuple(
 )
 
 # Columns of a label. The last transfer is class + 1 if it went out, minus that if it came back;
-# what is out stands in one number, in which each class has a digit of weight `radix`.
+# what is out stands in one number, in which each class has a digit of weight `radix`. By
+# definition.
 FREE, WAITED, RUN, RETURNED, LAST, OUT = range(6)
 COLUMNS = 6
 NONE = -1

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.verify.heads.check import TooLargeError as TooLargeCutError
 from offcert.verify.limits import BeyondLimitsError
 from offcert.verify.outward.search import REFUTED
@@ -39,9 +39,10 @@ from offcert.verify.pivot.check import MOST_LABELS, classes_of
 from offcert.verify.pivot.side import Found, Side, TooLargeError
 from offcert.verify.pivot.tables import IntArray
 
+# The mark of no label, and a time that never comes. By definition.
 NONE = -1
 NEVER = 2**62
-# Labels of the other side for one set.
+# Labels of the other side for one set. Arbitrary.
 _MOST_OF_A_SET = 200_000
 _SIDES = ("front", "back")
 
@@ -211,7 +212,7 @@ class _Sorted:
 
 
 class _Asking:
-    """What the other side is asked, and its answers.
+    """The questions that the other side is asked, and its answers.
 
     Parameters
     ----------

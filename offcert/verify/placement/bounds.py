@@ -7,14 +7,15 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from offcert.core.placement import PlacementProblem
 from offcert.proofs.placement.registry import InfeasibleSubset
 from offcert.proofs.proof import Proof
+from offcert.questions.placement.problem import PlacementProblem
 from offcert.verify.limits import Allowance, BeyondLimitsError
 
-# Parts that are looked at where nobody sets a limit: a minute or so.
+# Parts that are looked at where nobody sets a limit: a minute or so. Measured; no record.
 MOST_PARTS = 100_000
 # Boxes of a part that take as much memory as one of the labels that `Allowance` reckons with.
+# Assumed.
 _BOXES_A_LABEL = 4
 
 # The first section, the one after the last, and the size.
@@ -22,7 +23,7 @@ Box = tuple[int, int, int]
 
 
 class Part(NamedTuple):
-    """What is still to be placed; the least floor is 0."""
+    """A part that is still to be placed; the least floor is 0."""
 
     boxes: tuple[Box, ...]
     floors: tuple[int, ...]

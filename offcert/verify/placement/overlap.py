@@ -14,10 +14,10 @@ from heapq import heappop, heappush
 from itertools import islice
 
 from offcert.core.messages import cut
-from offcert.core.placement import Placement, PlacementProblem
-from offcert.core.plan import Kind
-from offcert.core.schedule import Schedule
+from offcert.core.platform import Kind
 from offcert.core.trace import Trace
+from offcert.questions.placement.problem import Placement, PlacementProblem
+from offcert.questions.schedule.schedule import Schedule
 
 _Key = tuple[int, int, int]
 _RELEASED, _RUNS, _TAKEN = range(3)
@@ -120,9 +120,9 @@ def _called(name: str, number: int) -> str:
     return f"{name} (back {number})" if number else name
 
 
-# More of one kind are counted.
+# Faults of one kind that are named; more are counted. Arbitrary.
 _SHOWN = 10
-# Letters of a name in a sentence that has two.
+# Letters of a name in a sentence that has two. Arbitrary.
 _NAME = 60
 
 

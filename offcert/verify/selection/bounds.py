@@ -7,8 +7,8 @@ from fractions import Fraction
 from itertools import accumulate, pairwise
 from math import ceil, gcd
 
-from offcert.core.checkpoint_graph import CheckpointGraph
 from offcert.proofs.component_packing import Case, Packing, PackingBound
+from offcert.questions.selection.graph import CheckpointGraph
 
 
 def memory_of(model: str, sizes: Sequence[int], checkpoints: Sequence[int]) -> int:
@@ -63,7 +63,7 @@ def _least_dynamic(sizes: Sequence[int]) -> int:
 
 
 class _WrongError(Exception):
-    """What is wrong with a proof."""
+    """An error in a proof."""
 
 
 def graph_bound_fault(graph: CheckpointGraph, bound: PackingBound) -> str | None:

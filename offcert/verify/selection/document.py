@@ -15,7 +15,7 @@ from offcert.verify.limits import Allowance
 from offcert.verify.selection.bounds import graph_bound_fault, least_of, memory_of
 
 # Inner vertices up to which all selections are gone through, and data of a chain for which the
-# least is computed: one recursion, or one for each sum that a segment can have.
+# least is computed: by one recursion, or by one for each sum that a segment can have. Arbitrary.
 MOST_VERTICES, MOST_DATA, MOST_DATA_WITH_LIMITS = 16, 400, 64
 
 

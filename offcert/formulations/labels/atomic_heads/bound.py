@@ -14,30 +14,31 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from offcert.core.problem import Problem
 from offcert.core.trace import LARGEST_TOTAL
 from offcert.formulations.combinatorial.relaxations import required_absent
 from offcert.formulations.labels.atomic_heads.orders import Orders, good_orders
 from offcert.formulations.labels.atomic_heads.search import SideSearch
 from offcert.formulations.labels.atomic_heads.side import back, front
 from offcert.formulations.labels.common import Deadline, Race
+from offcert.questions.schedule.problem import Problem
 
+# Labels that a pivot may have at first. Arbitrary.
 _FIRST_BUDGET = 2_000
-# Shares of the time: of a first look at every operation, and of all work on the bound.
+# Shares of the time for a first look at every operation, and for all work on the bound. Arbitrary.
 _FIRST_PASS = 0.3
 _RACE = 0.7
-# Operations that compete at first, which part of them stays after a round, and how much more
-# labels they may have then.
+# Operations that compete at first; the part of them that stays after a round, as a fraction; the
+# factor by which their labels grow. Arbitrary.
 _PIVOTS = 24
 _KEPT = 1, 4
 _GROWTH = 8
-# With so many labels, one that is far behind will not catch up.
+# Labels with which a pivot that is far behind will not catch up. Arbitrary.
 _HOPELESS_BUDGET = 100_000
 
 
 @dataclass(frozen=True)
 class SideEnds:
-    """What is known about the sides of a pivot, and what shows it.
+    """A head and a tail of a pivot, and the searches that show them.
 
     Attributes
     ----------
@@ -78,7 +79,7 @@ def quick_ends(
 
 @dataclass(frozen=True)
 class HeadsOutcome:
-    """What the search proved.
+    """The outcome of the search.
 
     Attributes
     ----------

@@ -18,7 +18,8 @@ from offcert.core.compiled import compiled, inlined, inner
 
 Ints = NDArray[np.int64]
 
-# Pairs kept for one amount; of more, two are replaced by one pair that is as good as both.
+# Pairs that are kept for one amount; beyond it, two are replaced by one pair that is as good as
+# both. Arbitrary.
 _WIDEST = 64
 
 

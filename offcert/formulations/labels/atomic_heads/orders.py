@@ -19,6 +19,7 @@ from offcert.formulations.labels.atomic_heads.kernel import Ints, Tables, bound_
 from offcert.formulations.labels.atomic_heads.search import SideSearch
 from offcert.formulations.labels.atomic_heads.side import only
 
+# A time that never comes. By definition.
 _NEVER = 2**62
 # An odd factor, so that sums of marks and idle times seldom agree by chance.
 _SPREAD = np.int64(0x1E3779B97F4A7C15)
@@ -42,7 +43,7 @@ class States(NamedTuple):
 
 
 class Users(NamedTuple):
-    """Which items each operation uses after they are ready: ``first[k]`` to ``first[k + 1]``."""
+    """The items that each operation uses after they are ready: ``first[k]`` to ``first[k + 1]``."""
 
     first: Ints
     kind: Ints
@@ -188,7 +189,8 @@ def _users(search: SideSearch) -> Users:
     return Users(*(np.array(column, dtype=np.int64) for column in (first, kind, rank)))
 
 
-# Sequences in a beam, and how that grows from one attempt to the next.
+# Sequences in the first beam, its growth from one attempt to the next, sequences in the last beam,
+# and the number of attempts. Arbitrary.
 _FIRST_WIDTH = 20
 _GROWTH = 1.35
 _LAST_WIDTH = 200

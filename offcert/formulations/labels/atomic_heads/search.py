@@ -11,9 +11,9 @@ from offcert.formulations.labels.atomic_heads import completion, kernel
 from offcert.formulations.labels.atomic_heads.kernel import Ints, Tables
 from offcert.formulations.labels.atomic_heads.side import HeadSide, Mover
 
-# Bits of each of the key's two words that count; the sign stays free.
+# Bits of each of the key's two words that are used; the sign stays free. By definition.
 _BITS = 62
-# Amounts that have left are told apart by `completion` up to so many levels.
+# Levels up to which `completion` tells apart the amounts that have left. Arbitrary.
 _MOST_LEVELS = 1 << 17
 
 Classes = Sequence[tuple[int, list[Mover]]]
@@ -114,9 +114,10 @@ def _array(values: object) -> Ints:
     return np.array(values, dtype=np.int64)
 
 
-# Required bytes are told apart up to this many units.
+# Units up to which required bytes are told apart. Arbitrary.
 _FINEST = 1 << 20
-# Labels expanded between two looks at the clock.
+# Labels that are expanded between two looks at the clock, and labels that a store has room for at
+# first. Arbitrary.
 _STRIDE = 20_000
 _FIRST_CAPACITY = 1 << 12
 

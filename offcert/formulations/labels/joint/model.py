@@ -1,4 +1,4 @@
-"""What a search over labels has to know of a joint problem, as masks of contents.
+"""A joint problem for a search over labels, as masks of contents.
 
 A *content* is a value in one state of its changes in place. Of a value that is still to be changed
 there are two contents: a copy that may be changed, and a *settled* one, that has left since it was
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from offcert.core.network import Network, sources
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Problem
 
 # A value, how many computations have changed it in place, and whether it cannot be changed again.
 Content = tuple[int, int, bool]

@@ -15,13 +15,14 @@ from heapq import heappop, heappush
 from itertools import product
 from typing import NamedTuple
 
-from offcert.core.plan import Kind
+from offcert.core.platform import Kind
 from offcert.formulations.labels.joint.model import JointModel, bits
 
+# The mark of no value. By definition.
 NOTHING = -1
 # At a moment: what may run is open; what may leave; what may come back; nothing more begins.
 RUNNING, LEAVING, COMING, WAITING = range(4)
-# Labels between two looks at the clock.
+# Labels between two looks at the clock. Arbitrary.
 _SELDOM = 256
 
 
@@ -77,7 +78,7 @@ class Label(NamedTuple):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a search found.
+    """The outcome of a search.
 
     Attributes
     ----------

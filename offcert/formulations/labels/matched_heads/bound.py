@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from offcert.core.errors import MethodError
-from offcert.core.problem import Problem, Transfers
 from offcert.formulations.combinatorial.relaxations import required_absent
 from offcert.formulations.labels.atomic_heads.bound import SideEnds, quick_ends
 from offcert.formulations.labels.atomic_heads.orders import Orders
@@ -24,23 +23,25 @@ from offcert.formulations.labels.matched_heads.search import (
     MatchedProof,
     MatchedSearch,
 )
+from offcert.questions.schedule.problem import Problem, Transfers
 
-# Labels that a level may take on one side, at first and at last.
+# Labels that a level may take on one side, at first and at last. Arbitrary.
 _FIRST_BUDGET = 400_000
 _LAST_BUDGET = 6_400_000
-# By which factor a target that cannot be settled is brought nearer; by which budgets and steps
-# grow.
+# The factor by which a target that cannot be settled is brought nearer, and the one by which
+# budgets and steps grow. Arbitrary.
 _NEARER = 16
 _STEP = 4
-# Targets nearer than this part of what was open at first are no easier.
+# The nearest target, as one part in so many of what was open at first; nearer ones are no easier.
+# Arbitrary.
 _NEAREST = 4096
-# Where the sums of sizes are too many, units are made so many times coarser at first.
+# The factor by which units are coarser at first where sizes have too many sums. Arbitrary.
 _COARSER = 32
 
 
 @dataclass(frozen=True)
 class MatchedOutcome:
-    """What the search proved.
+    """The outcome of the search.
 
     Attributes
     ----------

@@ -28,9 +28,10 @@ DONE, PAUSED, FULL = range(3)
 LEVEL, USED, SPARE, KEPT, RUN = range(5)
 # Places of `Keys.counters`: labels and complete labels not yet looked at, pairs, operations run.
 LEFT, FINAL, PAIRS, REACH = range(4)
+# The mark of no label, and the end of a key that has none. By definition.
 NONE = -1
 NEVER = 2**62
-# Pairs of a key that are told apart.
+# Pairs of a key that are told apart. Arbitrary.
 WIDEST = 32
 
 

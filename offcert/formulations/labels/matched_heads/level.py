@@ -12,10 +12,11 @@ from offcert.formulations.labels.atomic_heads.kernel import Ints, Tables
 from offcert.formulations.labels.common import OutOfLabelsError
 from offcert.formulations.labels.matched_heads import kernel, matching
 
-# Labels, and keys, between two looks at the clock.
+# Labels, and keys, between two looks at the clock, and those that arrays have room for at first.
+# Arbitrary.
 _STRIDE = 20_000
 _FIRST_CAPACITY = 1 << 12
-# Twice the keys that complete labels may share with the other side.
+# Twice the keys that complete labels may share with the other side. Arbitrary.
 _LARGEST_TABLE = 1 << 22
 
 
@@ -32,7 +33,7 @@ _NOBODY = Partners(*np.zeros((3, 0), np.int64))
 
 @dataclass
 class Level:
-    """What is known of one side once a level has been searched.
+    """The findings of a level about one side.
 
     Attributes
     ----------

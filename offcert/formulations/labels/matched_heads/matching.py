@@ -1,4 +1,4 @@
-"""Which complete labels of both sides may belong to one schedule.
+"""The pairs of complete labels of both sides that may belong to one schedule.
 
 Both sides move what is out at the cut, and each some tensors of its own. So two keys match if
 taking tensors off both leaves the same key, with the units that the pivot needs.

@@ -29,7 +29,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from offcert.core.problem import Problem
 from offcert.formulations.labels.atomic_heads.bound import SideEnds
 from offcert.formulations.labels.atomic_heads.kernel import Ints
 from offcert.formulations.labels.atomic_heads.orders import Orders
@@ -43,19 +42,22 @@ from offcert.formulations.labels.matched_heads.combination import (
     misused,
 )
 from offcert.formulations.labels.matched_heads.level import Level, search_level
+from offcert.questions.schedule.problem import Problem
 
-# Bytes that have moved are told apart up to this many units, if nothing else is said.
+# Units up to which bytes that have moved are told apart, unless the caller says otherwise.
+# Arbitrary.
 FINEST = 1 << 21
-# Of a code that counts classes.
+# The largest code that counts the tensors of every class. Derived: it fits into 64 bits.
 _LARGEST_CODE = 2**62
-# Tensors below this part of what the pivot needs are small. There is little to gain by them; they
-# are counted from the first level on, so that none is used again and again to make sums fit.
+# Tensors of fewer bytes than the pivot's need over this are small. There is little to gain by them;
+# they are counted from the first level on, so that none is used again and again to make sums fit.
+# Arbitrary.
 SMALL = 4096
 
 
 @dataclass(frozen=True)
 class MatchedProof:
-    """What a verification needs besides the ends of the sides.
+    """The numbers that a verification needs besides the ends of the sides.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Which region comes next: that whose schedules may be shortest, and now and then a ripe one.
+"""The order of regions: that whose schedules may be shortest, and now and then a ripe one.
 
 A region is ripe when it is a single set and a bound on its length is known: to follow it to the
 ends of both sides may give a schedule as short as that. If the shortest region always came next,
@@ -14,14 +14,15 @@ from typing import Generic, Protocol, TypeVar
 
 
 class HasLength(Protocol):
-    """What can be on an agenda."""
+    """An item of an agenda."""
 
     length: int
 
 
 Item = TypeVar("Item", bound=HasLength)
 
-# Every so many times the ripe have their turn.
+# Regions between two turns of the ripe ones: a single set that gives a better schedule early makes
+# the rest quicker to refute. Arbitrary.
 _TURN = 8
 
 

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule
 from offcert.formulations.labels.common import Deadline
 from offcert.formulations.labels.outward.model import CutProblem, levels_of, needs_of
 from offcert.formulations.labels.outward.split import Split, SplitKind
 from offcert.formulations.labels.outward.tree import WINDOWS, Node, Tree
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 
 
 @dataclass(frozen=True)
@@ -71,26 +71,26 @@ def _as_list(split: Split, pivot: CutProblem, parts: int) -> list[Any]:
     return [split.kind.value, *values]
 
 
-# Labels of a search for all schedules at first, and of one for those near the bound.
+# Labels of a search for all schedules at first, and of one for those near the bound. Arbitrary.
 _BUDGET = 250_000
 _BUDGET_NEARBY = 400_000
-# Schedules within what part of the gap above the bound are looked for then: at first; the factors
-# by which the part gets smaller if nothing came of that, and larger if something did; and the
-# smallest.
+# The divisor of the gap above the bound: schedules within that part of it are looked for. The first
+# one, its factors after a failure and after a success, and the largest. Arbitrary.
 _FIRST_PART = 8
 _NEARER = 32
 _FARTHER = 4
 _LAST_PART = 256
-# If the best schedule has become shorter by more than this many times what is open, what is worth
-# dividing has changed.
+# How many times the open part the best schedule must have become shorter for the regions to be
+# ordered anew. Arbitrary.
 _MUCH = 4
-# If no more than this part of a schedule's length is open, all schedules are looked for at once.
+# If one part in so many of a schedule's length is open or less, all schedules are looked for at
+# once. Arbitrary.
 _LITTLE = 100_000
 
 
 @dataclass(frozen=True)
 class OutwardOutcome:
-    """What the search proved.
+    """The outcome of the search.
 
     Attributes
     ----------

@@ -14,9 +14,9 @@ from offcert.formulations.labels.outward.model import CutProblem, OutwardSide
 from offcert.formulations.labels.outward.outlook import Question, new_outlook
 from offcert.formulations.labels.outward.sums import BACK, FRONT, Counts, Region, least_ticks
 
-# Labels of one search.
+# Labels that one search has room for. Arbitrary.
 CAPACITY = 1 << 17
-# Of these, what a search of one side may take unless it is told otherwise.
+# Labels that a search of one side may take, unless it is told otherwise. Arbitrary.
 USUAL_ROOM = 1 << 15
 
 
@@ -73,7 +73,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What is known about the schedules of a region.
+    """A bound on the schedules of a region, and the ways that attain it.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class _Asked:
-    """What is asked of both sides; see `Evaluator.evaluate`."""
+    """The question that both sides are asked; see `Evaluator.evaluate`."""
 
     window: int
     ticks: tuple[int, int]

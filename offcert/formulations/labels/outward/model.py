@@ -32,18 +32,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offcert.core.errors import MethodError
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem, Transfers
+from offcert.core.platform import Kind
 from offcert.core.trace import Gap, Trace
 from offcert.formulations.labels.atomic_heads.side import link_rate
+from offcert.questions.schedule.problem import Problem, Transfers
 
 Ints = NDArray[np.int64]
 
-# Less than any need.
+# Bytes, fewer than any need. By definition.
 NOTHING = -(2**62)
-# Tensors of fewer bytes than this part of what the pivot needs are small.
+# Tensors of fewer bytes than the pivot's need over this are small. Arbitrary.
 SMALL = 4096
-# Into how many parts a tick is divided where a byte's time is rounded.
+# Parts into which a tick is divided where a byte's time is rounded, and a bound on all numbers, so
+# that sums stay inside 64 bits. Derived.
 PARTS = 2**20
 _LARGEST = 2**61
 

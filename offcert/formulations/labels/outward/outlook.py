@@ -11,12 +11,12 @@ from offcert.formulations.labels.outward.model import NOTHING, Ints, OutwardSide
 
 # Places of `Question.asked`.
 LEAST, MOST, BEGIN, LEAVING, TICKS, LIMIT, WINDOW, TWICE, ROOM, TO_END, ONE_SET = range(11)
-# Larger numbers are not multiplied any more.
+# The largest number that is still multiplied. Derived: it stays inside 64 bits.
 SCALED = 2**60
 
 
 class Question(NamedTuple):
-    """What is asked about a side, and what follows from it while nothing has returned.
+    """A question about a side, and its consequences while nothing has returned.
 
     ``low`` and ``high`` (C) are the least and most tensors of each class in `O`. ``asked`` are: the
     least and most bytes of `O`; when the link is free at first; the class that is leaving then (or
@@ -116,7 +116,7 @@ def _time_to_move(side: OutwardSide, question: Question, k: int, scale: int, a_b
 
 
 class Outlook(NamedTuple):
-    """What a label's successors need to know of it: they differ in one tensor of one class.
+    """A view of a label for its successors, which differ in one tensor of one class.
 
     ``now`` (C) are the tensors of each class that are back, less those that have left: the label's
     while `look` works things out, a successor's while something is asked about that. ``seen`` (C)

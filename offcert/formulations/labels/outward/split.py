@@ -121,14 +121,14 @@ def examine(
         region, ticks = remains.region, remains.ticks
 
 
-# Labels for a look at one side of a part.
+# Labels for a look at one side of a part. Arbitrary.
 _ROOM = 1 << 12
-# Once so many have been stored, the best division so far is taken.
+# Labels after which the best division so far is taken. Arbitrary.
 _PATIENCE = 40_000
 
 
 class SplitKind(StrEnum):
-    """What tells the parts apart."""
+    """The property by which the parts differ."""
 
     CLASS = "class"  # at least so many of a class are out, or fewer
     BYTES = "bytes"  # at least so many bytes are out, or fewer

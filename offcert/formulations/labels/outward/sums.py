@@ -1,4 +1,4 @@
-"""Which sets of tensors are left in a region, and what time they take on the link."""
+"""Sets of tensors that are left in a region, and the time that they take on the link."""
 
 from __future__ import annotations
 
@@ -114,12 +114,12 @@ def crossed(pivot: CutProblem, region: Region, size_classes: range) -> list[Regi
     return parts
 
 
-# Sets that are listed, and choices in one half of the classes.
+# Sets that are listed, and choices in one half of the classes, at most. Arbitrary.
 MOST_SETS = 1 << 15
 MOST_CHOICES = 1 << 14
-# Sets that are looked at one by one whether they are enough.
+# Sets that are looked at one by one whether they are enough. Arbitrary.
 MOST_TESTED = 1 << 9
-# What a set has to spare counts only up to this part of the pivot's need.
+# Part of the pivot's need up to which the bytes that a set has to spare count. Arbitrary.
 _ENOUGH = 0.05
 
 

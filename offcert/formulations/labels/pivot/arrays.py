@@ -7,12 +7,13 @@ from fractions import Fraction
 
 import numpy as np
 
-from offcert.core.plan import Kind
+from offcert.core.platform import Kind
 from offcert.formulations.labels.pivot import pool as store
 from offcert.formulations.labels.pivot.model import Nested, NestedSide
 from offcert.formulations.labels.pivot.pool import Ints, Pool, SideArrays
 
-# Bits of a word of a key, and of a mask, that are used; the sign stays free.
+# Bits of a word of a key, and of a mask, that are used, so that the sign stays free; labels that a
+# store has room for at first. By definition.
 WORD = 62
 FIRST_CAPACITY = 1 << 12
 

@@ -26,31 +26,31 @@ from functools import cache, partial
 
 import numpy as np
 
-from offcert.core.check import check
-from offcert.core.plan import Kind
-from offcert.core.platform import Platform
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule
+from offcert.core.platform import Kind, Platform
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.labels.atomic_heads.bound import SideEnds
 from offcert.formulations.labels.common import Deadline, OutOfLabelsError, Race
 from offcert.formulations.labels.pivot.cut import Cut
 from offcert.formulations.labels.pivot.model import Nested, nested
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 
-# Places of the default pivots, in sixteenths of the trace, and what a search may hold at first.
+# Places of the default pivots, in sixteenths of the trace, and labels that a search may hold at
+# first. Arbitrary.
 PLACES = (4, 5, 3, 6, 2, 7, 8, 9, 10, 12, 14)
 FIRST_BUDGET = 1_000
-# A pivot about whose sides something is known may hold this many times as many labels.
+# The factor by which a pivot may hold more labels if a bound on its sides is known. Arbitrary.
 _FAVOUR = 8
-# From this budget on, every increase leaves two thirds of the pivots, and a pivot that raises the
-# bound gets more labels at once, before the others have their turn.
+# Labels from which on every increase leaves only a part of the pivots, and that part as a fraction.
+# A pivot that raises the bound gets more labels at once, before the others. Arbitrary.
 THINNING_BUDGET = 64_000
 _KEPT = 2, 3
 
 
 @dataclass(frozen=True)
 class PivotOutcome:
-    """What the pivot dynamic program proved.
+    """The outcome of the pivot dynamic program.
 
     Attributes
     ----------

@@ -7,8 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from offcert.core.compiled import plain, plain_inner
-from offcert.core.plan import Kind
-from offcert.core.schedule import Schedule, Transfer
+from offcert.core.platform import Kind
 from offcert.formulations.labels.atomic_heads.bound import SideEnds, quick_ends
 from offcert.formulations.labels.common import OutOfLabelsError
 from offcert.formulations.labels.pivot import arrays, kernel
@@ -24,6 +23,7 @@ from offcert.formulations.labels.pivot.pool import (
     bucket,
     decode,
 )
+from offcert.questions.schedule.schedule import Schedule, Transfer
 
 # (whether out, class, rank, start, end), in the side's own time.
 Leg = tuple[bool, int, int, int, int]
@@ -210,9 +210,10 @@ def join(
     return min(int(best), int(NEVER)), how
 
 
-# Labels expanded between two looks at the clock.
+# Labels that are expanded between two looks at the clock. Arbitrary.
 STRIDE = 20_000
-# The first round raises the target by this part of what is open, each later one by twice as much.
+# The first round raises the target by one part in so many of what is open, each later one by twice
+# as much. Arbitrary.
 FIRST_STEP = 64
 
 

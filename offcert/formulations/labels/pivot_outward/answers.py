@@ -20,7 +20,7 @@ from offcert.formulations.labels.outward.split import one_set
 from offcert.formulations.labels.outward.sums import FRONT, Straddle, whole
 from offcert.formulations.labels.pivot_outward.arrivals import Demands
 
-# Labels stored between two looks at the clock.
+# Labels that are stored between two looks at the clock. Arbitrary.
 _STRIDE = 50_000
 
 # Why `_next_open` stops at a demand: it can be met; there was no room to tell; or it is time to

@@ -94,7 +94,7 @@ def _decoded(side: SideArrays, keys: Ints) -> Ints:
 
 
 class Demands(NamedTuple):
-    """What is asked of the other side: whether it can end in the time that is left.
+    """Questions to the other side: whether it can end in the time that is left.
 
     ``sets`` (S, C) are the tensors out at the cut, by class of the outward search. A demand (N) has
     one of these sets (``which``); the class of a tensor that is on its way to be out on the other

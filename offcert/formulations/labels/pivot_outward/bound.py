@@ -27,25 +27,27 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from offcert.core.errors import MethodError
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule
 from offcert.formulations.labels.atomic_heads.bound import SideEnds
 from offcert.formulations.labels.common import Deadline, OutOfLabelsError, Race
 from offcert.formulations.labels.pivot.model import nested
 from offcert.formulations.labels.pivot_outward.cut import OneSidedCut
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 
-# Places of the default pivots, in sixteenths of the trace: near the turn sides are alike.
+# Places of the default pivots, in sixteenths of the trace: near the turn both sides are alike.
+# Arbitrary.
 _PLACES = (8, 9, 7)
-# Labels of each at first; every increase leaves two thirds of them.
+# Labels of each pivot at first, and the part of the pivots that every increase leaves, as a
+# fraction. Arbitrary.
 _FIRST_BUDGET = 80_000
 _KEPT = 2, 3
-# If no pivot has proved anything with so many labels, none may with many more.
+# Labels after which the search ends if no pivot has proved anything. Arbitrary.
 _PATIENCE = 1_280_000
 
 
 @dataclass(frozen=True)
 class PivotOutwardOutcome:
-    """What has been proved.
+    """The outcome of the search.
 
     Attributes
     ----------

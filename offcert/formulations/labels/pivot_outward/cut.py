@@ -7,7 +7,6 @@ from contextlib import suppress
 
 import numpy as np
 
-from offcert.core.schedule import Schedule
 from offcert.core.threads import in_threads
 from offcert.formulations.common.stores import NONE
 from offcert.formulations.labels.atomic_heads.bound import SideEnds
@@ -25,15 +24,17 @@ from offcert.formulations.labels.pivot_outward.arrivals import (
     demands_of,
 )
 from offcert.formulations.labels.pivot_outward.rebuild import schedule_from, searched_half
+from offcert.questions.schedule.schedule import Schedule
 
-# The first round raises the target by this part of what is open, each later one by twice as much.
+# The first round raises the target by one part in so many of what is open, each later one by twice
+# as much. Arbitrary.
 _FIRST_STEP = 64
-# Labels stored on each side before both are looked at.
+# Labels that are stored on each side before both are looked at. Arbitrary.
 _TURN = 20_000
-# Demands that the other side does not refute are asked again with smaller tensors counted, unless
-# they are so many.
+# Demands that are asked again with smaller tensors counted, where the other side does not refute
+# them: if they are more, none is. Arbitrary.
 _MOST_OPEN = 1024
-# Of these so many are followed for schedules.
+# Demands of these that are followed for schedules. Arbitrary.
 _FOLLOWED = 8
 
 
@@ -85,12 +86,12 @@ class OneSidedCut:
 
     @property
     def ends(self) -> SideEnds:
-        """What is taken as known about the ends of both sides."""
+        """The head and the tail that are taken as known."""
         return self._cut.ends
 
     @property
     def minimum(self) -> list[int]:
-        """What is known about the ends of both sides, in ticks."""
+        """The head and the tail, in ticks."""
         return [self.ends.head, self.ends.tail]
 
     @property

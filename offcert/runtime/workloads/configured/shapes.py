@@ -92,6 +92,7 @@ def _gemma(rows: Mapping[str, tuple[Any, ...]], windows: Mapping[str, int]) -> l
     ]
 
 
+# The sizes of an image model that a configuration does not give. Assumed: those of ImageNet.
 _IMAGE = {"image_size": 224, "num_channels": 3, "num_labels": 1000}
 _VIT = "Dosovitskiy and others 2021, table 1; parameters: torchvision, vit_l_16 and vit_h_14 at 224"
 

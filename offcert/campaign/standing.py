@@ -1,0 +1,249 @@
+"""How methods stand: beside the best values known and the proved bounds, by group of problems."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import exp, log
+from typing import Any
+
+from offcert.campaign.cells import CERTIFY
+from offcert.campaign.schema import FAILED, NO_PLAN, Row
+from offcert.core.errors import InputError
+from offcert.core.result import SolveStatus
+from offcert.instances.library import Library
+from offcert.instances.records import Record
+
+# The group of problems that no library knows.
+OWN = "own"
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One method on one problem.
+
+    Attributes
+    ----------
+    problem, digest, group, method, status : str
+        As in a campaign's table; the group is the library's, or `OWN`.
+    value : int or None
+        What the method attained and a checker has passed: ticks, or bytes of a pool of addresses.
+    best : int or None
+        The least that is known: a record of the library's, or what any of the methods attained.
+    proved : int or None
+        The best proved lower bound that is known. What solvers claim does not count.
+    seconds : float
+        That the method took.
+    reason : str or None
+        Why there is no value.
+    """
+
+    problem: str
+    digest: str
+    group: str
+    method: str
+    status: str
+    value: int | None
+    best: int | None
+    proved: int | None
+    seconds: float
+    reason: str | None = None
+
+    @property
+    def to_best(self) -> float | None:
+        """The value by the best one known; at least 1."""
+        return _ratio(self.value, self.best)
+
+    @property
+    def to_proved(self) -> float | None:
+        """The value by the proved bound: no answer is better by more than that."""
+        return _ratio(self.value, self.proved)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a JSON value."""
+        names = ("problem", "group", "method", "status", "value", "best", "proved", "seconds")
+        ratios = {"ratio_to_best": self.to_best, "ratio_to_proved": self.to_proved}
+        return {name: getattr(self, name) for name in names} | ratios | {"reason": self.reason}
+
+
+def _ratio(value: int | None, reference: int | None) -> float | None:
+    if value is None or reference is None:
+        return None
+    if reference == 0:
+        return 1.0 if value == 0 else None
+    return value / reference
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How one method stands in one group of problems.
+
+    Attributes
+    ----------
+    group, method : str
+        `ALL` is all groups.
+    problems, answered, failed : int
+        Problems, those with a legal answer, and those where the method broke or its answer was
+        illegal.
+    attained : int
+        Problems in which it is as good as the best known.
+    mean_to_best, worst_to_best, mean_to_proved, worst_to_proved : float or None
+        Geometric means and maxima of the ratios, where it has an answer.
+    seconds : float
+        Of all its problems together.
+    """
+
+    group: str
+    method: str
+    problems: int
+    answered: int
+    failed: int
+    attained: int
+    mean_to_best: float | None
+    worst_to_best: float | None
+    mean_to_proved: float | None
+    worst_to_proved: float | None
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a JSON value."""
+        return dict(vars(self))
+
+
+def measured_of(rows: Sequence[Row], library: Library | None = None) -> list[Measured]:
+    """Return what methods attained in a campaign, beside all that is known of its problems.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+        Of a campaign's table.
+    library : Library, optional
+        Whose records are known; by default the one that comes with the package.
+    """
+    known = library or Library()
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row["digest"], []).append(row)
+    measured = []
+    for same in found.values():
+        group, record = _known(same[0], known)
+        values = [row["makespan"] for row in same if row["makespan"] is not None]
+        best = min([*values, *(() if record.value is None else (record.value,))], default=None)
+        proved = [row["proved_bound"] for row in same] + [record.proved_bound]
+        # No schedule is shorter than what it computes, where nothing is to be decided but moves.
+        if same[0]["recompute"] in (None, "none"):
+            proved.append(same[0]["compute_time"])
+        bound = max((value for value in proved if value is not None), default=None)
+        measured += [_measured(row, group, best, bound) for row in same]
+    return measured
+
+
+def _measured(row: Row, group: str, best: int | None, bound: int | None) -> Measured:
+    name = row["problem"]
+    if row["memory_percent"] is not None:
+        name += f" at {row['memory_percent']:.4g} %"
+    return Measured(
+        name,
+        row["digest"],
+        group,
+        row["method"],
+        row["status"],
+        row["makespan"],
+        best,
+        bound,
+        row["seconds"],
+        row["reason"],
+    )
+
+
+def _known(row: Row, library: Library) -> tuple[str, Record]:
+    """Return a problem's group and record; a table names problems by their families."""
+    try:
+        family = library.family(row["problem"])
+    except InputError:
+        return OWN, Record()
+    for entry in family.entries:
+        if entry.digest == row["digest"]:
+            return family.group, entry.record
+    return OWN, Record()
+
+
+def standings(measured: Iterable[Measured]) -> list[Standing]:
+    """Return how every method stands in every group, and in all where there are several."""
+    groups: dict[str, dict[str, list[Measured]]] = {}
+    for each in measured:
+        if each.status == SolveStatus.INFEASIBLE:
+            continue
+        for group in (each.group, ALL):
+            groups.setdefault(group, {}).setdefault(each.method, []).append(each)
+    everything = groups.pop(ALL, {})
+    if len(groups) > 1:
+        groups[ALL] = everything
+    return [
+        _standing(group, *item) for group, methods in groups.items() for item in methods.items()
+    ]
+
+
+def _standing(group: str, method: str, rows: Sequence[Measured]) -> Standing:
+    best, proved = ([r for r in ratios if r is not None] for ratios in (
+        [row.to_best for row in rows], [row.to_proved for row in rows]
+    ))  # fmt: skip
+    return Standing(
+        group=group,
+        method=method,
+        problems=len(rows),
+        answered=sum(row.value is not None for row in rows),
+        failed=sum(row.status == FAILED for row in rows),
+        attained=sum(row.value is not None and row.value == row.best for row in rows),
+        mean_to_best=_mean(best),
+        worst_to_best=max(best, default=None),
+        mean_to_proved=_mean(proved),
+        worst_to_proved=max(proved, default=None),
+        seconds=sum(row.seconds for row in rows),
+    )
+
+
+def _mean(ratios: Sequence[float]) -> float | None:
+    return exp(sum(map(log, ratios)) / len(ratios)) if ratios and min(ratios) > 0 else None
+
+
+def describe_standings(found: Iterable[Standing]) -> str:
+    """Return a line for every method in every group, for people."""
+    from offcert.campaign.text import aligned
+
+    header = "group", "method", "problems", "legal", "failed", "as the best"
+    ratios = "mean to best", "largest", "mean to proved bound", "largest"
+    lines = [[*header, *ratios, "seconds"]]
+    for each in found:
+        counts = each.problems, each.answered, each.failed, each.attained
+        means = each.mean_to_best, each.worst_to_best, each.mean_to_proved, each.worst_to_proved
+        shown = ["-" if mean is None else f"{mean:.3f}" for mean in means]
+        lines.append([each.group, each.method, *map(str, counts), *shown, f"{each.seconds:.2f}"])
+    return aligned(lines)
+
+
+def describe_faults(measured: Iterable[Measured]) -> list[str]:
+    """Return a line for every answer that is missing: where, and why."""
+    bad = (FAILED, NO_PLAN)
+    return [
+        f"{each.method} on {each.problem}: {each.reason}"
+        for each in measured
+        if each.status in bad and each.method != CERTIFY
+    ]
+
+
+def profile(measured: Iterable[Measured]) -> dict[str, list[float | None]]:
+    """Return every method's ratios to the best value known, a problem each; None: no answer.
+
+    Only problems that every method was given, and of which some value is known.
+    """
+    given: dict[str, dict[str, Measured]] = {}
+    for each in measured:
+        if each.best is not None:
+            given.setdefault(each.digest, {})[each.method] = each
+    methods = list(dict.fromkeys(name for same in given.values() for name in same))
+    return {
+        name: [same[name].to_best for same in given.values() if len(same) == len(methods)]
+        for name in methods
+    }

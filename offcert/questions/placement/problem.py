@@ -1,0 +1,265 @@
+"""`PlacementResult`: the addresses that were found, and what is known of the least pool."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import accumulate
+
+from offcert.core.errors import InputError
+from offcert.core.messages import short_repr
+from offcert.core.result import Bound, Bounded, SolveStatus
+from offcert.core.trace import LARGEST_TOTAL, require_integer
+from offcert.core.units import Units, format_size
+
+
+@dataclass(frozen=True, slots=True)
+class Residence:
+    """A stretch of time in which something occupies one contiguous piece of memory.
+
+    A tensor that leaves the device and returns has one residence before and one after: it may come
+    back to another address.
+
+    Attributes
+    ----------
+    name : str
+        For people.
+    size : int
+        Bytes, at least 0.
+    start, end : int
+        It occupies memory from `start` to just before `end`; `start < end`.
+    """
+
+    name: str
+    size: int
+    start: int
+    end: int
+
+    def meets(self, other: Residence) -> bool:
+        """Whether both occupy memory at some time, so that they must not share an address."""
+        together = self.start < other.end and other.start < self.end
+        return together and self.size > 0 and other.size > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Occupant:
+    """The tensor or workspace that a residence in a schedule belongs to.
+
+    Attributes
+    ----------
+    kind : str
+        ``"tensor"`` or ``"workspace"``.
+    index : int
+        Of the tensor, or of the operation whose workspace it is.
+    """
+
+    kind: str
+    index: int
+
+
+@dataclass(frozen=True)
+class PlacementProblem:
+    """Find addresses such that no two residences overlap in time and in space.
+
+    With a capacity: within it. Without: such that the pool is as small as possible. The literature
+    calls it static memory allocation or (offline) dynamic storage allocation; it is strongly
+    NP-hard.
+
+    Parameters
+    ----------
+    name : str
+        For people.
+    residences : iterable of Residence
+        The index of a residence is its name everywhere else.
+    capacity : int, optional
+        Bytes of the pool.
+    alignment : int
+        Every address must be a multiple of it, and every residence takes a multiple of it.
+    units : Units
+        What times and sizes stand for.
+
+    Raises
+    ------
+    InputError
+        If a number is no integer, negative or out of range, or a residence does not last.
+    """
+
+    name: str
+    residences: tuple[Residence, ...]
+    capacity: int | None = None
+    alignment: int = 1
+    units: Units = field(default_factory=lambda: Units("tick", "B"))
+
+    def __init__(
+        self,
+        name: str,
+        residences: Iterable[Residence],
+        capacity: int | None = None,
+        alignment: int = 1,
+        units: Units | None = None,
+    ) -> None:
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "residences", tuple(residences))
+        object.__setattr__(self, "capacity", capacity)
+        object.__setattr__(self, "alignment", alignment)
+        object.__setattr__(self, "units", Units("tick", "B") if units is None else units)
+        self._validate()
+
+    def _validate(self) -> None:
+        if not isinstance(self.name, str):
+            raise InputError(f"name must be a string, not {short_repr(self.name)}")
+        if self.capacity is not None:
+            require_integer(self.capacity, "capacity", 0)
+        require_integer(self.alignment, "alignment", 1)
+        for index, residence in enumerate(self.residences):
+            place = f"residences[{index}]"
+            if not isinstance(residence, Residence):
+                raise InputError(f"{place} must be a Residence, not {short_repr(residence)}")
+            require_integer(residence.size, f"{place}.size", 0)
+            require_integer(residence.start, f"{place}.start")
+            require_integer(residence.end, f"{place}.end")
+            if residence.start >= residence.end:
+                raise InputError(
+                    f"{place}.end must be after its start, {residence.start}, not {residence.end}"
+                )
+        total = sum(residence.size + self.alignment for residence in self.residences)
+        if total >= LARGEST_TOTAL:
+            raise InputError(f"the sizes must sum to less than 2**61 bytes, not {total}")
+
+    def __repr__(self) -> str:
+        limit = "" if self.capacity is None else f"; capacity {self.capacity}"
+        return f"<PlacementProblem: {len(self.residences)} residences; load {self.load}{limit}>"
+
+    def with_capacity(self, capacity: int | None) -> PlacementProblem:
+        """Return the problem with another capacity, or with none."""
+        return PlacementProblem(self.name, self.residences, capacity, self.alignment, self.units)
+
+    def with_alignment(self, alignment: int) -> PlacementProblem:
+        """Return the problem with another alignment."""
+        return PlacementProblem(self.name, self.residences, self.capacity, alignment, self.units)
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Bytes that each residence takes: its size, rounded up to the alignment."""
+        unit = self.alignment
+        return tuple(-(-residence.size // unit) * unit for residence in self.residences)
+
+    @cached_property
+    def load(self) -> int:
+        """Most bytes taken at a time: no pool is smaller."""
+        change: dict[int, int] = {}
+        for residence, size in zip(self.residences, self.sizes, strict=True):
+            change[residence.start] = change.get(residence.start, 0) + size
+            change[residence.end] = change.get(residence.end, 0) - size
+        return max(accumulate(change[moment] for moment in sorted(change)), default=0)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where every residence of a problem lies.
+
+    Whether no two overlap is for `offcert.verify.placement` to say.
+
+    Parameters
+    ----------
+    addresses : iterable of int
+        First byte of each residence.
+    """
+
+    addresses: tuple[int, ...]
+
+    def __init__(self, addresses: Iterable[int]) -> None:
+        object.__setattr__(self, "addresses", tuple(addresses))
+
+    def pool(self, problem: PlacementProblem) -> int:
+        """Return the bytes from address 0 to the last one that is taken."""
+        pairs = zip(self.addresses, problem.sizes, strict=True)
+        return max((address + size for address, size in pairs), default=0)
+
+
+@dataclass(frozen=True)
+class PlacementOutcome:
+    """The return value of a search for addresses.
+
+    Attributes
+    ----------
+    placement : Placement or None
+        The best it found; None if nothing, or nothing within the capacity.
+    bounds : tuple of Bound
+        Bytes of the pool that no placement can do without, whether or not there is a capacity.
+    complete : bool
+        Whether everything was searched: the placement is a least one, or none fits the capacity.
+    """
+
+    placement: Placement | None
+    bounds: tuple[Bound, ...] = ()
+    complete: bool = False
+
+
+@dataclass(frozen=True)
+class PlacementResult(Bounded):
+    """The result of a search for addresses.
+
+    Attributes
+    ----------
+    status : SolveStatus
+        ``OPTIMAL`` only if the pool equals the lower bound; ``INFEASIBLE`` only if the lower bound
+        exceeds the capacity; ``UNKNOWN`` if there are no addresses within it.
+    placement : Placement or None
+        Within the capacity, if there is one.
+    pool : int or None
+        Bytes that it takes: the objective.
+    bounds : tuple of Bound
+        In bytes, each of the least pool, whatever the capacity.
+    runtime : float
+        Seconds.
+    """
+
+    status: SolveStatus
+    placement: Placement | None
+    pool: int | None
+    bounds: tuple[Bound, ...] = ()
+    runtime: float = 0.0
+
+    @classmethod
+    def of(
+        cls,
+        problem: PlacementProblem,
+        placement: Placement | None,
+        bounds: tuple[Bound, ...] = (),
+        runtime: float = 0.0,
+    ) -> PlacementResult:
+        """Return the result with the status that a placement and bounds amount to."""
+        pool = None if placement is None else placement.pool(problem)
+        found = cls(SolveStatus.UNKNOWN, placement, pool, bounds, runtime)
+        return replace(found, status=found.status_within(problem))
+
+    def status_within(self, problem: PlacementProblem) -> SolveStatus:
+        """Return the status that pool and bounds amount to within a problem's capacity."""
+        return self.status_by(problem.capacity is not None and self.lower_bound > problem.capacity)
+
+    def __repr__(self) -> str:
+        return f"<PlacementResult {self.summary()}>"
+
+    def summary(self, units: Units | None = None) -> str:
+        """Return status, pool and bound in a line for people.
+
+        Parameters
+        ----------
+        units : Units, optional
+            The problem's; by default bytes.
+        """
+        units = units or Units("tick", "B")
+        bound = f"lower bound {format_size(self.lower_bound, units)} ({self.evidence or 'none'})"
+        if self.pool is None:
+            return f"{self.status}: no addresses, {bound}"
+        pool = format_size(self.pool, units)
+        if self.status is SolveStatus.OPTIMAL:
+            return f"{self.status}: pool {pool} ({self.evidence or 'no bound'})"
+        return f"{self.status}: pool {pool}, {bound}, gap {100 * self.gap:.3g} %"
+
+    @property
+    def objective(self) -> int | None:
+        """Bytes of the pool."""
+        return self.pool

@@ -1,0 +1,73 @@
+"""Files that commands read and write: what is read stays whole, and is looked for first."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from offcert.cli import main
+from offcert.instances.cnn import cnn_chain
+from offcert.questions.schedule.files import write_problem
+
+
+@pytest.fixture
+def problem_file(tmp_path: Path) -> Path:
+    write_problem(tmp_path / "p.json", cnn_chain(6, 1))
+    return tmp_path / "p.json"
+
+
+@pytest.mark.parametrize("link", ["no", "symbolic", "hard"])
+@pytest.mark.parametrize(
+    "command",
+    [["certify"], ["solve", "--method", "greedy"], ["place"], ["choose"], ["devices"]],
+)
+def test_a_result_never_replaces_what_it_is_made_from(
+    command: list[str], link: str, problem_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, target = problem_file.read_bytes(), problem_file.with_name("other.json")
+    if link == "symbolic":
+        target.symlink_to(problem_file)
+    elif link == "hard":
+        os.link(problem_file, target)
+    else:
+        target = problem_file
+    assert main([*command, str(problem_file), "-o", str(target)]) == 2
+    assert "cannot be written: it is read as input" in capsys.readouterr().err
+    assert problem_file.read_bytes() == before
+
+
+def test_two_results_never_go_to_one_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(tmp_path / "new.json")
+    against = ["generate", "adversarial", "--against", "greedy"]
+    assert main([*against, "-o", path, "--certificate", path]) == 2
+    assert "another result goes there" in capsys.readouterr().err
+
+
+def process(code: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(["sh", "-c", code], capture_output=True, text=True, check=False)
+
+
+def test_a_file_that_is_missing_is_said_before_anything_is_loaded() -> None:
+    loaded = "; print('offcert.certify.ladder' in sys.modules)"
+    code = f"import sys; from offcert.cli import main; main(['certify', 'none.json']){loaded}"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stderr == "offcert: none.json cannot be read: No such file or directory\n"
+    assert found.stdout == "False\n"
+
+
+@pytest.mark.slow
+def test_a_dash_is_the_standard_input(problem_file: Path) -> None:
+    solve = f"{sys.executable} -m offcert solve - --method greedy"
+    found = process(f"{solve} < {problem_file}")
+    assert (found.returncode, found.stdout[:9]) == (0, "cnn-6-1 a")
+
+
+@pytest.mark.slow
+def test_a_closed_standard_output_is_one_sentence() -> None:
+    found = process(f"{sys.executable} -m offcert methods >&-")
+    assert found.returncode == 2
+    assert found.stderr == "offcert: the output cannot be written: Bad file descriptor\n"

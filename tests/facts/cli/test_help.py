@@ -1,0 +1,137 @@
+"""What help texts promise: options explained, their defaults said, examples that work."""
+
+import argparse
+import inspect
+import resource
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import fields
+from fractions import Fraction
+
+import pytest
+
+from offcert.cli import adversarial, chosen, core, main, profile, program, searching, train
+from offcert.questions.schedule.problem import Transfers
+
+
+def commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """Yield the parsers of all commands that do something, at any depth."""
+    groups = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+    if not groups:
+        yield parser
+    for group in groups:
+        for below in group.choices.values():
+            yield from commands(below)
+
+
+EVERY = {parser.prog: parser for parser in commands(program.parser())}
+
+
+@pytest.mark.parametrize("prog", EVERY)
+def test_every_argument_is_explained_with_its_default(prog: str) -> None:
+    parser = EVERY[prog]
+    assert (parser.epilog or "").startswith("example")
+    for action in parser._actions:
+        assert action.help, f"{prog} {action.dest}"
+        flag = action.nargs == 0
+        if action.option_strings and not flag and not action.required:
+            formatter = parser._get_formatter()
+            assert isinstance(formatter, argparse.ArgumentDefaultsHelpFormatter)
+            said = formatter._expand_help(action)
+            assert said.count("default") == 1, f"{prog} {action.dest}: {said}"
+
+
+@pytest.mark.parametrize("prog", EVERY)
+def test_examples_are_accepted(prog: str) -> None:
+    lines = (EVERY[prog].epilog or "").splitlines()[1:]
+    for line in lines:
+        name, *arguments = shlex.split(line.partition(" > ")[0])
+        assert name == "offcert"
+        assert program.parser().parse_args(arguments).parser.prog == prog
+
+
+def test_what_the_help_repeats_of_other_rooms_is_what_they_say() -> None:
+    """Loading them for a help text would take seconds."""
+    from offcert.hunts.adversarial.chains import AdversarialChains
+    from offcert.hunts.phase.search import CoreProblems
+    from offcert.runtime.capture import Clock
+    from offcert.runtime.hardware import HARDWARE
+    from offcert.runtime.pairs.train_device import DeviceKind
+    from offcert.runtime.profiling.optimisers import OPTIMISERS
+    from offcert.runtime.profiling.profile import profile as profile_function
+    from offcert.runtime.workloads.workload import _DTYPES, DEFAULT_DTYPE, DEFAULT_LOSS, LOSSES
+
+    assert tuple(DeviceKind) == train.DEVICES
+    assert tuple(Clock) == profile.CLOCKS
+    assert tuple(HARDWARE) == chosen.HARDWARE
+    assert tuple(LOSSES) == chosen.LOSSES
+    assert chosen.OPTIMISERS == OPTIMISERS
+    assert chosen.DTYPES == _DTYPES
+    assert (chosen.DTYPES[0], chosen.LOSSES[0]) == (DEFAULT_DTYPE, DEFAULT_LOSS)
+    assert tuple(map(str, Transfers)) == searching.TRANSFERS
+    given = {action.dest for action in EVERY["offcert profile"]._actions}
+    # The command line has words of its own for `input_shape` and `options`, and measures where the
+    # model runs; a `device` is an object.
+    own = {"input_shape", "options", "device"}
+    wanted = set(inspect.signature(profile_function).parameters) - own
+    assert wanted | {"input", "option"} <= given
+    for module, cls in ((adversarial, AdversarialChains), (core, CoreProblems)):
+        for item in fields(cls):
+            if isinstance(item.default, int) and item.name in module._NUMBERS and item.default:
+                assert f"(default: {item.default})" in module._NUMBERS[item.name]
+
+
+def test_searches_begin_as_the_help_says() -> None:
+    from offcert.certify.ladder import certify
+    from offcert.certify.methods import solve
+
+    for function in (certify, solve):
+        parameters = inspect.signature(function).parameters
+        for name, value in searching.DEFAULTS.items():
+            assert parameters[name].default == value
+
+
+def test_help_takes_less_than_a_third_of_a_second() -> None:
+    """Of the processor: other programs may be using it."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [sys.executable, "-m", "offcert", "--help"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert "certify" in text
+    spent = sum(getattr(after, name) - getattr(before, name) for name in ("ru_utime", "ru_stime"))
+    assert Fraction(spent) < Fraction(1, 3)
+
+
+def exit_code(arguments: list[str]) -> object:
+    """Return what the process would end with."""
+    try:
+        return main(arguments)
+    except SystemExit as end:
+        return end.code
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["LONG"],
+        ["certify", "p.json", "--LONG"],
+        ["certify", "p.json", "--seed", "LONG"],
+        ["certify", "p.json", "--time-limit", "LONG"],
+        ["certify", "p.json", "--transfers", "LONG"],
+        ["verify", "c.json", "--max-size", "LONGB!"],
+        ["generate", "cnn", "--ratio", "LONG"],
+        ["generate", "cnn", "--stages", "LONG"],
+        ["library", "show", "LONG"],
+        ["solve", "p.json", "--method", "LONG"],
+    ],
+)
+def test_long_arguments_are_not_echoed_whole(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    long = [word.replace("LONG", "1" * 3000) for word in arguments]
+    assert exit_code(long) == 2
+    errors = capsys.readouterr().err
+    assert len(errors) < 700
+    assert errors.count("\n") == 1

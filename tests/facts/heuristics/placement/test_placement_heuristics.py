@@ -1,0 +1,94 @@
+"""Simple ways to place residences: by hand, and never below the least pool."""
+
+from collections.abc import Callable
+
+import pytest
+
+from offcert.core.errors import InputError
+from offcert.heuristics.placement.in_order import (
+    best_fit,
+    degrees,
+    first_fit,
+    greedy_by_area,
+    greedy_by_degree,
+    greedy_by_lifetime,
+    greedy_by_size,
+    placed_in_order,
+)
+from offcert.heuristics.placement.modnn_pool import defragmentations, modnn_pool
+from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
+from offcert.verify.placement.overlap import placement_faults
+from support.oracles.placement import least_pool
+from support.problems.placements import random_placement_problem
+
+Heuristic = Callable[[PlacementProblem], Placement]
+ALL = [
+    first_fit,
+    best_fit,
+    modnn_pool,
+    greedy_by_size,
+    greedy_by_lifetime,
+    greedy_by_area,
+    greedy_by_degree,
+]
+
+# Blocks of 5, 1, 3, 1, 4 and 1 fill the pool; the first, third and fifth end: holes of 5, 3 and 4.
+HOLES = [
+    Residence("a", 5, 0, 2),
+    Residence("-", 1, 0, 9),
+    Residence("b", 3, 0, 2),
+    Residence("-", 1, 0, 9),
+    Residence("c", 4, 0, 2),
+    Residence("-", 1, 0, 9),
+]
+
+
+def holes(*sizes: int) -> PlacementProblem:
+    rows = [Residence(f"new{k}", size, 2, 5) for k, size in enumerate(sizes)]
+    return PlacementProblem("holes", [*HOLES, *rows])
+
+
+@pytest.mark.parametrize("heuristic", ALL)
+def test_pools_are_valid_and_at_least_the_least(heuristic: Heuristic) -> None:
+    for seed in range(40):
+        problem = random_placement_problem(seed, most=7, span=8)
+        placement = heuristic(problem)
+        assert placement_faults(problem, placement) == []
+        assert placement.pool(problem) >= least_pool(problem)
+
+
+@pytest.mark.parametrize(
+    ("heuristic", "size", "address"),
+    [
+        (first_fit, 3, 0),
+        (best_fit, 3, 6),
+        (best_fit, 2, 6),
+        (modnn_pool, 4, 10),
+        (modnn_pool, 2, 0),
+        (modnn_pool, 6, 15),
+    ],
+)
+def test_which_hole_is_taken(heuristic: Heuristic, size: int, address: int) -> None:
+    assert heuristic(holes(size)).addresses[-1] == address
+
+
+def test_defragmentation_is_needed_where_no_hole_is_large_enough() -> None:
+    problem = holes(6, 6)
+    assert modnn_pool(problem).pool(problem) == 27
+    # Three bytes are live: after clearing, twelve of fifteen are free.
+    assert defragmentations(problem, 15) == 1
+    assert defragmentations(problem, 27) == 0
+    with pytest.raises(InputError, match="at least the load, 15"):
+        defragmentations(problem, 14)
+
+
+def test_greedy_orders() -> None:
+    problem = PlacementProblem(
+        "orders",
+        [Residence("long", 1, 0, 9), Residence("large", 5, 2, 4), Residence("area", 4, 3, 7)],
+    )
+    assert greedy_by_size(problem).addresses == (9, 0, 5)
+    assert greedy_by_lifetime(problem).addresses == (0, 5, 1)
+    assert greedy_by_area(problem).addresses == (9, 4, 0)
+    assert degrees(problem) == [3, 3, 3]
+    assert placed_in_order(problem, [2, 0, 1]).addresses == (4, 5, 0)

@@ -1,0 +1,85 @@
+"""Under our rules fake tensors say of the CPU's kernels what the kernels do."""
+
+import pytest
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+from offcert.runtime.capture.kernels import CpuKernels
+from offcert.runtime.capture.step import TrainingStep
+from support.runtime.captured import compare
+
+aten = torch.ops.aten
+HALF = torch.randn(4, 6, 8).bfloat16()
+WIDTH, CHANNELS = torch.ones(8), torch.ones(6)
+ENDS = torch.tensor([2, 3, 3, 5], dtype=torch.int32)
+EXPERTS = torch.randn(4, 8, 16)
+
+CALLS = {
+    "layer norm": (aten.native_layer_norm, HALF, [8], WIDTH, WIDTH, 1e-5),
+    "layer norm of one type": (aten.native_layer_norm, HALF.float(), [8], WIDTH, WIDTH, 1e-5),
+    "layer norm without parameters": (aten.native_layer_norm, HALF, [8], None, None, 1e-5),
+    "group norm": (aten.native_group_norm, HALF, CHANNELS, CHANNELS, 4, 6, 8, 2, 1e-5),
+    "group norm backward": (
+        aten.native_group_norm_backward, HALF, HALF, torch.ones(4, 2), torch.ones(4, 2), CHANNELS,
+        4, 6, 8, 2, [True, True, True],
+    ),
+    "batch norm": (
+        aten.native_batch_norm, HALF, CHANNELS, CHANNELS, CHANNELS * 0, CHANNELS, True, 0.1, 1e-5,
+    ),
+    "batch norm in evaluation": (
+        aten.native_batch_norm, HALF, CHANNELS, CHANNELS, CHANNELS * 0, CHANNELS, False, 0.1, 1e-5,
+    ),
+    "experts over rows": (aten._grouped_mm, torch.randn(5, 8), EXPERTS, ENDS),
+    "experts over columns": (
+        aten._grouped_mm, torch.randn(16, 8), torch.randn(8, 4), torch.tensor([3, 8]).int(),
+    ),
+    "experts in a batch": (aten._grouped_mm, torch.randn(4, 4, 8), EXPERTS),
+    "experts of bfloat16": (
+        aten._grouped_mm, torch.randn(5, 8).bfloat16(), EXPERTS.bfloat16(), ENDS,
+    ),
+}  # fmt: skip
+
+
+def described(outputs):
+    return [
+        (t.dtype, tuple(t.shape), t.stride(), t.untyped_storage().nbytes())
+        for t in tree_leaves(outputs)
+    ]
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_outputs_are_those_of_the_kernel(name):
+    function, *arguments = CALLS[name]
+    mode = FakeTensorMode()
+    fakes = tree_map(
+        lambda leaf: mode.from_tensor(leaf) if isinstance(leaf, torch.Tensor) else leaf, arguments
+    )
+    with mode, CpuKernels():
+        found = function(*fakes)
+    assert described(found) == described(function(*arguments))
+
+
+def test_without_them_a_plan_for_mixed_precision_cannot_be_followed():
+    class Normalised(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.convolutions = nn.ModuleList(nn.Conv2d(4, 4, 3, padding=1) for _ in range(3))
+            kinds = nn.BatchNorm2d(4), nn.GroupNorm(2, 4), nn.LayerNorm(6)
+            self.norms = nn.ModuleList(kinds)
+
+        def forward(self, x):
+            for convolution, norm in zip(self.convolutions, self.norms, strict=True):
+                x = torch.relu(norm(convolution(x)))
+            return x
+
+    def run(model, x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return model(x).float().square().mean()
+
+    step = TrainingStep(Normalised(), run, lambda: torch.randn(2, 4, 6, 6))
+    outcome = compare(step, tensors="fake").require_followed()
+    saved = {(row[2], tuple(row[3])) for row in outcome.problem.source["capture"]["saved"]}
+    # Statistics of each normalisation.
+    assert {("float32", (4,)), ("float32", (2, 2)), ("float32", (2, 4, 6, 1))} <= saved

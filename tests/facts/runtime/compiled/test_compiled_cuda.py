@@ -1,0 +1,65 @@
+"""Plans in compiled graphs on CUDA, with PyTorch's own operators."""
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import offcert
+from offcert.core.errors import InputError
+from offcert.questions.schedule.plan import Plan
+from offcert.runtime.compiled.operators import torch_operators
+from support.runtime.captured import evict_everything
+from support.runtime.compiled_cases import Graphs, loss_of, problem_for, same, step_of, train
+
+pytestmark = pytest.mark.cuda
+
+
+@pytest.fixture(autouse=True)
+def operators() -> None:
+    """Skip where the PyTorch that is installed lacks its operators, and says which."""
+    try:
+        torch_operators()
+    except InputError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize("name", ["mlp", "gpt"])
+def test_training_on_cuda_is_bitwise_that_of_the_same_graphs(name: str) -> None:
+    step = step_of(name)
+    model, batch = copy.deepcopy(step.model).cuda(), step.batch.cuda()
+    problem = problem_for(model, batch)
+    graphs = Graphs()
+    compiled = offcert.backend(evict_everything(problem), problem, compiler=graphs)
+    expected = train(model, batch, offcert.backend(Plan(), problem))
+    assert same(train(model, batch, compiled), expected)
+    assert compiled.carried_bytes > 0
+    moved = len(compiled.reports[0].carried)
+    assert graphs.count(torch_operators().offload) == moved
+    assert graphs.count(torch_operators().reload) >= moved
+
+
+def peak_of(model: nn.Module, batch: torch.Tensor, compiled: Any) -> int:
+    torch._dynamo.reset()
+    runs = torch.compile(model, backend=compiled)
+    for _ in range(2):
+        torch.cuda.reset_peak_memory_stats()
+        loss_of(runs, batch).backward()
+        model.zero_grad(set_to_none=True)
+    torch.cuda.synchronize()
+    return torch.cuda.max_memory_allocated()
+
+
+def test_memory_on_cuda_falls() -> None:
+    layers = [layer for _ in range(8) for layer in (nn.Linear(512, 512), nn.Tanh())]
+    model, batch = nn.Sequential(*layers).cuda(), torch.randn(16384, 512, device="cuda")
+    problem = problem_for(model, batch)
+    plan = evict_everything(problem)
+    saved = sum(gap.tensor >= 0 for gap in problem.trace.gaps)
+    assert saved >= 6
+    with_plan = peak_of(model, batch, offcert.backend(plan, problem, strict=True))
+    without = peak_of(model, batch, offcert.backend(Plan(), problem))
+    # Each of them takes 32 MiB.
+    assert without - with_plan >= 3 * 2**25

@@ -1,0 +1,125 @@
+"""Certificates that hold executions: followed by `offload`, compared by `train_ways`."""
+
+import copy
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from test_joint_networks import GPT, tokens
+
+from offcert.core.errors import InputError, PlanError
+from offcert.core.result import SolveStatus
+from offcert.heuristics.sequential import sequential
+from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.problem import Recompute
+from offcert.questions.schedule.result import Result
+from offcert.questions.schedule.simulate import simulate
+from offcert.questions.schedule.translate import translated
+from offcert.report.training import describe_ways
+from offcert.runtime.follow.offload import offload
+from offcert.runtime.pairs.ways import train_ways
+from offcert.runtime.plan.place import program_of
+from offcert.runtime.plan.predict import predict
+from support.runtime.captured import seeded
+from support.runtime.joint_training import again, carried_by, problem_of
+
+
+@pytest.fixture(scope="module")
+def case():
+    step = tokens(dropout=0.3)
+    problem, captured = problem_of(step)
+    return step, problem, captured
+
+
+def certified(problem, execution, limit=None):
+    """Return a certificate as a search would make it, without bounds."""
+    executed = problem if execution is None else problem.executed(execution)
+    limit = limit or executed.memory_at(Fraction(1, 2))
+    problem, executed = problem.with_memory(limit), executed.with_memory(limit)
+    schedule = simulate(executed, sequential(executed))
+    return Certificate(
+        problem, Result(SolveStatus.FEASIBLE, schedule, (), execution=execution), "test"
+    )
+
+
+def trained(step, certificate):
+    model = copy.deepcopy(step.model)
+    with seeded(1), offload(model, certificate, count=True) as context:
+        step.run(model, step.make_batch()).backward()
+    return context
+
+
+def test_an_execution_is_carried_out(case):
+    step, problem, captured = case
+    execution = carried_by(captured, GPT["products stay"]).execution
+    context = trained(step, certified(problem, execution))
+    assert context.report.follows_prediction
+    assert context.report.within_limit
+    assert context.report.offloaded_bytes > 0
+
+
+def test_what_the_strategy_alone_says_is_followed_as_far_as_it_can_be(case):
+    step, problem, captured = case
+    program = program_of(GPT["products stay"], captured.ranges, captured.ticks)
+    strategy = program.strategy(captured.network).without_unread(captured.network)
+    execution = replace(strategy.expand(captured.network), program=program.to_json())
+    certificate = certified(problem, execution)
+    real = carried_by(captured, GPT["products stay"]).execution
+    plan = translated(certificate.result.schedule.plan(execution.trace), execution, real)
+    moved = {real.trace.gaps[move.gap].tensor for move in plan.moves}
+    # A little more stays than the strategy says.
+    peak = predict(real.trace, plan).peak
+    limit = certificate.problem.platform.memory
+    assert limit < peak < problem.peak_memory
+    with pytest.raises(PlanError, match="more than the limit"):
+        offload(step.model, certificate)
+    roomy = replace(certificate, problem=certificate.problem.with_memory(peak))
+    context = trained(step, roomy)
+    assert context.report.follows_prediction
+    assert context.report.offloaded_bytes == sum(real.trace.tensors[t].size for t in moved) > 0
+
+
+def test_executions_that_no_program_makes(case):
+    step, problem, captured = case
+    execution = carried_by(captured, GPT["blocks"]).execution
+    for wrong, message in (
+        (replace(execution, program=None), "holds no program"),
+        (replace(execution, program={"segments": []}), "is not what its program makes"),
+    ):
+        with pytest.raises(InputError, match=message):
+            offload(step.model, certified(problem, wrong))
+
+
+def test_three_ways_at_one_limit(case):
+    step, problem, captured = case
+    offloading = replace(problem, recompute=Recompute.NONE, network=captured.trace)
+    blocks = carried_by(captured, GPT["blocks"]).execution
+    one = carried_by(captured, again("h.0")).execution
+    limit = blocks.trace.peak_memory
+    certificates = [
+        certified(offloading, None, limit),
+        certified(replace(problem, offload=False), blocks, limit),
+        certified(problem, one, limit),
+    ]
+    ways = train_ways(certificates, steps=2, step=lambda: copy.deepcopy(step))
+    assert ways.ok
+    assert [way.report.bitwise_equal for way in ways.ways] == [True] * 3
+    alone, again_alone, together = (way.report for way in ways.ways)
+    for report in (alone, again_alone, together):
+        assert report.peak <= ways.limit < ways.unplanned_peak
+    moved = [report.steps[0].offloaded_bytes for report in (alone, again_alone, together)]
+    assert moved[1] == 0 < moved[2] < moved[0]
+    text = describe_ways(ways.to_dict(), problem.units)
+    assert text.count("yes") == 6
+    assert "offloading and recomputation of anything" in text
+
+
+def test_certificates_that_cannot_be_compared(case):
+    _, problem, captured = case
+    execution = carried_by(captured, again("h.0")).execution
+    first = certified(problem, execution)
+    larger = certified(problem, execution, first.problem.platform.memory + 1)
+    with pytest.raises(InputError, match=r"certificates\[1\] is for .* bytes"):
+        train_ways([first, larger])
+    with pytest.raises(InputError, match="must not be empty"):
+        train_ways([])

@@ -1,0 +1,97 @@
+"""Every command and every line of Python in the README is executed, in its order; then the commands
+of the page that says what was measured.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.docs.typed_commands import run_command
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+PAGES = (ROOT / "README.md", ROOT / "docs" / "measured.md")
+
+
+def blocks(language: str, page: Path = PAGES[0]) -> list[str]:
+    return [text for kind, text in BLOCK.findall(page.read_text()) if kind == language]
+
+
+def shell_lines() -> list[str]:
+    joined = "".join(text for page in PAGES for text in blocks("sh", page)).replace("\\\n", " ")
+    return [line for line in joined.splitlines() if line.strip()]
+
+
+def test_the_two_commands_come_first_and_the_second_is_what_ci_runs() -> None:
+    first = blocks("sh")[0].split("\n")
+    assert first[:2] == ["make demo", "make test"]
+    assert "exec make test" in (ROOT / ".ci" / "run").read_text()
+
+
+def test_every_code_block_is_of_a_kind_that_is_executed() -> None:
+    kinds = {kind for page in PAGES for kind, _ in BLOCK.findall(page.read_text())}
+    assert kinds == {"sh", "python"}
+
+
+def test_pictures_and_links_exist() -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", (ROOT / "README.md").read_text()):
+        if not target.startswith("http"):
+            assert (ROOT / target).exists(), target
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the tree with this very environment as its `.venv`."""
+    copy = tmp_path_factory.mktemp("readme") / "offcert"
+    ignored = ("offcert", "tests", ".venv", "out", ".git", "__pycache__", ".*_cache")
+    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*ignored))
+    (copy / ".venv").mkdir()
+    (copy / ".venv" / "bin").symlink_to(Path(sys.executable).parent, target_is_directory=True)
+    (copy / ".venv" / ".installed").touch()
+    return copy
+
+
+def run_the_commands() -> None:
+    """Run every command but the tests themselves and the documentation, in the folder at hand."""
+    for line in shell_lines():
+        # These tests are that, and test_docs_site builds the site as the Makefile does.
+        if line not in ("make test", "make docs"):
+            run_command(line)
+
+
+# One test, because what follows needs what the commands left, and two workers would run them twice.
+def test_every_command_runs_and_then_the_python(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(checkout)
+    monkeypatch.setenv("HOME", str(checkout))
+    run_the_commands()
+    left = {path.name for path in (checkout / "out").iterdir()}
+    assert {"certificate.json", "plan.png", "report.md", "training.json"} <= left
+    a_second_demo_does_no_work_twice(checkout)
+    the_python_runs()
+
+
+def a_second_demo_does_no_work_twice(checkout: Path) -> None:
+    pending = subprocess.run(
+        ["make", "--dry-run", "demo"],
+        cwd=checkout,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert "out/report.md" in pending  # it is shown again
+    assert "bin/" not in pending
+
+
+def the_python_runs() -> None:
+    code = "\n".join(blocks("python"))
+    assert not blocks("python", PAGES[1])
+    assert code
+    exec(compile(code, "README.md", "exec"), {"__name__": "readme"})

@@ -1,0 +1,57 @@
+"""One side with a known set out: both searches leave out no way that matters."""
+
+from contextlib import suppress
+from itertools import product
+
+import numpy as np
+import pytest
+
+from offcert.core.errors import MethodError
+from offcert.formulations.labels.outward.evaluation import Evaluator
+from offcert.formulations.labels.outward.model import cut
+from offcert.formulations.labels.outward.split import one_set
+from offcert.formulations.labels.outward.sums import whole
+from offcert.verify.outward.search import FOUND, search
+from offcert.verify.outward.tables import cut_at
+from offcert.verify.outward.view import Asked
+from support.oracles.outward import SideOracle
+from support.problems.outward import cases, no_pause
+
+FAR = 10**6
+ROOM = 20_000
+
+
+@pytest.mark.slow
+def test_departures_first_loses_nothing() -> None:
+    asked = left = 0
+    for problem, _, operation, _, _ in cases(range(250), 4):
+        with suppress(MethodError):
+            pivot = cut(problem, operation, 1)
+            verified = cut_at(problem, operation, 1)
+            evaluator = Evaluator(pivot, no_pause)
+            sets = list(product(*(range(most + 1) for most in pivot.most)))
+            for counts in sets[:: max(1, len(sets) // 4)]:
+                region = one_set(whole(pivot), counts, pivot.sizes)
+                for index, side in enumerate(pivot.sides):
+                    ticks = int((side.back * np.array(counts)).sum())
+                    way = evaluator.one_side(index, region, FAR, 0, ROOM)
+                    moved = region.least
+                    question = Asked(moved, moved, 0, -1, ticks, FAR, moved, to_end=True)
+                    out = np.array(counts, dtype=np.int64)
+                    status, length, _, _ = search(verified.sides[index], out, out, question, ROOM)
+                    oracle = SideOracle(side, counts, 2)
+                    least = oracle.least_end(FAR)
+                    assert (way is None) == (status != FOUND)
+                    if least is None:
+                        continue
+                    assert way is not None
+                    assert way.length == length
+                    leaves = sum(not step.returns for step in way.steps)
+                    if leaves <= 2:
+                        assert way.length == least, (problem.name, operation, counts, index)
+                    else:
+                        assert way.length <= least
+                    asked += 1
+                    left += leaves > 0
+    assert asked > 200
+    assert left > 20

@@ -1,8 +1,0 @@
-import pytest
-from stream_steps import On
-
-
-@pytest.fixture(params=["simulated", pytest.param("cuda", marks=pytest.mark.cuda)])
-def on(request):
-    """A kind of device; without a GPU, CUDA is skipped."""
-    return On(request.param)

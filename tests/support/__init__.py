@@ -1,0 +1,1 @@
+"""What tests share: oracles, problems, networks, and what stands in for devices and processes."""

@@ -1,0 +1,1 @@
+"""Networks of PyTorch and steps that train them, each small."""

@@ -1,0 +1,1 @@
+"""Problems, plans and certificates: drawn from a seed, or made by hand."""

@@ -1,0 +1,1 @@
+"""Captured steps, plans for them, simulated devices, and programs of several processes."""

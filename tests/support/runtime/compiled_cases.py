@@ -1,0 +1,175 @@
+"""Small networks, plans for them, and training them compiled, with and without a plan."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import fx, nn
+
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.compiled.backend import Backend, as_it_is, backend
+from support.runtime.captured import evict_everything, problem_of_step
+
+
+class Residual(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.a = nn.Conv2d(width, width, 3, padding=1)
+        self.b = nn.BatchNorm2d(width)
+        self.c = nn.ReLU(inplace=True)
+        self.d = nn.Conv2d(width, width, 3, padding=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.relu(x + self.d(self.c(self.b(self.a(x)))))
+
+
+class Block(nn.Module):
+    """Attention written out, so that views, splits and a softmax are saved."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.before = nn.LayerNorm(width)
+        self.mix = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+        self.between = nn.LayerNorm(width)
+        self.feed = nn.Sequential(
+            nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width)
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, length, width = x.shape
+        parts = self.mix(self.before(x)).split(width, 2)
+        q, k, v = (p.view(batch, length, self.heads, -1).transpose(1, 2) for p in parts)
+        mask = torch.triu(torch.ones(length, length, dtype=torch.bool, device=x.device), 1)
+        weights = (q @ k.transpose(-2, -1)).masked_fill(mask, float("-inf")).softmax(-1)
+        mixed = (weights @ v).transpose(1, 2).reshape(batch, length, width)
+        x = x + self.out(mixed)
+        return x + self.feed(self.between(x))
+
+
+def _mlp() -> nn.Module:
+    return nn.Sequential(
+        nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 4)
+    )
+
+
+def _cnn() -> nn.Module:
+    def part(fan: int) -> list[nn.Module]:
+        return [nn.Conv2d(fan, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(inplace=True)]
+
+    return nn.Sequential(*part(3), nn.MaxPool2d(2), *part(4), nn.Flatten(), nn.Linear(64, 4))
+
+
+def _dropout() -> nn.Module:
+    return nn.Sequential(
+        nn.Linear(8, 32), nn.Dropout(0.5), nn.ReLU(), nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 4)
+    )
+
+
+NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "mlp": (_mlp, (16, 8)),
+    "cnn": (_cnn, (4, 3, 8, 8)),
+    "residual": (
+        lambda: nn.Sequential(
+            nn.Conv2d(3, 4, 3, padding=1), Residual(4), Residual(4), nn.Flatten(), nn.Linear(144, 4)
+        ),
+        (4, 3, 6, 6),
+    ),
+    "gpt": (lambda: nn.Sequential(Block(16, 2), nn.Linear(16, 4)), (2, 8, 16)),
+    "dropout": (_dropout, (16, 8)),
+}
+
+
+def loss_of(model: Any, batch: Any) -> torch.Tensor:
+    found = model(batch)
+    rows = found if isinstance(found, tuple) else (found,)
+    return torch.stack([row.square().mean() for row in rows]).sum()
+
+
+@cache
+def step_of(name: str) -> TrainingStep:
+    torch.manual_seed(0)
+    make, shape = NETWORKS[name]
+    return TrainingStep(make(), loss_of, torch.randn(shape))
+
+
+@cache
+def problem_of(name: str, clock: str = "modules") -> Problem:
+    return problem_of_step(step_of(name), clock)
+
+
+def problem_for(model: nn.Module, batch: Any) -> Problem:
+    return problem_of_step(TrainingStep(model, loss_of, batch))
+
+
+def train(model: nn.Module, batch: Any, compiled: Any = None, steps: int = 2) -> list[torch.Tensor]:
+    """Train a copy of a model, compiled by a backend or not at all; return all there is to see."""
+    model = copy.deepcopy(model)
+    torch._dynamo.reset()
+    runs = model if compiled is None else torch.compile(model, backend=compiled, dynamic=False)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.5)
+    found = []
+    for turn in range(steps):
+        torch.manual_seed(turn)
+        loss = loss_of(runs, batch)
+        loss.backward()
+        found += [
+            loss.detach(),
+            *(p.grad.clone() for p in model.parameters() if p.grad is not None),
+        ]
+        optimiser.step()
+        optimiser.zero_grad()
+    return found + [value.clone() for value in model.state_dict().values()]
+
+
+def train_quietly(model: nn.Module, batch: Any, compiled: Any = None, steps: int = 2) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return train(model, batch, compiled, steps)
+
+
+@cache
+def reference(name: str) -> list[torch.Tensor]:
+    """Return what training makes of the same graphs without a plan."""
+    step = step_of(name)
+    return train(step.model, step.batch, backend(Plan(), problem_of(name)))
+
+
+class Graphs:
+    """A compiler that keeps the graphs, and runs them as they are."""
+
+    def __init__(self, change: Callable[[fx.GraphModule], None] | None = None) -> None:
+        self.modules: list[fx.GraphModule] = []
+        self._change = change
+
+    def __call__(self, module: fx.GraphModule, inputs: Any) -> Any:
+        if self._change is not None:
+            self._change(module)
+        self.modules.append(module)
+        return as_it_is(module, inputs)
+
+    def names(self, graph: int) -> list[str]:
+        return [node.name for node in self.modules[graph].graph.nodes]
+
+    def count(self, target: Any) -> int:
+        nodes = [node for module in self.modules for node in module.graph.nodes]
+        return sum(node.target is target for node in nodes)
+
+
+def everything(name: str, clock: str = "modules", compiler: Any = None) -> Backend:
+    """Return a backend for a plan that evicts every gap."""
+    problem = problem_of(name, clock)
+    return backend(evict_everything(problem), problem, compiler=compiler)
+
+
+def same(found: list[torch.Tensor], expected: list[torch.Tensor]) -> bool:
+    return len(found) == len(expected) and all(map(torch.equal, found, expected))

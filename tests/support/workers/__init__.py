@@ -1,0 +1,1 @@
+"""What other processes import, which run it for a test."""
