@@ -156,8 +156,8 @@ class _Carrier:
             (*self.execution.values, *[-1] * (len(tensors) - len(trace.tensors))),
             self.program.to_json(),
         )
-        settled, unread = self._settled(execution), self.keeping.places
-        return Carried(execution, self._ticks(), tuple(rows), settled, unread)
+        rest = tuple(rows), self._settled(execution), self.keeping.places
+        return Carried(execution, self._ticks(), *rest)
 
     def _settled(self, execution: Execution) -> tuple[int, ...]:
         last = list(self.network.writer)
@@ -317,8 +317,8 @@ class _Carrier:
             for sight in self.keeping.unread[computation]
             if sight.moment <= group.stop
         ]
-        size = self.keeping.stand_in.get(self._outermost(group), 0)
-        if handed and size:
+        size = self.keeping.stand_in[self._outermost(group)]
+        if handed:
             key = min(handed), max(*handed, group.end - 1)
             self.stand_ins[key] = self.stand_ins.get(key, 0) + size
 
@@ -343,8 +343,7 @@ class _Carrier:
         return max(self._last_gradient(outermost), group.end)
 
     def _outermost(self, group: Group) -> Segment:
-        first = group.segment.first
-        return next(each for each in self.program.segments if first in each)
+        return next(each for each in self.program.segments if group.segment.first in each)
 
     def _last_gradient(self, group: Group) -> int:
         """Return the last operation that needs something saved in a segment."""

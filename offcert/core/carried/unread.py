@@ -113,8 +113,6 @@ def keeping(
     inputs : mapping of Segment to sequence of Sight
         The tensors that each segment is given, also those inside of others.
     """
-    if not any(kept_in(segment) for segment in program.segments):
-        return Keeping({}, {}, {}, {})
     lasting = Lasting(network, record)
     stored: dict[int, tuple[Sight, ...]] = {}
     unread: dict[int, tuple[Sight, ...]] = {}

@@ -2,8 +2,6 @@
 
 import pytest
 import torch
-from captured import mean_step
-from joint_training import again, carried_by, compare_joint, problem_of, segment
 from torch import nn
 
 from offcert.core.carried.carry import carry
@@ -11,6 +9,8 @@ from offcert.core.errors import InputError
 from offcert.core.program import Program
 from offcert.runtime.plan.place import place, program_of
 from offcert.runtime.segments.placed import Kept, placed_from_json
+from support.runtime.captured import mean_step
+from support.runtime.joint_training import again, carried_by, compare_joint, problem_of, segment
 
 
 class Doubled(nn.Module):
