@@ -11,6 +11,7 @@ import networkx
 import pytest
 
 import offcert
+from offcert.proofs.devices_bounds import DEVICES_PROOFS
 from offcert.proofs.placement.registry import PLACEMENT_PROOFS
 from offcert.proofs.questions import QUESTIONS
 from offcert.proofs.registry import PROOFS
@@ -120,7 +121,7 @@ def reached(begin: Iterable[Path]) -> set[Path]:
     return found
 
 
-KINDS = (*PROOFS.values(), *PLACEMENT_PROOFS.values())
+KINDS = (*PROOFS.values(), *PLACEMENT_PROOFS.values(), *DEVICES_PROOFS.values())
 
 
 def named_by_questions(room: str, *fields: str) -> set[str]:
