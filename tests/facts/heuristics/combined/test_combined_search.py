@@ -13,7 +13,7 @@ from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.platform import Link, Platform
 from offcert.core.trace import Operation, Trace
 from offcert.heuristics.combined.search import CombinedPlan, Moved, combined_plan, turned_schedule
-from offcert.heuristics.dynprog import algorithm_1
+from offcert.heuristics.evictions.dynprog import algorithm_1
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.check_fluid import check_fluid
 from offcert.questions.schedule.problem import Problem, Recompute, Transfers
