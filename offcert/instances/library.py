@@ -102,6 +102,8 @@ class Library:
     ----------
     folder : str or Path, optional
         By default the library that comes with the package.
+    patience : float
+        Seconds to wait for another program that writes to the folder.
 
     Raises
     ------
@@ -109,8 +111,9 @@ class Library:
         From every method that reads a file which is no family, or that is given an unknown name.
     """
 
-    def __init__(self, folder: str | Path | None = None) -> None:
+    def __init__(self, folder: str | Path | None = None, *, patience: float = _PATIENCE) -> None:
         self.folder = FOLDER if folder is None else Path(folder)
+        self.patience = patience
         if not self.folder.is_dir():
             raise InputError(f"{self.folder} is not a folder with a library")
         self._families: dict[str, Family] = {}
@@ -203,13 +206,13 @@ class Library:
 
         if self._lock is None:
             # One object, so that whoever holds the lock may ask for it again.
-            self._lock = FileLock(self.folder / ".lock", timeout=_PATIENCE)
+            self._lock = FileLock(self.folder / ".lock", timeout=self.patience)
         try:
             self._lock.acquire()
         except Timeout:
             raise InputError(
                 f"{self.folder} cannot be written: another program has been writing to it for "
-                f"{_PATIENCE} s"
+                f"{self.patience:g} s"
             ) from None
         except OSError as error:
             raise InputError(f"{self.folder} cannot be written: {error.strerror}") from None
