@@ -22,11 +22,11 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from offcert.core.checkpoint_graph import CheckpointGraph, GraphSelection
 from offcert.core.documents import write_json
 from offcert.heuristics.checkpoint_graphs.arbitrary import arbitrary_graph_solver
 from offcert.heuristics.checkpoint_graphs.division_tree import Reading
 from offcert.heuristics.checkpoint_graphs.networks import NetworkGraph, graph_of
+from offcert.questions.selection.graph import CheckpointGraph, GraphSelection
 from offcert.verify.selection.bounds import graph_bound_fault
 from papers.checkpoint_graphs.exhaustive import exhaustive_selection
 from papers.checkpoint_graphs.frontier import TooWideError
@@ -177,9 +177,12 @@ def reason(row: dict[str, Any]) -> str:
 
 def captured_row(name: str, shape: str) -> dict[str, Any]:
     """Return the published model beside exact live bytes on a captured step."""
+    from offcert.runtime.hardware import hardware
     from offcert.runtime.profiling.profile import profile
 
-    network = profile(name, shape, clock="operators", hardware="v100-pcie").computed
+    network = profile(
+        name, shape, clock="operators", hardware=hardware("v100-pcie", peak=True)
+    ).computed
     assert network is not None
     made = graph_of(network)
     solver = arbitrary_graph_solver(made.graph)

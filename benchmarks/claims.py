@@ -33,9 +33,9 @@ from offcert.campaign.selection import parse_limits
 from offcert.campaign.table import Table, read
 from offcert.core.documents import read_json, write_atomically, write_json
 from offcert.core.errors import InputError
-from offcert.core.files import read_problem, write_problem
-from offcert.core.problem import Problem
 from offcert.heuristics.chain_view import chain_view
+from offcert.questions.schedule.files import read_problem, write_problem
+from offcert.questions.schedule.problem import Problem
 from offcert.report.curve_figures import save_grid
 from offcert.report.curves import Curves, curves_of
 from offcert.report.points import Point, by_problem, plain_rows, points_of
@@ -76,13 +76,20 @@ def problems(options: argparse.Namespace, blocks: bool = False) -> Iterator[Prob
         name = f"{network}-{image}-b{batch}"
         path = options.folder / PROBLEMS / f"{name}{f'-{BLOCKS}' * blocks}.json"
         if not path.exists():
+            from offcert.runtime.hardware import hardware
             from offcert.runtime.profiling.profile import profile
 
             say(f"profiling {name}")
             shape = f"{batch}x3x{image}x{image}"
             path.parent.mkdir(parents=True, exist_ok=True)
             asked = {"stages": BLOCKS if blocks else "layers"} if network in DENSENETS else {}
-            found = profile(network, shape, clock="stages", hardware=HARDWARE, options=asked)
+            found = profile(
+                network,
+                shape,
+                clock="stages",
+                hardware=hardware(HARDWARE, peak=True),
+                options=asked,
+            )
             write_problem(path, replace(found, name=name))
         yield read_problem(path)
 

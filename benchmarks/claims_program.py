@@ -22,11 +22,12 @@ from offcert.certify.ladder import certify
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import NoPlanError
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem, Recompute, Transfers
-from offcert.core.result import Result, SolveStatus
+from offcert.core.result import SolveStatus
 from offcert.core.units import Units
 from offcert.heuristics.combined.search import SLOTS, combined_plan
 from offcert.proofs.certificate import Certificate, current_versions
+from offcert.questions.schedule.problem import Problem, Recompute, Transfers
+from offcert.questions.schedule.result import Result
 from papers.claims.evidence import EvidenceFile, EvidenceRow, Figures, evidence_of
 from papers.claims.evidence_check import Again, Judge, proved_range, schedule_certificate
 from papers.claims.figures import figure_row, statement_verdict
@@ -61,7 +62,7 @@ def network(name: str) -> Problem:
 
     with torch.device("meta"):
         module = zoo.build(name, **zoo.stage_options(name))
-    model = hardware(HARDWARE)
+    model = hardware(HARDWARE, peak=True)
     chain = profile_checkpoints(module, Workload(name, SHAPE), model)
     platform = Platform(chain.network().trace().peak_memory, Fraction(model.link_bandwidth, 10**9))
     return Problem(name, chain, platform, units=Units("ns", "B"), recompute=Recompute.CHAIN)
@@ -183,8 +184,8 @@ def assumption_faults(certificate: Certificate) -> list[str]:
     That stored tensors stay is part of the problem, and verified. Nothing may leave after the loss,
     or return before it, and what leaves has to be the output of a stage.
     """
-    from offcert.core.fluid_schedule import FluidSchedule
-    from offcert.core.plan import Kind
+    from offcert.core.platform import Kind
+    from offcert.questions.schedule.fluid_schedule import FluidSchedule
 
     schedule, trace = certificate.result.schedule, certificate.executed.trace
     assert isinstance(schedule, FluidSchedule)

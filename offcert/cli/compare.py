@@ -101,17 +101,17 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument(
         "--profile",
-        metavar="FILE.svg",
+        metavar="PICTURE",
         help="file for a picture: for each method, in which part of the problems it is within a "
         "ratio to the best value known (default: none is drawn)",
     )
 
 
 def _require_outputs(options: argparse.Namespace) -> None:
-    from offcert.core.errors import InputError
+    from offcert.report.svg import require_picture
 
-    if options.profile is not None and not options.profile.endswith(".svg"):
-        raise InputError(f"{options.profile} must end in .svg")
+    if options.profile is not None:
+        require_picture(options.profile)
     require_outputs(options, "output", "profile")
 
 
@@ -170,7 +170,7 @@ def _cells(options: argparse.Namespace) -> list[Cell]:
     from offcert.campaign.means import parse_means
     from offcert.campaign.selection import find_subjects, parse_limits
     from offcert.core.errors import InputError
-    from offcert.core.problem import Recompute
+    from offcert.questions.schedule.problem import Recompute
 
     methods = list(dict.fromkeys(name.strip() for name in options.methods.split(",")))
     if CERTIFY not in methods and not options.no_certify:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from offcert.certify.frontier import FrontierProgress
-    from offcert.core.problem import Problem
     from offcert.proofs.certificate import Certificate
+    from offcert.questions.schedule.problem import Problem
 
 _TABLE, _DOCUMENT, _PICTURE = "curve.md", "curve.json", "curve.svg"
 
@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
     from offcert.campaign.selection import parse_limits
     from offcert.certify.frontier import frontier
     from offcert.certify.interrupts import terminating_interrupts
-    from offcert.core.problem import parse_memory
+    from offcert.questions.schedule.problem import parse_memory
 
     texts = parse_limits(options.memory)
     options.memory = None
@@ -141,8 +141,8 @@ class _Folder:
     def find(self, problem: Problem) -> Certificate | None:
         """Return what a run before this one has left, if it was made as this one would be."""
         from offcert.core.errors import InputError
-        from offcert.core.files import problem_digest
         from offcert.proofs.certificate import read_certificate
+        from offcert.questions.schedule.files import problem_digest
 
         path = self.file(problem)
         if not path.is_file():
@@ -164,15 +164,14 @@ class _Folder:
 
         from offcert.core.documents import write_atomically, write_json
         from offcert.report.frontier import describe_frontier, frontier_json
-        from offcert.report.frontier_svg import frontier_svg_text
+        from offcert.report.frontier_svg import frontier_svg
+        from offcert.report.svg import save
 
         problem = certificates[0].problem
         write_json(self.path / _DOCUMENT, frontier_json(certificates))
-        for name, text in (
-            (_TABLE, describe_frontier(certificates) + "\n"),
-            (_PICTURE, frontier_svg_text({problem.means: certificates})),
-        ):
-            write_atomically(self.path / name, partial(_write_text, text))
+        text = describe_frontier(certificates) + "\n"
+        write_atomically(self.path / _TABLE, partial(_write_text, text))
+        save(frontier_svg({problem.means: certificates}), self.path / _PICTURE)
 
 
 def _write_text(text: str, path: Path) -> None:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from offcert.certify.search import SearchProgress
-    from offcert.core.problem import Problem
     from offcert.proofs.certificate import Certificate
+    from offcert.questions.schedule.problem import Problem
 
 TRANSFERS = ("atomic", "interruptible", "fractional")
 # Settings of a search that the command does not give: seconds, threads, gap, seed. The parser must
@@ -145,10 +145,10 @@ def read_problem(options: argparse.Namespace) -> Problem:
     """Return the problem of the file, changed as the options say."""
     from dataclasses import replace
 
-    from offcert.core import files
     from offcert.core.errors import InputError
-    from offcert.core.problem import parse_memory
     from offcert.core.units import parse_bandwidth
+    from offcert.questions.schedule import files
+    from offcert.questions.schedule.problem import parse_memory
 
     problem = chosen(files.read_problem(options.problem), options)
     require_no_limit(problem, options)
@@ -228,7 +228,7 @@ def search_and_say(
     def conclude(found: Any) -> int:
         try:
             if options.output == STDOUT:
-                _stream(partial(write, found))
+                stream(partial(write, found))
             elif kept is not None:
                 write_or_rescue(partial(write, found), kept)
         finally:
@@ -247,7 +247,7 @@ def search_and_say(
     return conclude(found)
 
 
-def _stream(write: Callable[[str | Path], None]) -> None:
+def stream(write: Callable[[str | Path], None]) -> None:
     """Write what was found to the standard output, whole."""
     import sys
     import tempfile
@@ -279,7 +279,7 @@ def write_or_rescue(write: Callable[[str | Path], None], path: str) -> None:
 
 def describe_progress(problem: Problem, news: SearchProgress) -> str:
     """Return in one line what a search knows; times or sizes in the problem's units."""
-    from offcert.core.problem import format_objective
+    from offcert.questions.schedule.problem import format_objective
 
     return progress_line(news, lambda value: format_objective(value, problem))
 

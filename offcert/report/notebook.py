@@ -10,11 +10,11 @@ from typing import Any
 
 from offcert.core.messages import cut
 from offcert.core.notebook import Shown
-from offcert.core.problem import Minimise, Problem, format_objective
 from offcert.core.result import Evidence
 from offcert.core.units import format_size, format_time
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.placement.certificate import PlacementCertificate
+from offcert.questions.schedule.problem import Minimise, Problem, format_objective
 from offcert.report.bars import BOUND, HELD
 from offcert.report.execution import choices_summary, reruns_of
 from offcert.report.gantt_svg import (
@@ -105,7 +105,7 @@ def problem_svg(problem: Problem) -> Element:
         x = 330 + 150 * number
         element(root, "path", d=f"M{x},16 h22", stroke=colour, stroke_width=3)
         element(root, "text", name, x=x + 28, y=20)
-    draw_memory(root, frame, problem, curves, step=1.0)
+    draw_memory(root, frame, problem, problem.platform.memory, curves, step=1.0)
     if timed:
         labels, unit = time_labels(problem, span)
         draw_time_axis(root, frame, labels, f"compute time ({unit})")

@@ -14,12 +14,12 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from offcert.core.check import check
-from offcert.core.placement import Placement
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule
+from offcert.core.platform import Kind
 from offcert.formulations.common.cpsat import run_cpsat
+from offcert.questions.placement.problem import Placement
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 from papers.fragmentation.placed_model import PlacedModel
 
 # The solver reports an integer bound as a float.
@@ -35,7 +35,8 @@ class PlacedOutcome:
     schedule : Schedule or None
         The shortest that was found; valid by the checker.
     placement : Placement or None
-        Its addresses, in the order of `offcert.core.residences`, if they were asked for.
+        Its addresses, in the order of `offcert.questions.schedule.residences`, if they were asked
+        for.
     lower_bound : int
         Ticks that no such schedule falls below, on the solver's word.
     infeasible : bool

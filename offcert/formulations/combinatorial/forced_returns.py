@@ -16,9 +16,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from offcert.core.errors import MethodError
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem, Transfers
+from offcert.core.platform import Kind
 from offcert.core.trace import Tensor, Trace
+from offcert.questions.schedule.problem import Problem, Transfers
 
 
 def forced_returns(problem: Problem) -> list[int]:

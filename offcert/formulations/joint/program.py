@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem
+from offcert.core.platform import Kind
 from offcert.formulations.common.highs import run_highs
 from offcert.formulations.joint.room import Contents, Grid, Room, beside_outputs
+from offcert.questions.schedule.problem import Problem
 
 # Families of rows about the length of a window.
 LENGTHS = ("compute", "link", "out", "in")

@@ -27,8 +27,7 @@ Big M
 -----
 A row ``first ≤ second + M · (unless)`` has M = (latest first) - (earliest second) over the bounds
 of its variables, whatever else holds. That is the least valid value row by row; without windows it
-is the upper bound plus the transfer's length. Smaller ones once called a feasible instance
-infeasible (notes on the papers, §1).
+is the upper bound plus the transfer's length. Smaller ones once cut off feasible schedules.
 """
 
 from __future__ import annotations
@@ -37,9 +36,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from offcert.core.plan import Kind, Move, Plan
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule
+from offcert.core.platform import Kind
 from offcert.formulations.common.linear_model import (
     ONE,
     ROUNDING,
@@ -51,6 +48,9 @@ from offcert.formulations.common.linear_model import (
 from offcert.formulations.common.linear_solvers import DEFAULT, require_solver, run_model
 from offcert.formulations.common.outcome import ModelOutcome, ModelRun, first_evicted
 from offcert.formulations.common.time_grid import StartWindow, TimeGrid, build_grid
+from offcert.questions.schedule.plan import Move, Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 
 # Part of the horizon that is taken off a bound. A binary may be off by 1e-6, which lowers a row
 # with a big M by that part; ten times as much comes off, as pruning adds less than that. Derived.

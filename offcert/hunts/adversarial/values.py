@@ -13,10 +13,8 @@ from offcert.certify.effort import Effort
 from offcert.certify.methods import METHODS
 from offcert.certify.search import Search
 from offcert.core.errors import InputError, MethodError, PlanError
-from offcert.core.plan import Kind
-from offcert.core.problem import Minimise, Problem, Recompute, Transfers
+from offcert.core.platform import Kind
 from offcert.core.result import Bound, Evidence
-from offcert.core.simulate import simulate
 from offcert.formulations.combinatorial.relaxations import (
     fractional_bound,
     prop3_bound,
@@ -25,6 +23,8 @@ from offcert.formulations.combinatorial.relaxations import (
 from offcert.heuristics.dynprog import algorithm_1, dynprog
 from offcert.heuristics.greedy import greedy
 from offcert.heuristics.sequential import sequential
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
+from offcert.questions.schedule.simulate import simulate
 
 OPTIMUM = "optimum"
 ORDERED = "ordered"

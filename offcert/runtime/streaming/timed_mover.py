@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule, Transfer
+from offcert.core.platform import Kind
 from offcert.core.trace import Trace
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.runtime.device.interface import Event
 from offcert.runtime.device.store import HostStore
 from offcert.runtime.plan.predict import Prediction

@@ -14,10 +14,10 @@ from heapq import heappop, heappush
 from itertools import islice
 
 from offcert.core.messages import cut
-from offcert.core.placement import Placement, PlacementProblem
-from offcert.core.plan import Kind
-from offcert.core.schedule import Schedule
+from offcert.core.platform import Kind
 from offcert.core.trace import Trace
+from offcert.questions.placement.problem import Placement, PlacementProblem
+from offcert.questions.schedule.schedule import Schedule
 
 _Key = tuple[int, int, int]
 _RELEASED, _RUNS, _TAKEN = range(3)

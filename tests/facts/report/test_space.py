@@ -8,15 +8,20 @@ import pytest
 
 from offcert.certify.placing import place
 from offcert.core.errors import InputError
-from offcert.core.placement import Placement, PlacementProblem, PlacementResult, Residence
-from offcert.core.plan import Kind
-from offcert.core.platform import Platform
-from offcert.core.problem import Problem
-from offcert.core.result import Result, SolveStatus
-from offcert.core.schedule import Schedule, Transfer
+from offcert.core.platform import Kind, Platform
+from offcert.core.result import SolveStatus
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.placement.certificate import PlacementCertificate
+from offcert.questions.placement.problem import (
+    Placement,
+    PlacementProblem,
+    PlacementResult,
+    Residence,
+)
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.result import Result
+from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.report.space import lines_of, save_space, shown_spaces, spaces_of
 
 

@@ -16,15 +16,15 @@ from offcert.certify.running import SearchProgress
 from offcert.certify.stepping import certify_step
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
-from offcert.core.menu import Alternative, Menu
 from offcert.core.platform import Link, Platform
 from offcert.core.result import SolveStatus
-from offcert.core.step import Round, Split, StepProblem
-from offcert.core.step_json import step_digest, step_from_json, step_to_json
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.settings import Notes, Settings
 from offcert.proofs.step_certificate import Division, StepCertificate, step_certificate_from_json
+from offcert.questions.split.files import step_digest, step_from_json, step_to_json
+from offcert.questions.split.menu import Alternative, Menu
+from offcert.questions.split.problem import Round, Split, StepProblem
 from offcert.report.step_text import describe_step, step_summary
 from offcert.verify.document import verify
 from offcert.verify.limits import Limits
@@ -345,7 +345,7 @@ def test_the_step_on_the_page_about_the_format() -> None:
     found = certify_step(step, time_limit=10)
     assert (found.objective, found.lower_bound) == (45, 45)
     # Every field that readers ask for is explained.
-    sources = ("core/step_json.py", "core/platform_json.py", "proofs/step_certificate.py")
+    sources = ("questions/split/files.py", "core/platform_json.py", "proofs/step_certificate.py")
     text = "".join((PAGE.parents[2] / "offcert" / name).read_text() for name in sources)
     asked = set(re.findall(r'\.(?:get|optional|integers?|each|has)\(\s*"(\w+)"', text))
     assert {"splits", "alternatives", "choice", "parts"} <= asked

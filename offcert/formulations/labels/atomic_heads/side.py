@@ -29,9 +29,9 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem
+from offcert.core.platform import Kind
 from offcert.core.trace import Trace
+from offcert.questions.schedule.problem import Problem
 
 Ints = NDArray[np.int64]
 

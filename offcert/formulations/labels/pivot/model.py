@@ -36,9 +36,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from offcert.core.errors import MethodError
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem, Transfers
+from offcert.core.platform import Kind
 from offcert.formulations.combinatorial.relaxations import required_absent
+from offcert.questions.schedule.problem import Problem, Transfers
 
 
 @dataclass(frozen=True)

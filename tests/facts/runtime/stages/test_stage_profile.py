@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from offcert.core.errors import InputError
-from offcert.core.plan import Kind
+from offcert.core.platform import Kind
 from offcert.runtime.device.store import HostStore
 from offcert.runtime.hardware import HARDWARE, bandwidth
 from offcert.runtime.profiling.profile import profile as profile_by
@@ -60,6 +60,7 @@ def test_source_is_enough_to_profile_again():
         "loss": "mean",
         "seed": 3,
         "hardware": "t4",
+        "efficiency": {"convolution-float16": "0.63"},
         "measured": False,
         "torch": torch.__version__.partition("+")[0],
     }

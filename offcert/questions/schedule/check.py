@@ -1,0 +1,276 @@
+"""The checker: examines a schedule event by event, in exact integers.
+
+It shares no code with the simulator or any solver: it re-derives what is on the device from the
+definition of the problem alone.
+
+Only three kinds of event take memory: the start of the step, the start of an operation (its
+outputs and workspace) and the start of a prefetch. Everything else releases it. So memory is within
+its limit always if it is right after each of those events.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from heapq import heappop, heappush
+from itertools import pairwise
+
+from offcert.core.platform import Kind
+from offcert.core.trace import Gap, Trace
+from offcert.questions.schedule.presence import after, during, held_at_stations, sums_at
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule, Transfer
+
+# The place of the start, before the first operation. By definition.
+_START = -1
+
+
+def check(problem: Problem, schedule: Schedule) -> list[str]:
+    """Return every reason why `schedule` is not a schedule of `problem`.
+
+    Parameters
+    ----------
+    problem : Problem
+        With any kind of transfers: what is valid for atomic transfers is valid for the others.
+    schedule : Schedule
+        Claimed times, in ticks.
+
+    Returns
+    -------
+    list of str
+        One sentence a violation; empty if the schedule is valid.
+    """
+    return _Checker(problem, schedule).run()
+
+
+def peak(problem: Problem, schedule: Schedule) -> int:
+    """Return the most bytes on the device at any moment of a schedule that `check` finds valid."""
+    checker = _Checker(problem, schedule)
+    checker._collect_transfers()
+    return max(checker._occupied())
+
+
+def operation_faults(trace: Trace, starts: Sequence[int], ends: Sequence[int]) -> list[str]:
+    """Return every reason why the operations cannot run, one after the other, at these times."""
+    faults = []
+    free = 0
+    for index, (operation, start, end) in enumerate(
+        zip(trace.operations, starts, ends, strict=True)
+    ):
+        label = f"operation {index} ({operation.name})"
+        if start < free:
+            before = "the schedule begins" if index == 0 else f"operation {index - 1} ends"
+            faults.append(f"{label} starts at {start}, before {before} at {free}")
+        if end - start != operation.duration:
+            faults.append(f"{label} lasts {end - start} ticks instead of {operation.duration}")
+        free = max(free, end)
+    return faults
+
+
+def _first(tick: int) -> int:
+    return 2 * tick
+
+
+def _second(tick: int) -> int:
+    return 2 * tick + 1
+
+
+class _Checker:
+    def __init__(self, problem: Problem, schedule: Schedule) -> None:
+        self.problem = problem
+        self.trace = problem.trace
+        self.schedule = schedule
+        self.faults: list[str] = []
+        self.offload_of: dict[int, Transfer] = {}
+        self.prefetch_of: dict[int, Transfer] = {}
+
+    def run(self) -> list[str]:
+        # Later checks index by operation and gap, so they need the earlier ones to have passed.
+        for stage in (
+            self._check_shape,
+            self._check_operations,
+            self._collect_transfers,
+            self._check_transfers,
+            self._check_link,
+            self._check_memory,
+        ):
+            stage()
+            if self.faults and stage in (self._check_shape, self._collect_transfers):
+                break
+        return self.faults
+
+    def _check_shape(self) -> None:
+        count = len(self.trace.operations)
+        for name, values in (("starts", self.schedule.starts), ("ends", self.schedule.ends)):
+            if len(values) != count:
+                self.faults.append(
+                    f"the schedule has {len(values)} operation {name} for {count} operations"
+                )
+            self.faults += [
+                f"operation {index}: {name} holds {value!r}, which is no integer"
+                for index, value in enumerate(values)
+                if type(value) is not int
+            ]
+        for transfer in self.schedule.transfers:
+            if type(transfer.start) is not int or type(transfer.end) is not int:
+                self.faults.append(f"{self._label(transfer)} has times that are no integers")
+
+    def _check_operations(self) -> None:
+        self.faults += operation_faults(self.trace, self.schedule.starts, self.schedule.ends)
+
+    def _collect_transfers(self) -> None:
+        for transfer in self.schedule.transfers:
+            if not 0 <= transfer.gap < len(self.trace.gaps):
+                self.faults.append(f"a transfer names gap {transfer.gap}, which does not exist")
+                continue
+            if transfer.kind is Kind.PREFETCH:
+                if transfer.gap in self.prefetch_of:
+                    self.faults.append(f"{self._label(transfer)} happens twice")
+                self.prefetch_of[transfer.gap] = transfer
+            else:
+                tensor = self.trace.gaps[transfer.gap].tensor
+                if tensor in self.offload_of:
+                    self.faults.append(f"{self._label(transfer)}: its tensor leaves twice")
+                self.offload_of[tensor] = transfer
+        first_gap: dict[int, int] = {}
+        for gap in sorted(self.prefetch_of):
+            first_gap.setdefault(self.trace.gaps[gap].tensor, gap)
+        for tensor, gap in first_gap.items():
+            if tensor not in self.offload_of:
+                self.faults.append(f"{self._label(self.prefetch_of[gap])} has no offload")
+        for tensor, transfer in self.offload_of.items():
+            if first_gap.get(tensor) != transfer.gap:
+                self.faults.append(
+                    f"{self._label(transfer)} does not name its tensor's first evicted gap"
+                )
+
+    def _check_transfers(self) -> None:
+        for transfer in self.schedule.transfers:
+            tensor = self.trace.gaps[transfer.gap].tensor
+            length = self._exact_duration(self.trace.tensors[tensor].size, transfer.kind)
+            if transfer.end - transfer.start != length:
+                self.faults.append(
+                    f"{self._label(transfer)} lasts {transfer.end - transfer.start} ticks "
+                    f"instead of {length}"
+                )
+        for tensor, transfer in self.offload_of.items():
+            written = self._end(self.trace.tensors[tensor].uses[0])
+            if transfer.start < written:
+                self.faults.append(
+                    f"{self._label(transfer)} starts at {transfer.start}, before its tensor is "
+                    f"written at {written}"
+                )
+        for gap, transfer in self.prefetch_of.items():
+            released = self._released(gap)
+            if transfer.start < released:
+                self.faults.append(
+                    f"{self._label(transfer)} starts at {transfer.start}, before its tensor has "
+                    f"left at {released}"
+                )
+            needed = self.schedule.starts[self.trace.gaps[gap].after]
+            if transfer.end > needed:
+                self.faults.append(
+                    f"{self._label(transfer)} ends at {transfer.end}, after its tensor is needed "
+                    f"at {needed}"
+                )
+
+    def _check_link(self) -> None:
+        directions = [[kind] for kind in Kind] if self.problem.platform.duplex else [list(Kind)]
+        for kinds in directions:
+            queue = sorted(
+                (t for t in self.schedule.transfers if t.kind in kinds), key=lambda t: t.start
+            )
+            for first, second in pairwise(queue):
+                if second.start < first.end:
+                    self.faults.append(
+                        f"{self._label(second)} starts at {second.start} while "
+                        f"{self._label(first)} uses the link until {first.end}"
+                    )
+
+    def _check_memory(self) -> None:
+        limit = self.problem.platform.memory
+        for number, occupied in enumerate(self._occupied()):
+            if occupied > limit:
+                self.faults.append(
+                    f"memory at {self._moment(number)} holds {occupied}, "
+                    f"{occupied - limit} over the limit of {limit}"
+                )
+
+    def _occupied(self) -> list[int]:
+        """Return the bytes at every moment at which memory is taken, numbered as in `_moment`.
+
+        Each tick counts as two moments: at the first, memory is released and operations of no
+        duration run; at the second, prefetches and all other operations take memory.
+        """
+        schedule = self.schedule
+        prefetches = list(self.prefetch_of.items())
+        places = [(after(_START), _second(0))]
+        for index, (start, end) in enumerate(zip(schedule.starts, schedule.ends, strict=True)):
+            places.append((during(index), _second(start) if end > start else _first(start)))
+        stations = self._stations_at([transfer.start for _, transfer in prefetches])
+        places += [
+            (station, _second(transfer.start))
+            for station, (_, transfer) in zip(stations, prefetches, strict=True)
+        ]
+        absent = sums_at(self._absences(), places, 0)
+        held = held_at_stations(self.trace)
+        return [
+            held[station] - missing for (station, _), missing in zip(places, absent, strict=True)
+        ]
+
+    def _moment(self, number: int) -> str:
+        """Name a moment: the start, then one an operation, then one a prefetch."""
+        operations = self.trace.operations
+        if number == 0:
+            return "the start of the step"
+        if number <= len(operations):
+            index = number - 1
+            return f"operation {index} ({operations[index].name}) at {self.schedule.starts[index]}"
+        transfer = list(self.prefetch_of.values())[number - 1 - len(operations)]
+        return f"{self._label(transfer)} at {transfer.start}"
+
+    def _absences(self) -> Iterator[tuple[Gap, int, int]]:
+        """Yield what leaves and returns: in which gap, from which moment on, how many bytes."""
+        for number, transfer in self.prefetch_of.items():
+            gap = self.trace.gaps[number]
+            gone, back = _first(self._released(number)), _second(transfer.start)
+            if gone < back:
+                size = self.trace.tensors[gap.tensor].size
+                yield gap, gone, size
+                yield gap, back, -size
+
+    def _stations_at(self, times: Sequence[int]) -> list[int]:
+        """Return which operation runs at each time, the first if several do, or which has ended."""
+        starts, ends = self.schedule.starts, self.schedule.ends
+        order = sorted(range(len(starts)), key=starts.__getitem__)
+        ended = sorted(ends)
+        stations: dict[int, int] = {}
+        running: list[int] = []
+        begun = 0
+        for time in sorted(set(times)):
+            while begun < len(order) and starts[order[begun]] <= time:
+                heappush(running, order[begun])
+                begun += 1
+            while running and ends[running[0]] <= time:
+                heappop(running)
+            last = bisect_right(ended, time) - 1
+            stations[time] = during(running[0]) if running else after(last)
+        return [stations[time] for time in times]
+
+    def _released(self, gap: int) -> int:
+        opened = self.trace.gaps[gap]
+        return max(self.offload_of[opened.tensor].end, self._end(opened.before))
+
+    def _end(self, operation: int) -> int:
+        return 0 if operation == _START else self.schedule.ends[operation]
+
+    def _exact_duration(self, size: int, kind: Kind) -> int:
+        rate = self.problem.platform.rate(kind)
+        whole, rest = divmod(size * rate.denominator, rate.numerator)
+        return whole + (rest > 0)
+
+    def _label(self, transfer: Transfer) -> str:
+        if not 0 <= transfer.gap < len(self.trace.gaps):
+            return f"the {transfer.kind} of gap {transfer.gap}"
+        tensor = self.trace.tensors[self.trace.gaps[transfer.gap].tensor]
+        return f"the {transfer.kind} of {tensor.name} (gap {transfer.gap})"

@@ -1,0 +1,195 @@
+"""When what a schedule uses occupies memory: the residences of its tensors and workspaces.
+
+A schedule of whole transfers says of every tensor and workspace from when to when it has memory.
+
+- A tensor has it from the start of the operation that writes it (one that is resident at the
+  start: from time 0) to the end of its last use.
+- Where a gap of it is evicted, it has none from its release, which `Schedule.release` defines, to
+  the start of its prefetch. So it has one residence more than it has evicted gaps.
+- A workspace has it while its operation runs.
+- What is empty has none.
+
+These are the events by which `offcert.questions.schedule.check` counts bytes, so the most bytes
+that residences take together are the memory that the schedule needs.
+
+**The axis.** Ticks do not order everything. At one tick, in this order: memory is released;
+operations of no duration run, one after the other; prefetches and all other operations take memory.
+A tensor that is written and read last by operations of no duration would have an empty stretch of
+ticks, and yet needs room while they run. Therefore every operation of no duration gets one unit of
+the axis for itself: a moment is a tick plus the number of such operations before it. Without any
+the axis is that of ticks.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+
+from offcert.core.errors import InputError
+from offcert.core.platform import Kind
+from offcert.core.trace import Trace
+from offcert.core.units import Units
+from offcert.questions.placement.problem import Occupant, PlacementProblem, Residence
+from offcert.questions.schedule.fluid_schedule import FluidSchedule
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule, Transfer
+
+
+def placement_problem(
+    problem: Problem,
+    schedule: Schedule | FluidSchedule,
+    capacity: int | None = None,
+    alignment: int = 1,
+) -> PlacementProblem:
+    """Return the problem of finding an address for every residence of a schedule.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of which `schedule` is a valid one; of a certificate, `Certificate.executed`.
+    schedule : Schedule
+        Its transfers are whole.
+    capacity : int, optional
+        Bytes of the pool; by default it is to be as small as possible.
+    alignment : int
+        Bytes of which every address is a multiple.
+
+    Raises
+    ------
+    InputError
+        If the schedule moves tensors in pieces: what occupies memory by parts, and gives it back by
+        parts, has no address.
+    """
+    found = residences(problem.trace, schedule)
+    axis = problem.units.time if _ticks_suffice(problem.trace) else "tick"
+    return PlacementProblem(
+        problem.name,
+        [residence for _, residence in found],
+        capacity,
+        alignment,
+        Units(axis, problem.units.size),
+    )
+
+
+def residences(
+    trace: Trace, schedule: Schedule | FluidSchedule
+) -> tuple[tuple[Occupant, Residence], ...]:
+    """Return what occupies memory in a valid schedule, and when.
+
+    Returns
+    -------
+    tuple of (Occupant, Residence)
+        Tensors by their numbers, the residences of each in the order of time; then workspaces by
+        the numbers of their operations. Times are moments of the axis above.
+
+    Raises
+    ------
+    InputError
+        If the schedule moves tensors in pieces.
+    """
+    whole = require_whole(schedule)
+    return (*_of_tensors(trace, whole), *_of_workspaces(trace, whole))
+
+
+def require_whole(schedule: Schedule | FluidSchedule) -> Schedule:
+    """Return a schedule whose transfers are whole.
+
+    Raises
+    ------
+    InputError
+        If it moves tensors in pieces.
+    """
+    if isinstance(schedule, FluidSchedule):
+        raise InputError(
+            "a schedule that moves tensors in pieces cannot be placed: with interruptible or "
+            "fractional transfers memory is taken and released byte by byte"
+        )
+    return schedule
+
+
+def _ticks_suffice(trace: Trace) -> bool:
+    return all(trace.durations)
+
+
+def _of_tensors(trace: Trace, schedule: Schedule) -> Iterator[tuple[Occupant, Residence]]:
+    axis = _Axis(trace, schedule)
+    # By tensor, as gaps are ordered.
+    absences: dict[int, list[tuple[int, int]]] = {}
+    copied, returns = _transfers(trace, schedule)
+    for number in sorted(returns):
+        gap = trace.gaps[number]
+        # Not before the copy is complete, nor before the operation ends that opens the gap.
+        gone = max(axis.released(copied[gap.tensor].end), axis.end(gap.before))
+        back = axis.taken(returns[number].start)
+        absences.setdefault(gap.tensor, []).append((gone, back))
+    for index, tensor in enumerate(trace.tensors):
+        if tensor.size == 0:
+            continue
+        start = axis.begin(tensor.uses[0])
+        for stay, (gone, back) in enumerate(absences.get(index, ())):
+            name = _name(tensor.name, stay)
+            yield Occupant("tensor", index), Residence(name, tensor.size, start, gone)
+            start = back
+        name = _name(tensor.name, len(absences.get(index, ())))
+        end = axis.end(tensor.uses[-1])
+        yield Occupant("tensor", index), Residence(name, tensor.size, start, end)
+
+
+def _of_workspaces(trace: Trace, schedule: Schedule) -> Iterator[tuple[Occupant, Residence]]:
+    axis = _Axis(trace, schedule)
+    for index, operation in enumerate(trace.operations):
+        if operation.workspace:
+            name = f"workspace of {operation.name}"
+            start, end = axis.begin(index), axis.end(index)
+            yield Occupant("workspace", index), Residence(name, operation.workspace, start, end)
+
+
+def _transfers(trace: Trace, schedule: Schedule) -> tuple[dict[int, Transfer], dict[int, Transfer]]:
+    """Return the offload of each tensor, and the prefetch of each gap."""
+    copied, returns = {}, {}
+    for transfer in schedule.transfers:
+        if transfer.kind is Kind.OFFLOAD:
+            copied[trace.gaps[transfer.gap].tensor] = transfer
+        else:
+            returns[transfer.gap] = transfer
+    return copied, returns
+
+
+def _name(name: str, stay: int) -> str:
+    """Return the name of a tensor's residence; later ones are counted."""
+    return name if stay == 0 else f"{name} (back {stay})"
+
+
+class _Axis:
+    """Moments of a schedule: ticks, and a unit for every operation of no duration."""
+
+    def __init__(self, trace: Trace, schedule: Schedule) -> None:
+        self._schedule = schedule
+        instant = [index for index, duration in enumerate(trace.durations) if duration == 0]
+        self._instant = {index: number for number, index in enumerate(instant)}
+        # Operations start one after the other.
+        self._at = [schedule.starts[index] for index in instant]
+
+    def released(self, tick: int) -> int:
+        """Return when memory is released at a tick: before anything runs."""
+        return tick + bisect_left(self._at, tick)
+
+    def taken(self, tick: int) -> int:
+        """Return when prefetches and lasting operations take memory at a tick."""
+        return tick + bisect_right(self._at, tick)
+
+    def begin(self, operation: int) -> int:
+        """Return when an operation begins (-1: the schedule)."""
+        if operation < 0:
+            return 0
+        start = self._schedule.starts[operation]
+        number = self._instant.get(operation)
+        return self.taken(start) if number is None else start + number
+
+    def end(self, operation: int) -> int:
+        """Return when an operation ends (-1: what comes before all)."""
+        if operation < 0:
+            return 0
+        if operation in self._instant:
+            return self.begin(operation) + 1
+        return self.released(self._schedule.ends[operation])

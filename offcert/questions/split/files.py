@@ -1,0 +1,156 @@
+"""Files of training steps with choices: the format ``offcert-step``, version 1.
+
+``splits`` lists the ways to divide the batch; each has ``rounds``, with the ``images`` of a
+sub-batch, how often it is repeated (``count``), its ``trace`` and its ``menu``: for each operation
+that can be executed in several ways, its index and its ``alternatives``. Everything else is as in a
+problem file.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from offcert.core.documents import (
+    Fields,
+    canonical_digest,
+    read_document,
+    require_format,
+    write_json,
+)
+from offcert.core.errors import InputError
+from offcert.core.network_json import trace_from_json, trace_to_json
+from offcert.core.platform_json import platform_from_fields, units_from_fields
+from offcert.questions.split.menu import Alternative, Menu
+from offcert.questions.split.problem import Round, Split, StepProblem
+
+STEP_FORMAT = "offcert-step"
+# The version of the format. By definition.
+STEP_VERSION = 1
+
+
+def step_to_json(step: StepProblem) -> dict[str, Any]:
+    """Return a step as a JSON value."""
+    platform = step.platform
+    # Rationals are not written as `platform_fields` does, so that old steps keep their hash.
+    document: dict[str, Any] = {
+        "format": STEP_FORMAT,
+        "version": STEP_VERSION,
+        "name": step.name,
+        "splits": [{"rounds": [_round_to_json(each) for each in s.rounds]} for s in step.splits],
+        "memory": platform.memory,
+        "bandwidth": str(platform.bandwidth),
+        "link": str(platform.link),
+        "transfers": str(step.transfers),
+        "units": {"time": step.units.time, "size": step.units.size},
+    }
+    if platform.prefetch_bandwidth is not None:
+        document["prefetch_bandwidth"] = str(platform.prefetch_bandwidth)
+    if platform.sharing > 1:
+        document["sharing"] = platform.sharing
+    if step.source is not None:
+        document["source"] = dict(step.source)
+    return document
+
+
+def _round_to_json(each: Round) -> dict[str, Any]:
+    return {
+        "images": each.images,
+        "count": each.count,
+        "trace": trace_to_json(each.trace),
+        "menu": menu_to_json(each.menu),
+    }
+
+
+def menu_to_json(menu: Menu) -> list[dict[str, Any]]:
+    """Return a menu as a JSON value."""
+    return [
+        {
+            "operation": operation,
+            "alternatives": [
+                {"name": way.name, "duration": way.duration, "workspace": way.workspace}
+                for way in row
+            ],
+        }
+        for operation, row in menu.offers
+    ]
+
+
+def menu_from_json(fields: Fields, name: str) -> Menu:
+    """Return the menu in a field.
+
+    Raises
+    ------
+    InputError
+        One sentence that names what is missing, wrong, unknown or given twice.
+    """
+    offers: dict[int, list[Alternative]] = {}
+    for item in fields.each(name):
+        operation = item.integer("operation", 0)
+        if operation in offers:
+            raise InputError(f"{item.path('operation')} must not be {operation} again")
+        offers[operation] = [_alternative_from_json(each) for each in item.each("alternatives")]
+        item.finish()
+    return Menu(offers)
+
+
+def _alternative_from_json(item: Fields) -> Alternative:
+    way = Alternative(
+        item.get("name", str), item.integer("duration", 0), item.integer("workspace", 0)
+    )
+    item.finish()
+    return way
+
+
+def step_from_json(document: Any, place: str = "") -> StepProblem:
+    """Return the step that a JSON value describes.
+
+    Raises
+    ------
+    InputError
+        One sentence that names the first field that is missing, wrong or unknown.
+    """
+    fields = Fields(document, place)
+    require_format(fields, STEP_FORMAT, STEP_VERSION)
+    step = StepProblem(
+        fields.get("name", str),
+        tuple(_split_from_json(item) for item in fields.each("splits")),
+        platform_from_fields(fields),
+        fields.get("transfers", str),
+        units_from_fields(fields),
+        fields.optional("source", dict),
+    )
+    fields.finish()
+    return step
+
+
+def _split_from_json(fields: Fields) -> Split:
+    rounds = []
+    for item in fields.each("rounds"):
+        trace = trace_from_json(item.get("trace", dict), item.path("trace"))
+        menu = menu_from_json(item, "menu")
+        rounds.append(Round(item.integer("images", 1), item.integer("count", 1), trace, menu))
+        item.finish()
+    fields.finish()
+    return Split(rounds)
+
+
+def step_digest(step: StepProblem) -> str:
+    """Return the SHA-256, in hexadecimal, of a step's canonical JSON."""
+    return canonical_digest(step_to_json(step))
+
+
+def read_step(path: str | Path) -> StepProblem:
+    """Return the step in a file.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or describes no step.
+    """
+    return read_document(path, step_from_json)
+
+
+def write_step(path: str | Path, step: StepProblem) -> None:
+    """Write a step to a file, through a temporary one."""
+    write_json(path, step_to_json(step))

@@ -1,0 +1,190 @@
+"""`StepProblem`: a training step before it is decided how its batch is split, and what runs how.
+
+A batch may be processed in sub-batches, whose gradients add up: a *split* is a list of rounds, each
+some images, one after the other. Between rounds nothing but what stays anyway is on the device, so
+every round is a problem of its own, and the step takes as long as its rounds together: for the
+shortest step each round's schedule is the shortest (docs/theory/modnn.md). Within a round every
+operation may offer alternatives.
+
+Both choices are made before anything is scheduled. What they leave is a trace a round, and
+everything that works on traces works on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from offcert.core.errors import InputError
+from offcert.core.messages import short_repr
+from offcert.core.platform import Platform
+from offcert.core.trace import LARGEST_TOTAL, Trace, require_integer
+from offcert.core.units import Units
+from offcert.questions.schedule.problem import Problem, Transfers
+from offcert.questions.split.menu import Menu
+
+
+@dataclass(frozen=True)
+class Round:
+    """Part of a batch, processed at a time, and how often that is repeated.
+
+    Attributes
+    ----------
+    images : int
+        In the sub-batch.
+    count : int
+        How many sub-batches of that size follow each other.
+    trace : Trace
+        What the device executes for one of them.
+    menu : Menu
+        Alternatives for its operations.
+    """
+
+    images: int
+    count: int
+    trace: Trace
+    menu: Menu = field(default_factory=Menu)
+
+    def __post_init__(self) -> None:
+        require_integer(self.images, "round.images", 1)
+        require_integer(self.count, "round.count", 1)
+        self.menu.require_fits(self.trace)
+        _require_separate(self.trace)
+
+    def relaxed(self, memory: int) -> Trace:
+        """Return a trace no harder to schedule in a memory than that of any choice."""
+        return self.menu.relaxed(self.trace, memory)
+
+    def chosen(self, choice: Sequence[int]) -> Trace:
+        """Return the trace that a choice from the menu makes."""
+        return self.menu.chosen(self.trace, choice)
+
+
+@dataclass(frozen=True)
+class Split:
+    """A way to divide a batch: its rounds, one after the other."""
+
+    rounds: tuple[Round, ...]
+
+    def __init__(self, rounds: Iterable[Round]) -> None:
+        object.__setattr__(self, "rounds", tuple(rounds))
+        if not self.rounds:
+            raise InputError("a split must have at least one round")
+
+    @property
+    def size(self) -> int:
+        """Images in the largest sub-batch."""
+        return max(each.images for each in self.rounds)
+
+    @property
+    def batch(self) -> int:
+        """Images in all rounds together."""
+        return sum(each.images * each.count for each in self.rounds)
+
+    def __repr__(self) -> str:
+        parts = " + ".join(f"{each.count}·{each.images}" for each in self.rounds)
+        return f"<Split {parts}>"
+
+
+@dataclass(frozen=True)
+class StepProblem:
+    """Find the split, the alternatives and the schedules that make a step shortest.
+
+    Parameters
+    ----------
+    name : str
+        For people.
+    splits : iterable of Split
+        The ways to divide the batch that are offered; at least one, of the same batch each.
+    platform : Platform
+        Memory and link.
+    transfers : Transfers or str
+        As in `Problem`.
+    units : Units
+        What ticks and sizes stand for.
+    source : mapping, optional
+        Where it comes from.
+
+    Raises
+    ------
+    InputError
+        If there is no split, or they are of different batches.
+    """
+
+    name: str
+    splits: tuple[Split, ...]
+    platform: Platform
+    transfers: Transfers = Transfers.ATOMIC
+    units: Units = field(default_factory=Units)
+    source: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "splits", tuple(self.splits))
+        if not self.splits or not all(isinstance(each, Split) for each in self.splits):
+            raise InputError("splits must be at least one Split")
+        if self.transfers not in tuple(Transfers):
+            known = ", ".join(f'"{each}"' for each in Transfers)
+            raise InputError(f"transfers must be one of {known}, not {short_repr(self.transfers)}")
+        object.__setattr__(self, "transfers", Transfers(self.transfers))
+        batches = sorted({split.batch for split in self.splits})
+        if len(batches) > 1:
+            raise InputError(
+                f"all splits must be of the same batch, not of {batches[0]} and {batches[1]}"
+            )
+        for split, row in enumerate(self.splits):
+            total = sum(
+                each.count * self.problem(split, number).trace.compute_time
+                for number, each in enumerate(row.rounds)
+            )
+            if total >= LARGEST_TOTAL:
+                raise InputError(f"splits[{split}] takes 2**61 ticks or more")
+
+    @property
+    def batch(self) -> int:
+        """Images in the batch."""
+        return self.splits[0].batch
+
+    def problem(self, split: int, number: int, choice: Sequence[int] | None = None) -> Problem:
+        """Return the problem of scheduling a round.
+
+        Parameters
+        ----------
+        split : int
+            Index of the split.
+        number : int
+            Index of the round in it.
+        choice : sequence of int, optional
+            From the round's menu; by default the relaxation of all choices, of which only bounds
+            are of use.
+        """
+        chosen = self.splits[split].rounds[number]
+        memory = self.platform.memory
+        trace = chosen.relaxed(memory) if choice is None else chosen.chosen(choice)
+        name = f"{self.name}, {chosen.images} images"
+        return Problem(name, trace, self.platform, self.transfers, self.units)
+
+    def with_memory(self, memory: int) -> StepProblem:
+        """Return the same problem with another memory limit."""
+        return replace(self, platform=replace(self.platform, memory=memory))
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """The sub-batch of each split."""
+        return tuple(split.size for split in self.splits)
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(map(str, self.sizes))
+        return f"<StepProblem {short_repr(self.name)}: batch {self.batch}, sub-batches {sizes}>"
+
+
+def _require_separate(trace: Trace) -> None:
+    """Raise unless rounds of a trace can follow each other without anything in common."""
+    last = len(trace) - 1
+    for index, tensor in enumerate(trace.tensors):
+        if tensor.uses[0] == -1 and (tensor.evictable or tensor.uses[-1] != last):
+            raise InputError(
+                f"round.trace.tensors[{index}] ({tensor.name}) is there at the start of the round, "
+                "so it must stay on the device until its end"
+            )
