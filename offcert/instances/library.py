@@ -32,8 +32,6 @@ LIBRARY_FORMAT = "offcert-library"
 # The version of the format. By definition.
 LIBRARY_VERSION = 1
 FOLDER = Path(__file__).parent / "library"
-# Seconds to wait for the lock; a record is written in a moment. Arbitrary.
-_PATIENCE = 60
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,7 @@ class Library:
     folder : str or Path, optional
         By default the library that comes with the package.
     patience : float
-        Seconds to wait for another program that writes to the folder.
+        Seconds to wait for another program that writes to the folder; 60 is arbitrary.
 
     Raises
     ------
@@ -111,7 +109,7 @@ class Library:
         From every method that reads a file which is no family, or that is given an unknown name.
     """
 
-    def __init__(self, folder: str | Path | None = None, *, patience: float = _PATIENCE) -> None:
+    def __init__(self, folder: str | Path | None = None, *, patience: float = 60.0) -> None:
         self.folder = FOLDER if folder is None else Path(folder)
         self.patience = patience
         if not self.folder.is_dir():
