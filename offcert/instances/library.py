@@ -110,8 +110,7 @@ class Library:
     """
 
     def __init__(self, folder: str | Path | None = None, *, patience: float = 60.0) -> None:
-        self.folder = FOLDER if folder is None else Path(folder)
-        self.patience = patience
+        self.folder, self.patience = FOLDER if folder is None else Path(folder), patience
         if not self.folder.is_dir():
             raise InputError(f"{self.folder} is not a folder with a library")
         self._families: dict[str, Family] = {}
