@@ -11,7 +11,7 @@ from torch.nn import functional
 from offcert.core.errors import InputError
 from offcert.core.trace import require_integer
 
-# Labels of tokens that do not count, as in PyTorch.
+# Labels of tokens that do not count: given by PyTorch, for whose losses it is the default.
 _IGNORED = -100
 
 
@@ -59,7 +59,7 @@ def chunked_loss(
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else hidden.dtype
     rows, words = hidden.flatten(0, -2), labels.flatten()
     with torch.autocast(kind, enabled=False):
-        loss: Tensor = _Tail.apply(rows.to(dtype), weight, bias, words, chunks, items)  # type: ignore[no-untyped-call]
+        loss: Tensor = _Tail.apply(rows.to(dtype), weight, bias, words, chunks, items)
     return loss
 
 
@@ -105,7 +105,7 @@ class _Tail(torch.autograd.Function):
         return loss
 
     @staticmethod
-    def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradients, times that of the loss."""
         made, context.made = context.made, None
         found = (None if each is None else each.mul_(gradient) for each in made)

@@ -12,6 +12,7 @@ from torch.nn import functional
 
 import offcert
 from offcert.core.errors import InputError
+from offcert.report.least import least_summary, tail_remedy
 from offcert.runtime.tail_chunks import chunked_loss, with_tail_chunks
 from offcert.runtime.workloads.configured import training_step
 
@@ -99,6 +100,12 @@ def test_chunks_certainly_need_less_memory() -> None:
             step = training_step(TINY, 1, 64, tail_chunks=chunks)
         problems[chunks] = offcert.profile(step, hardware="h100-sxm", name="tiny", optimiser="sgd")
     logits = 4 * 64 * WORDS
+    told = {"options": {"config": TINY}}
+    asked = {chunks: replace(each, source=told) for chunks, each in problems.items()}
+    assert "--tail-chunks" in (tail_remedy(asked[None]) or "")
+    assert least_summary(problems[None])["workspace"] >= logits
+    chosen = {"options": {"config": TINY, "tail_chunks": 8}}
+    assert tail_remedy(replace(problems[8], source=chosen)) is None
     plain, chunked = (problems[chunks].trace.least_memory for chunks in (None, 8))
     # At once: logits, their log-probabilities and their gradient.
     assert plain > 3 * logits
