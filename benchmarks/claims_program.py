@@ -62,7 +62,7 @@ def network(name: str) -> Problem:
 
     with torch.device("meta"):
         module = zoo.build(name, **zoo.stage_options(name))
-    model = hardware(HARDWARE)
+    model = hardware(HARDWARE, peak=True)
     chain = profile_checkpoints(module, Workload(name, SHAPE), model)
     platform = Platform(chain.network().trace().peak_memory, Fraction(model.link_bandwidth, 10**9))
     return Problem(name, chain, platform, units=Units("ns", "B"), recompute=Recompute.CHAIN)

@@ -20,8 +20,8 @@ from typing import Any
 
 import torch
 
+from offcert.certify.joint_methods import warm_combined
 from offcert.certify.ladder import certify
-from offcert.certify.warm import warm_combined
 from offcert.core.documents import write_json
 from offcert.core.errors import MethodError
 from offcert.core.platform import Platform
@@ -49,7 +49,7 @@ def problems(name: str, options: argparse.Namespace) -> list[tuple[str, Problem]
     shape = INPUTS.get(name, DEFAULT_INPUT)
     if options.input:
         shape = tuple(map(int, options.input.split("x")))
-    model = hardware(options.hardware)
+    model = hardware(options.hardware, peak=True)
     with torch.device("meta"):
         module = zoo.build(name)
     chain = profile_checkpoints(module, Workload(name, shape), model)

@@ -18,13 +18,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from offcert.certify.warm import (
-    warm_joint_search,
-    warm_local_search,
-    warm_order_search,
-    warm_plans,
-    warm_set_search,
-)
+from offcert.certify.joint_methods import warm_joint_search
+from offcert.certify.schedule_methods import warm_local_search, warm_order_search, warm_set_search
+from offcert.certify.warm import warm_plans
 from offcert.core.documents import write_json
 from offcert.core.platform import Kind
 from offcert.core.units import format_size, format_time
@@ -33,6 +29,7 @@ from offcert.heuristics.joint.ranges import ranges_of
 from offcert.heuristics.joint.search import joint_search
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem, Recompute, parse_memory
+from offcert.runtime.hardware import hardware
 from offcert.runtime.profiling.profile import profile
 from offcert.verify.execution import execution_faults
 
@@ -120,7 +117,9 @@ def limit_of(text: str, problem: Problem) -> int:
 def run(network: str, options: argparse.Namespace) -> list[dict[str, Any]]:
     """Search for plans of one network at every limit, print the table and return the rows."""
     given = options.input or INPUTS.get(network, DEFAULT_INPUT)
-    problem = profile(network, given, clock=options.clock, hardware=options.hardware)
+    problem = profile(
+        network, given, clock=options.clock, hardware=hardware(options.hardware, peak=True)
+    )
     rows = []
     for text in options.memory.split(","):
         limited = problem.with_memory(limit_of(text, problem))

@@ -157,6 +157,11 @@ class Session:
         return self._ends
 
     @property
+    def sizes(self) -> str:
+        """What the model is called with, where that is smaller than what was captured."""
+        return ""
+
+    @property
     def calls_are_over(self) -> bool:
         """Whether the model is not called any more before the backward passes have ended."""
         return False
