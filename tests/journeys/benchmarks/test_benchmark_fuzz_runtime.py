@@ -49,7 +49,7 @@ def test_plans_that_were_not_followed_once(fuzz, seed, network, plan):
 
 
 def test_what_goes_wrong_is_found_and_written(fuzz, monkeypatch, tmp_path, capsys):
-    from offcert.runtime.streaming.mover import StreamMover
+    from offcert.runtime.streaming.stream_mover import StreamMover
 
     def forgets(mover, tensor):
         sent = mover._sent.pop(tensor, None)
