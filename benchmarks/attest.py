@@ -20,9 +20,9 @@ from typing import Any
 
 from offcert.certify.records import improve
 from offcert.core.documents import write_json
-from offcert.core.problem import Recompute, Transfers
+from offcert.questions.schedule.problem import Recompute, Transfers
 from offcert.core.result import SolveStatus
-from offcert.core.simulate import simulate
+from offcert.questions.schedule.simulate import simulate
 from offcert.instances.library import Entry, Library
 from offcert.verify.document import verify
 from papers.attest import attest

@@ -24,7 +24,7 @@ from offcert.certify.ladder import certify
 from offcert.certify.methods import solve
 from offcert.core.documents import write_json
 from offcert.core.errors import MethodError
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.instances.cnn import CnnChains
 
 HEURISTICS = ("greedy", "dynprog", "vdnn", "vdnn-all", "vdnn-conv", "autoswap", "tflms")

@@ -23,10 +23,11 @@ from typing import Any
 import library_recompute
 
 from offcert.certify.records import add
-from offcert.core.files import problem_to_json
-from offcert.core.problem import Problem, Recompute
-from offcert.core.result import Result, SolveStatus
-from offcert.core.schedule import Schedule
+from offcert.questions.schedule.files import problem_to_json
+from offcert.questions.schedule.problem import Problem, Recompute
+from offcert.core.result import SolveStatus
+from offcert.questions.schedule.result import Result
+from offcert.questions.schedule.schedule import Schedule
 from offcert.formulations.combinatorial.relaxations import prop3_bound
 from offcert.instances.kinds import generator
 from offcert.instances.library import FOLDER, Family, Library, make_entry

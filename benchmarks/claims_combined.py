@@ -25,8 +25,8 @@ from claims_sections import replace_section
 
 from offcert.certify.ladder import certify
 from offcert.core.documents import read_json, write_json
-from offcert.core.files import problem_digest
-from offcert.core.problem import Problem, Recompute
+from offcert.questions.schedule.files import problem_digest
+from offcert.questions.schedule.problem import Problem, Recompute
 from papers.claims.combined import (
     COMBINED,
     HEADING,
@@ -84,7 +84,7 @@ def means_of(problem: Problem) -> str:
 
 def documents_in(folder: Path) -> dict[tuple[str, str, int, int], Any]:
     """Return the certificates in a folder by network, means, objective and lower bound."""
-    from offcert.core.files import problem_from_json
+    from offcert.questions.schedule.files import problem_from_json
 
     found = {}
     for path in sorted(folder.glob("*.json")):

@@ -31,9 +31,9 @@ from claims_sections import replace_section
 
 from offcert.certify.ladder import certify
 from offcert.core.checkpoint_chain import CheckpointChain
-from offcert.core.files import problem_digest
+from offcert.questions.schedule.files import problem_digest
 from offcert.core.platform import Platform
-from offcert.core.problem import Minimise, Problem, Recompute
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.core.units import Units
 from offcert.formulations.checkpoint.live import live_bytes, recomputed_time
 from offcert.formulations.checkpoint.memory_models import dynamic_memory

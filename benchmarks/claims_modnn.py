@@ -22,11 +22,11 @@ from modnn import Case
 
 from offcert.certify.ladder import certify
 from offcert.certify.stepping import certify_step
-from offcert.core.check import check
+from offcert.questions.schedule.check import check
 from offcert.core.documents import read_json, write_atomically, write_json
 from offcert.core.errors import NoPlanError
 from offcert.core.result import SolveStatus
-from offcert.core.step import Round
+from offcert.questions.split.problem import Round
 from offcert.core.trace import Trace
 from offcert.heuristics.modnn.scheduler import algorithm_1
 from offcert.heuristics.modnn.sub_batch import least_memory, select_sub_batch

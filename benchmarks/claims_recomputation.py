@@ -19,7 +19,7 @@ from typing import Any
 
 from claims_sections import replace_section
 
-from offcert.core.checkpoint_graph import CheckpointGraph, GraphSelection
+from offcert.questions.selection.graph import CheckpointGraph, GraphSelection
 from offcert.formulations.checkpoint.memory_models import (
     dynamic_memory,
     reforwarding_memory,

@@ -22,10 +22,10 @@ from no_wait import no_wait_makespan
 
 from offcert.certify.ladder import certify
 from offcert.core.chain import Chain
-from offcert.core.plan import Kind
+from offcert.core.platform import Kind
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem, Transfers
-from offcert.core.schedule import Schedule
+from offcert.questions.schedule.problem import Problem, Transfers
+from offcert.questions.schedule.schedule import Schedule
 from offcert.formulations.combinatorial.relaxations import fractional_bound
 from offcert.heuristics.dynprog import algorithm_1
 from offcert.hunts.adversarial.values import ordered_optimum

@@ -24,7 +24,7 @@ from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.documents import write_json
 from offcert.core.errors import NoPlanError
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem, Recompute
+from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.heuristics.combined.search import combined_plan
 
 Row = dict[str, Any]

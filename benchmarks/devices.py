@@ -26,7 +26,7 @@ from typing import Any
 
 from offcert.certify.devices import certify_devices
 from offcert.certify.ladder import certify
-from offcert.core.devices.problem import Accumulation, DevicesProblem
+from offcert.questions.devices.problem import Accumulation, DevicesProblem
 from offcert.core.documents import write_json
 from offcert.formulations.devices.bounds import devices_bounds
 from offcert.heuristics.modnn.sub_batch import select_sub_batch

@@ -21,7 +21,7 @@ from typing import Any
 
 from offcert.certify.ladder import certify
 from offcert.core.documents import write_json
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.hunts.phase.effort import effort
 from offcert.hunts.phase.search import CoreProblems
 

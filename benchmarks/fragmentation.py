@@ -21,7 +21,7 @@ from typing import Any
 
 from offcert.core.documents import write_json
 from offcert.core.platform import Link, Platform
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.verify.document import verify
 from papers.fragmentation.price import price_of_fragmentation

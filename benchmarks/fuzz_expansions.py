@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
-from offcert.core.check import check
+from offcert.questions.schedule.check import check
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.computations import Computation, Value
 from offcert.core.documents import write_json
@@ -27,8 +27,8 @@ from offcert.core.errors import InputError, MethodError
 from offcert.core.execution import Execution
 from offcert.core.network import Network
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem, Recompute
-from offcert.core.schedule import Schedule
+from offcert.questions.schedule.problem import Problem, Recompute
+from offcert.questions.schedule.schedule import Schedule
 from offcert.core.strategy import Strategy
 from offcert.formulations.checkpoint.live import checkpoint_execution
 from offcert.heuristics.checkpoint.live_curve import live_selection

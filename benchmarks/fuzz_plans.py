@@ -10,9 +10,10 @@ from offcert.core.carried.carry import carry
 from offcert.core.errors import InputError, PlanError
 from offcert.core.execution import Execution
 from offcert.core.network import Network
-from offcert.core.plan import Kind, Move, Plan
+from offcert.core.platform import Kind
+from offcert.questions.schedule.plan import Move, Plan
 from offcert.core.platform import Link, Platform
-from offcert.core.problem import Problem, Recompute
+from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.core.program import Program, Segment
 from offcert.core.trace import Trace
 from offcert.core.units import Units

@@ -39,9 +39,9 @@ from torch import nn
 
 from offcert.core.documents import write_json
 from offcert.core.errors import PlanError
-from offcert.core.plan import Plan
-from offcert.core.schedule import Schedule
-from offcert.core.simulate import simulate
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.simulate import simulate
 from offcert.runtime.capture import Capture, capture
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.pinned import CHUNK

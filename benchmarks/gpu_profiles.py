@@ -23,10 +23,10 @@ from typing import Any
 import torch
 
 from offcert.core.errors import OffcertError
-from offcert.core.files import write_problem
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem
-from offcert.core.training_record import AllocatorPeaks
+from offcert.questions.schedule.files import write_problem
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.training_record import AllocatorPeaks
 from offcert.runtime.device.cuda import versions
 from offcert.runtime.profiling.profile import profile
 

@@ -15,7 +15,7 @@ from typing import Any
 from ladder_records import FAILED, RAN, TOO_LITTLE_TIME, Event, Run
 
 from offcert.certify.rung import Rung
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 
 # What is nearly closed is closed; gaps of long traces go down to some 1e-8.
 LEAST_GAP, LEAST_SECONDS = 1e-9, 0.01

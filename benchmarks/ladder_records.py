@@ -20,7 +20,7 @@ from offcert.certify.ladders.choice import LADDERS, ladder_for
 from offcert.certify.rung import Rung
 from offcert.certify.search import Search
 from offcert.core.errors import MethodError
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.core.result import SolveStatus
 from offcert.proofs.certificate import Certificate
 

@@ -14,9 +14,10 @@ from typing import Any
 from offcert.certify.methods import solve
 from offcert.certify.records import add
 from offcert.core.errors import InputError, MethodError, NoPlanError
-from offcert.core.problem import Minimise, Problem, Recompute
-from offcert.core.result import Result, SolveStatus
-from offcert.core.simulate import simulate
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
+from offcert.core.result import SolveStatus
+from offcert.questions.schedule.result import Result
+from offcert.questions.schedule.simulate import simulate
 from offcert.core.strategy import Strategy
 from offcert.heuristics.persistent.persistent import persistent
 from offcert.heuristics.sequential import sequential

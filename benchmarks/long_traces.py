@@ -29,8 +29,8 @@ from offcert.certify.ladder import certify
 from offcert.certify.search import SearchProgress
 from offcert.certify.warm import warm_local_search, warm_order_search, warm_set_search
 from offcert.core.documents import write_json
-from offcert.core.files import read_problem
-from offcert.core.problem import Problem
+from offcert.questions.schedule.files import read_problem
+from offcert.questions.schedule.problem import Problem
 from offcert.instances.cnn import CnnChains
 from offcert.verify.document import verify
 

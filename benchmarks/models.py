@@ -20,7 +20,7 @@ from typing import Any
 
 from offcert.certify.methods import solve
 from offcert.core.documents import read_json, write_json
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.core.result import SolveStatus
 from offcert.instances.library import Entry, Library
 

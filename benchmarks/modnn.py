@@ -29,8 +29,8 @@ from offcert.certify.stepping import certify_step
 from offcert.core.documents import write_json
 from offcert.core.errors import NoPlanError
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem
-from offcert.core.step import Round
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.split.problem import Round
 from offcert.core.trace import Trace
 from offcert.heuristics.modnn.scheduler import algorithm_1
 from offcert.heuristics.modnn.sub_batch import select_sub_batch

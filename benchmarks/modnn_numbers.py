@@ -15,11 +15,11 @@ from typing import Any
 
 from modnn_windows import Reading, Selector, layers_of, profile
 
-from offcert.core.devices.problem import Accumulation
+from offcert.questions.devices.problem import Accumulation
 from offcert.core.errors import NoPlanError
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem
-from offcert.core.step import Round
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.split.problem import Round
 from offcert.core.trace import Trace
 from offcert.heuristics.devices import best_by_rules
 from offcert.heuristics.modnn.scheduler import algorithm_1, modnn

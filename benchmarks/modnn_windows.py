@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import cache
 from itertools import accumulate
 
-from offcert.core.step import Round
+from offcert.questions.split.problem import Round
 from offcert.core.trace import Tensor, Trace
 from offcert.heuristics.modnn.sub_batch import ALPHA, held_memory, select_sub_batch
 from offcert.instances.modnn.algorithms import GIGABYTE, K40

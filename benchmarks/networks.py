@@ -26,7 +26,7 @@ from offcert.certify.ladder import certify
 from offcert.certify.methods import solve
 from offcert.core.documents import write_json
 from offcert.core.errors import MethodError
-from offcert.core.problem import Problem, parse_memory
+from offcert.questions.schedule.problem import Problem, parse_memory
 from offcert.core.units import format_size, format_time
 from offcert.proofs.certificate import Certificate
 from offcert.runtime import zoo

@@ -32,9 +32,9 @@ from torch.utils.checkpoint import checkpoint
 
 from offcert.certify.ladder import certify
 from offcert.core.documents import write_json
-from offcert.core.plan import Plan
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 from offcert.runtime.follow.offload import Offload, offload
 from offcert.runtime.profiling.profile import profile
 from offcert.runtime.segments.placed import PlacedProgram, PlacedSegment

@@ -21,10 +21,10 @@ from typing import Any
 
 from offcert.certify.placing import place
 from offcert.certify.warm import warm_placement
-from offcert.core.placement import PlacementProblem
-from offcert.core.placement_files import read_placement_csv
-from offcert.core.residences import placement_problem
-from offcert.core.schedule import Schedule
+from offcert.questions.placement.problem import PlacementProblem
+from offcert.questions.placement.files import read_placement_csv
+from offcert.questions.schedule.residences import placement_problem
+from offcert.questions.schedule.schedule import Schedule
 from offcert.proofs.certificate import Certificate, read_certificate
 from offcert.proofs.placement.certificate import PlacementCertificate
 from offcert.verify.placement.overlap import placement_faults

@@ -14,14 +14,14 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
-from offcert.core.check import check, peak
+from offcert.questions.schedule.check import check, peak
 from offcert.core.errors import InputError
 from offcert.core.execution import Execution
 from offcert.core.network import Network
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Problem
 from offcert.core.program import Program, Segment
-from offcert.core.schedule import Schedule, Transfer
+from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.core.strategy import Strategy
 from offcert.core.trace import Trace
 from offcert.verify.execution import execution_faults

@@ -27,7 +27,7 @@ from torch import nn
 
 from offcert.certify.ladder import certify
 from offcert.core.documents import write_json
-from offcert.core.problem import Problem, Recompute
+from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.proofs.certificate import Certificate
 from offcert.runtime.capture import read_capture
 from offcert.runtime.capture.run import Nobody

@@ -18,11 +18,12 @@ from torch import nn
 
 from offcert.core.carried.carry import carry
 from offcert.core.errors import InputError, NoPlanError, PlanError
-from offcert.core.plan import Plan
+from offcert.questions.schedule.plan import Plan
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem, Recompute
-from offcert.core.result import Result, SolveStatus
-from offcert.core.simulate import simulate
+from offcert.questions.schedule.problem import Problem, Recompute
+from offcert.core.result import SolveStatus
+from offcert.questions.schedule.result import Result
+from offcert.questions.schedule.simulate import simulate
 from offcert.core.units import Units
 from offcert.proofs.certificate import Certificate
 from offcert.runtime.capture import capture

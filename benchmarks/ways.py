@@ -39,10 +39,11 @@ from planned_ways import PRODUCTS, Way, host_bytes, measured, ways
 
 from offcert.certify.ladder import certify
 from offcert.core.documents import write_json
-from offcert.core.files import read_problem
-from offcert.core.problem import Problem, Recompute
-from offcert.core.result import Result, SolveStatus
-from offcert.core.schedule import Schedule
+from offcert.questions.schedule.files import read_problem
+from offcert.questions.schedule.problem import Problem, Recompute
+from offcert.core.result import SolveStatus
+from offcert.questions.schedule.result import Result
+from offcert.questions.schedule.schedule import Schedule
 from offcert.core.units import format_size, format_time
 from offcert.proofs.certificate import Certificate
 

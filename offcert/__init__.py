@@ -25,26 +25,28 @@ if TYPE_CHECKING:
     from offcert.certify.placing import place
     from offcert.certify.stepping import certify_step
     from offcert.core.chain import Chain
-    from offcert.core.check import check
+    from offcert.questions.schedule.check import check
     from offcert.core.checkpoint_chain import CheckpointChain
     from offcert.core.computations import Computation, Run, Value
-    from offcert.core.devices.files import read_devices_problem
-    from offcert.core.devices.problem import Accumulation, DevicesProblem, Gradient
+    from offcert.questions.devices.files import read_devices_problem
+    from offcert.questions.devices.problem import Accumulation, DevicesProblem, Gradient
     from offcert.core.errors import InputError, OffcertError, PlanError
     from offcert.core.execution import Execution
-    from offcert.core.files import read_problem, write_problem
+    from offcert.questions.schedule.files import read_problem, write_problem
     from offcert.core.network import Network
-    from offcert.core.placement import Placement, PlacementProblem, Residence
-    from offcert.core.placement_files import read_placement_problem
-    from offcert.core.plan import Kind, Move, Plan
+    from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
+    from offcert.questions.placement.files import read_placement_problem
+    from offcert.core.platform import Kind
+    from offcert.questions.schedule.plan import Move, Plan
     from offcert.core.platform import Link, Platform
-    from offcert.core.problem import Minimise, Problem, Recompute, Transfers
+    from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
     from offcert.core.program import Program, Segment
-    from offcert.core.result import Bound, Evidence, Result, SolveStatus
-    from offcert.core.schedule import Schedule, Transfer
-    from offcert.core.simulate import simulate
-    from offcert.core.step import StepProblem
-    from offcert.core.step_json import read_step
+    from offcert.core.result import Bound, Evidence, SolveStatus
+    from offcert.questions.schedule.result import Result
+    from offcert.questions.schedule.schedule import Schedule, Transfer
+    from offcert.questions.schedule.simulate import simulate
+    from offcert.questions.split.problem import StepProblem
+    from offcert.questions.split.files import read_step
     from offcert.core.strategy import Strategy
     from offcert.core.trace import Operation, Tensor, Trace
     from offcert.core.units import Units
@@ -138,69 +140,69 @@ __all__ = [
 
 # Where each name lives. The packages `certify` and `verify` answer for themselves when called.
 _HOMES = {
-    "Accumulation": "offcert.core.devices.problem",
+    "Accumulation": "offcert.questions.devices.problem",
     "Bound": "offcert.core.result",
     "Certificate": "offcert.proofs.certificate",
     "Chain": "offcert.core.chain",
     "CheckpointChain": "offcert.core.checkpoint_chain",
     "Computation": "offcert.core.computations",
     "DevicesCertificate": "offcert.proofs.devices_certificate",
-    "DevicesProblem": "offcert.core.devices.problem",
+    "DevicesProblem": "offcert.questions.devices.problem",
     "Elsewhere": "offcert.verify.elsewhere",
     "Evidence": "offcert.core.result",
     "Execution": "offcert.core.execution",
-    "Gradient": "offcert.core.devices.problem",
+    "Gradient": "offcert.questions.devices.problem",
     "InputError": "offcert.core.errors",
-    "Kind": "offcert.core.plan",
+    "Kind": "offcert.questions.schedule.plan",
     "Library": "offcert.instances.library",
     "Link": "offcert.core.platform",
-    "Minimise": "offcert.core.problem",
-    "Move": "offcert.core.plan",
+    "Minimise": "offcert.questions.schedule.problem",
+    "Move": "offcert.questions.schedule.plan",
     "Network": "offcert.core.network",
     "OffcertError": "offcert.core.errors",
     "Operation": "offcert.core.trace",
-    "Placement": "offcert.core.placement",
+    "Placement": "offcert.questions.placement.problem",
     "PlacementCertificate": "offcert.proofs.placement.certificate",
-    "PlacementProblem": "offcert.core.placement",
-    "Plan": "offcert.core.plan",
+    "PlacementProblem": "offcert.questions.placement.problem",
+    "Plan": "offcert.questions.schedule.plan",
     "PlanError": "offcert.core.errors",
     "Platform": "offcert.core.platform",
-    "Problem": "offcert.core.problem",
+    "Problem": "offcert.questions.schedule.problem",
     "Program": "offcert.core.program",
-    "Recompute": "offcert.core.problem",
-    "Residence": "offcert.core.placement",
+    "Recompute": "offcert.questions.schedule.problem",
+    "Residence": "offcert.questions.placement.problem",
     "Result": "offcert.core.result",
     "Run": "offcert.core.computations",
-    "Schedule": "offcert.core.schedule",
+    "Schedule": "offcert.questions.schedule.schedule",
     "Segment": "offcert.core.program",
     "SolveStatus": "offcert.core.result",
     "StepCertificate": "offcert.proofs.step_certificate",
-    "StepProblem": "offcert.core.step",
+    "StepProblem": "offcert.questions.split.problem",
     "Strategy": "offcert.core.strategy",
     "Tensor": "offcert.core.trace",
     "Trace": "offcert.core.trace",
-    "Transfer": "offcert.core.schedule",
-    "Transfers": "offcert.core.problem",
+    "Transfer": "offcert.questions.schedule.schedule",
+    "Transfers": "offcert.questions.schedule.problem",
     "Units": "offcert.core.units",
     "Value": "offcert.core.computations",
     "benchmark": "offcert.campaign.benchmark",
     "certify_devices": "offcert.certify.devices",
     "certify_step": "offcert.certify.stepping",
-    "check": "offcert.core.check",
+    "check": "offcert.questions.schedule.check",
     "doctor": "offcert.training.doctor",
     "place": "offcert.certify.placing",
     "read_certificate": "offcert.proofs.certificate",
     "read_devices_certificate": "offcert.proofs.devices_certificate",
-    "read_devices_problem": "offcert.core.devices.files",
+    "read_devices_problem": "offcert.questions.devices.files",
     "read_placement": "offcert.proofs.placement.certificate",
-    "read_placement_problem": "offcert.core.placement_files",
-    "read_problem": "offcert.core.files",
-    "read_step": "offcert.core.step_json",
+    "read_placement_problem": "offcert.questions.placement.files",
+    "read_problem": "offcert.questions.schedule.files",
+    "read_step": "offcert.questions.split.files",
     "read_step_certificate": "offcert.proofs.step_certificate",
-    "simulate": "offcert.core.simulate",
+    "simulate": "offcert.questions.schedule.simulate",
     "solve": "offcert.certify.methods",
     "verify_on": "offcert.verify.elsewhere",
-    "write_problem": "offcert.core.files",
+    "write_problem": "offcert.questions.schedule.files",
 }
 _NEED_TORCH = {
     "TrainingStep": "offcert.runtime.capture.step",

@@ -10,9 +10,9 @@ from offcert.certify.search import Search
 from offcert.certify.steps import climb_time_indexed_cpsat, climb_time_indexed_milp
 from offcert.certify.watchdog import watched
 from offcert.core.errors import InputError
-from offcert.core.options import require_search
-from offcert.core.problem import Problem, Recompute, Transfers
-from offcert.core.schedule import Schedule
+from offcert.questions.schedule.options import require_search
+from offcert.questions.schedule.problem import Problem, Recompute, Transfers
+from offcert.questions.schedule.schedule import Schedule
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.settings import Settings
 

@@ -31,9 +31,9 @@ from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
 from offcert.core.named import users_function
 from offcert.core.options import require_count, require_seconds, require_seed
-from offcert.core.placement import PlacementProblem
-from offcert.core.placement_files import placement_problem_digest
-from offcert.core.problem import Problem
+from offcert.questions.placement.problem import PlacementProblem
+from offcert.questions.placement.files import placement_problem_digest
+from offcert.questions.schedule.problem import Problem
 from offcert.core.result import Evidence
 from offcert.core.threads import cores
 from offcert.instances.library import Library

@@ -19,10 +19,10 @@ from offcert.certify.own_method import GIVEN, code_digest
 from offcert.certify.registry import is_own
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
-from offcert.core.files import problem_digest
+from offcert.questions.schedule.files import problem_digest
 from offcert.core.messages import cut, meant
-from offcert.core.plan import Kind
-from offcert.core.problem import Minimise, Problem, Recompute, parse_memory
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute, parse_memory
 
 CERTIFY = "certify"
 # Hexadecimal digits of a row's key: 128 bits of a hash, too many for two keys to meet by chance.
@@ -196,7 +196,7 @@ def grid(
         ``"certify"`` or names of `offcert.certify.methods.METHODS`, with options behind them:
         ``"dynprog:slots=2000"``; or functions of one's own: ``"package.module:function"``.
     limits : sequence of str or int, optional
-        As `offcert.core.problem.parse_memory` reads them, or bytes; by default each problem's own.
+        As `offcert.questions.schedule.problem.parse_memory` reads them, or bytes; by default each problem's own.
         Limits that are the same number of bytes give one cell.
     settings : CellSettings, optional
         The same for all.

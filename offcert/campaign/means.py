@@ -8,10 +8,10 @@ from enum import StrEnum
 
 from offcert.campaign.selection import Subject
 from offcert.core.errors import InputError
-from offcert.core.files import problem_digest
+from offcert.questions.schedule.files import problem_digest
 from offcert.core.messages import cut, meant
 from offcert.core.network import Network
-from offcert.core.problem import Problem, Recompute, parse_memory
+from offcert.questions.schedule.problem import Problem, Recompute, parse_memory
 
 
 class Means(StrEnum):

@@ -10,9 +10,9 @@ from fractions import Fraction
 from pathlib import Path
 
 from offcert.core.errors import InputError
-from offcert.core.files import problem_digest, read_problem
+from offcert.questions.schedule.files import problem_digest, read_problem
 from offcert.core.messages import cut
-from offcert.core.problem import Minimise, Problem
+from offcert.questions.schedule.problem import Minimise, Problem
 from offcert.core.units import parse_size
 from offcert.instances.library import Library
 
@@ -107,7 +107,7 @@ def _named(text: str, library: Library) -> list[Subject]:
 
 
 def parse_limits(text: str) -> list[str]:
-    """Return the limits that a text lists, each as `offcert.core.problem.parse_memory` reads it.
+    """Return the limits that a text lists, each as `offcert.questions.schedule.problem.parse_memory` reads it.
 
     Parameters
     ----------

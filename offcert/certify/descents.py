@@ -7,7 +7,7 @@ from typing import Any
 from offcert.certify.effort import Effort
 from offcert.certify.interrupts import held_interrupts
 from offcert.certify.search import Search
-from offcert.core.simulate import simulate
+from offcert.questions.schedule.simulate import simulate
 
 # Coolings without success after which annealing leaves the time to the solvers. Arbitrary.
 _PATIENCE = 12

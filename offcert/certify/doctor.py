@@ -10,16 +10,16 @@ from functools import cached_property
 
 from offcert.certify.ladder import certify
 from offcert.certify.search import SearchProgress
-from offcert.core.device_memory import (
+from offcert.questions.schedule.device_memory import (
     describe_uncounted,
     require_optimiser_counted,
     uncounted_bytes,
     with_copies_of_buffers,
 )
 from offcert.core.errors import InputError
-from offcert.core.host_residences import host_placement_problem
+from offcert.questions.schedule.host_residences import host_placement_problem
 from offcert.core.options import require_seconds
-from offcert.core.problem import Problem, Recompute
+from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.core.trace import Trace, require_integer
 from offcert.core.units import Units, format_size
 from offcert.proofs.certificate import Certificate

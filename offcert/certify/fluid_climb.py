@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from offcert.certify.search import Search
-from offcert.core.problem import Problem, Transfers
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.result import Bound
 from offcert.formulations.combinatorial.relaxations import required_absent
 from offcert.formulations.fluid.dual import Multipliers

@@ -9,7 +9,7 @@ from functools import partial
 from offcert.certify.ladder import certify
 from offcert.certify.search import SearchProgress
 from offcert.core.errors import InputError
-from offcert.core.problem import Minimise, Problem
+from offcert.questions.schedule.problem import Minimise, Problem
 from offcert.proofs.certificate import Certificate
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from offcert.certify.placing import checked_schedule
 from offcert.core.errors import InputError
-from offcert.core.host_residences import HOST_ALIGNMENT, host_placement_problem
+from offcert.questions.schedule.host_residences import HOST_ALIGNMENT, host_placement_problem
 from offcert.core.messages import short_repr
-from offcert.core.placement import PlacementProblem, Residence
+from offcert.questions.placement.problem import PlacementProblem, Residence
 from offcert.core.trace import require_integer
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.step_certificate import StepCertificate
@@ -18,7 +18,7 @@ def host_problem(
     """Return the problem of finding addresses on the host for what has left the device.
 
     Times are ticks of the schedule, for whoever carries out its transfers in their order; see
-    `offcert.core.host_residences`. The rounds of a step follow each other, each counted once: no
+    `offcert.questions.schedule.host_residences`. The rounds of a step follow each other, each counted once: no
     copy is of use after its round.
 
     Parameters

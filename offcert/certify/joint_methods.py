@@ -35,7 +35,7 @@ from offcert.certify.warm import (
     warm_rematerialisation,
     warm_set_search,
 )
-from offcert.core.problem import Minimise, Recompute
+from offcert.questions.schedule.problem import Minimise, Recompute
 
 _NETWORKS = "chains, and networks as profile writes them"
 _AGAIN = frozenset({Recompute.CHAIN, Recompute.ANY})

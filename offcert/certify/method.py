@@ -10,7 +10,7 @@ from typing import Any
 from offcert.certify.effort import Effort
 from offcert.certify.option import SETTINGS, Option, Value, written_options
 from offcert.core.platform import Link
-from offcert.core.problem import Minimise, Problem, Recompute, Transfers
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 from offcert.proofs.placement.registry import PLACEMENT_CLAIMS, PLACEMENT_PROOFS
 from offcert.proofs.proof import Claimable, Provable
 from offcert.proofs.registry import CLAIMS, PROOFS, ClaimKind, ProofKind

@@ -18,8 +18,9 @@ from offcert.certify.search import Search, SearchProgress, chooses_execution
 from offcert.certify.steps import climb_combinatorial
 from offcert.certify.watchdog import watched
 from offcert.core.errors import InputError, NoPlanError
-from offcert.core.options import require_count, require_search
-from offcert.core.problem import Problem
+from offcert.core.options import require_count
+from offcert.questions.schedule.options import require_search
+from offcert.questions.schedule.problem import Problem
 from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.settings import Settings

@@ -6,7 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from offcert.certify.running import Running, SearchProgress
-from offcert.core.placement import Placement, PlacementOutcome, PlacementProblem, PlacementResult
+from offcert.questions.placement.problem import (
+    Placement,
+    PlacementOutcome,
+    PlacementProblem,
+    PlacementResult,
+)
 from offcert.proofs.attestation import cross_attested
 from offcert.proofs.placement.certificate import PlacementCertificate
 from offcert.proofs.placement.registry import placement_kind_of

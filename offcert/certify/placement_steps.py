@@ -9,7 +9,7 @@ from importlib import import_module
 
 from offcert.certify.effort import Effort
 from offcert.certify.placement_search import PlacementSearch
-from offcert.core.placement import Placement, PlacementProblem
+from offcert.questions.placement.problem import Placement, PlacementProblem
 from offcert.core.result import Bound
 from offcert.formulations.placement.skyline_search import skyline_search
 from offcert.heuristics.placement.ejection import ejection_search

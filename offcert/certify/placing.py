@@ -15,14 +15,14 @@ from offcert.certify.placement_methods import placement_method_called
 from offcert.certify.placement_search import PlacementSearch
 from offcert.certify.running import ALONE, SearchProgress, UnsoundError
 from offcert.certify.watchdog import ending_whole, watched
-from offcert.core.check import check
+from offcert.questions.schedule.check import check
 from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
 from offcert.core.options import require_count, require_seconds, require_seed
-from offcert.core.placement import Occupant, PlacementProblem
-from offcert.core.problem import Problem
-from offcert.core.residences import placement_problem, require_whole, residences
-from offcert.core.schedule import Schedule
+from offcert.questions.placement.problem import Occupant, PlacementProblem
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.residences import placement_problem, require_whole, residences
+from offcert.questions.schedule.schedule import Schedule
 from offcert.core.trace import require_integer
 from offcert.formulations.placement.shortening import shortened
 from offcert.proofs.certificate import Certificate

@@ -11,9 +11,9 @@ from offcert.certify.method import Method
 from offcert.certify.option import NONE, Option, number, numbers, word, words
 from offcert.certify.search import Search
 from offcert.certify.warm import warm_dynprog
-from offcert.core.plan import Plan
-from offcert.core.problem import Problem
-from offcert.core.simulate import simulate
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.simulate import simulate
 
 # For which networks.
 CHAINS = "chains, and traces with a forward and a backward operation a stage"

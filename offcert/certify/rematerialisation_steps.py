@@ -10,9 +10,9 @@ from offcert.certify.search import Search
 from offcert.core.errors import MethodError
 from offcert.core.execution import Execution
 from offcert.core.network import Network
-from offcert.core.plan import Plan
-from offcert.core.problem import Minimise, Problem, Recompute
-from offcert.core.simulate import simulate
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
+from offcert.questions.schedule.simulate import simulate
 from offcert.core.strategy import Strategy
 from offcert.proofs.claims import claimed
 

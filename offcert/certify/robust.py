@@ -12,10 +12,10 @@ from dataclasses import replace
 
 from offcert.certify.running import SearchProgress
 from offcert.core.other_numbers import executed_on
-from offcert.core.problem import Minimise, Problem
+from offcert.questions.schedule.problem import Minimise, Problem
 from offcert.core.result import Evidence
-from offcert.core.schedule import Schedule
-from offcert.core.simulate import simulate
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.simulate import simulate
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.robust import Robust
 

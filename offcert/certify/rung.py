@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from offcert.certify.method import Method
 from offcert.certify.search import Search
-from offcert.core.problem import Problem, Transfers
+from offcert.questions.schedule.problem import Problem, Transfers
 
 # Operations, and gaps, beyond which a trace counts as long: more than any chain of stages in the
 # library has. Searches over labels close less and less there, while the fractional bound is nearly

@@ -18,8 +18,8 @@ from offcert.certify.proofs_of import (
 from offcert.certify.rung import is_fine
 from offcert.certify.search import Search
 from offcert.core.errors import MethodError, PlanError
-from offcert.core.plan import Kind
-from offcert.core.simulate import simulate
+from offcert.core.platform import Kind
+from offcert.questions.schedule.simulate import simulate
 from offcert.core.trace import LARGEST_TOTAL
 from offcert.proofs.claims import proved, searched
 from offcert.verify.heads import check as heads_check
@@ -31,8 +31,8 @@ from offcert.verify.pivot.check import within_reach
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from offcert.core.problem import Problem
-    from offcert.core.schedule import Schedule
+    from offcert.questions.schedule.problem import Problem
+    from offcert.questions.schedule.schedule import Schedule
     from offcert.formulations.labels.atomic_heads.bound import SideEnds
     from offcert.formulations.labels.atomic_heads.orders import Orders
     from offcert.formulations.labels.matched_heads.bound import MatchedOutcome

@@ -14,9 +14,10 @@ from offcert.certify.watchdog import ending_whole
 from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
 from offcert.core.options import require_count, require_gap, require_seconds, require_seed
-from offcert.core.problem import Problem
-from offcert.core.result import Result, SolveStatus
-from offcert.core.step import StepProblem
+from offcert.questions.schedule.problem import Problem
+from offcert.core.result import SolveStatus
+from offcert.questions.schedule.result import Result
+from offcert.questions.split.problem import StepProblem
 from offcert.core.trace import Trace
 from offcert.proofs.certificate import Certificate, current_versions
 from offcert.proofs.questions import SCHEDULE, SPLIT

@@ -9,7 +9,7 @@ from offcert.certify.interrupts import held_interrupts
 from offcert.certify.rung import is_long
 from offcert.certify.search import Search
 from offcert.core.errors import MethodError, NoPlanError
-from offcert.core.problem import Transfers
+from offcert.questions.schedule.problem import Transfers
 from offcert.formulations.combinatorial.exact_sums import exact_sums_bound
 from offcert.formulations.combinatorial.forced_returns import without_forced_returns
 from offcert.formulations.combinatorial.large_tensors import (

@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import cache
 
 from offcert.core.platform import Link, Platform
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import Operation, Tensor, Trace
 
 
@@ -83,7 +83,7 @@ def _small() -> Problem:
 @_in("plans")
 def warm_plans() -> None:
     """Compile what says how long a plan takes, and an ordered one, on either link."""
-    from offcert.core.simulate import simulate
+    from offcert.questions.schedule.simulate import simulate
     from offcert.heuristics.least_cover import least_cover_plan
     from offcert.heuristics.ordered import ordered_plan
 
@@ -123,7 +123,7 @@ def warm_checkpoints() -> None:
 def warm_combined() -> None:
     """Compile the dynamic program of the combined paper."""
     from offcert.core.checkpoint_chain import CheckpointChain
-    from offcert.core.problem import Recompute
+    from offcert.questions.schedule.problem import Recompute
     from offcert.heuristics.combined.search import combined_plan
 
     warm_plans()
@@ -252,7 +252,7 @@ def warm_verification() -> None:
 def warm_joint_search() -> None:
     """Compile the search for what runs again and what leaves."""
     from offcert.core.checkpoint_chain import CheckpointChain
-    from offcert.core.problem import Recompute
+    from offcert.questions.schedule.problem import Recompute
     from offcert.heuristics.joint.search import joint_search
 
     chain = CheckpointChain([1, 1], [1, 1], [1, 1, 1])
@@ -270,7 +270,7 @@ def warm_joint_search() -> None:
 @_in("addresses")
 def warm_placement() -> None:
     """Compile what places residences."""
-    from offcert.core.placement import Placement, PlacementProblem, Residence
+    from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
     from offcert.formulations.placement.sections import Sections
     from offcert.formulations.placement.skyline import Skyline
     from offcert.heuristics.placement.ejection import ejection_search

@@ -13,7 +13,7 @@ from offcert.cli.progress import progress
 from offcert.cli.searching import TRANSFERS
 
 if TYPE_CHECKING:
-    from offcert.core.problem import Problem
+    from offcert.questions.schedule.problem import Problem
     from offcert.hunts.adversarial.chains import AdversarialChains
     from offcert.hunts.adversarial.checkpoint_chains import AdversarialCheckpoints
     from offcert.hunts.adversarial.hunt import Hunt, HuntProgress
@@ -80,7 +80,7 @@ def add(kinds: Commands) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from offcert.core.documents import require_writable
-    from offcert.core.files import write_problem
+    from offcert.questions.schedule.files import write_problem
     from offcert.hunts.adversarial.chains import certified
 
     for path in (options.target_file, options.certificate):
@@ -141,7 +141,7 @@ def _chains(options: argparse.Namespace) -> AdversarialChains | AdversarialCheck
 def _summary(
     hunt: Hunt, problem: Problem | None, certificate: Certificate | None
 ) -> dict[str, Any]:
-    from offcert.core.files import problem_to_json
+    from offcert.questions.schedule.files import problem_to_json
 
     summary: dict[str, Any] = {
         "found": problem is not None,

@@ -12,7 +12,7 @@ from offcert.core.messages import cut
 from offcert.core.options import require_count, require_gap, require_seconds, require_seed
 
 if TYPE_CHECKING:
-    from offcert.core.problem import Problem
+    from offcert.questions.schedule.problem import Problem
 
 
 Number = TypeVar("Number", int, float)
@@ -183,7 +183,7 @@ def require_no_limit(problem: Problem, options: argparse.Namespace) -> None:
         One sentence that names the option.
     """
     from offcert.core.errors import InputError
-    from offcert.core.problem import Minimise
+    from offcert.questions.schedule.problem import Minimise
 
     if problem.minimise is Minimise.MEMORY:
         for name in ("memory", "device_memory"):

@@ -18,7 +18,7 @@ from offcert.cli.searching import (
 )
 
 if TYPE_CHECKING:
-    from offcert.core.step import StepProblem
+    from offcert.questions.split.problem import StepProblem
 
 _EXAMPLES = (
     "offcert choose vgg16 --memory 6GiB -o step-certificate.json",
@@ -85,7 +85,7 @@ def _integers(text: str) -> list[int]:
 
 def _run(options: argparse.Namespace) -> int:
     from offcert.certify.stepping import certify_step
-    from offcert.core.step_json import write_step
+    from offcert.questions.split.files import write_step
     from offcert.core.units import format_time
     from offcert.proofs.questions import SPLIT
     from offcert.report.step_text import describe_step_problem
@@ -108,7 +108,7 @@ def _run(options: argparse.Namespace) -> int:
 def _read(options: argparse.Namespace) -> StepProblem:
     """Return the step of a file or of a network, with the memory that the options say."""
     from offcert.core.errors import InputError
-    from offcert.core.step_json import read_step
+    from offcert.questions.split.files import read_step
     from offcert.core.units import parse_size
     from offcert.instances.modnn.networks import NETWORKS
     from offcert.instances.modnn.problems import modnn_step

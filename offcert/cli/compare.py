@@ -170,7 +170,7 @@ def _cells(options: argparse.Namespace) -> list[Cell]:
     from offcert.campaign.means import parse_means
     from offcert.campaign.selection import find_subjects, parse_limits
     from offcert.core.errors import InputError
-    from offcert.core.problem import Recompute
+    from offcert.questions.schedule.problem import Recompute
 
     methods = list(dict.fromkeys(name.strip() for name in options.methods.split(",")))
     if CERTIFY not in methods and not options.no_certify:

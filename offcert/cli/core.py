@@ -12,7 +12,7 @@ from offcert.cli.parser import Commands, add_command
 from offcert.cli.progress import progress
 
 if TYPE_CHECKING:
-    from offcert.core.problem import Problem
+    from offcert.questions.schedule.problem import Problem
     from offcert.hunts.phase.search import EffortMap, MapProgress
 
 # Knobs of `CoreProblems`, which knows their defaults; importing it would load solvers.
@@ -53,7 +53,7 @@ def add(kinds: Commands) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from offcert.core.documents import require_writable
-    from offcert.core.files import write_problem
+    from offcert.questions.schedule.files import write_problem
     from offcert.hunts.phase.search import SHAPES, CoreProblems
 
     if options.shape == "?":

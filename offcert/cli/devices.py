@@ -17,7 +17,7 @@ from offcert.cli.searching import (
 )
 
 if TYPE_CHECKING:
-    from offcert.core.devices.problem import DevicesProblem
+    from offcert.questions.devices.problem import DevicesProblem
 
 _EXAMPLES = (
     "offcert devices modnn-vgg16 --devices 4 --memory 6GB --sub-batch 32 -o certificate.json",
@@ -99,7 +99,7 @@ def _add_accumulation(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from offcert.certify.devices import certify_devices
-    from offcert.core.devices.files import write_devices_problem
+    from offcert.questions.devices.files import write_devices_problem
     from offcert.core.units import format_time
     from offcert.proofs.questions import DEVICES
 
@@ -118,7 +118,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _read(options: argparse.Namespace) -> DevicesProblem:
     """Return the problem of the file, or of a network of the paper."""
-    from offcert.core.devices.files import read_devices_problem
+    from offcert.questions.devices.files import read_devices_problem
     from offcert.core.errors import InputError
 
     if not options.problem.startswith(_NETWORK) or options.problem.endswith(".json"):
@@ -137,7 +137,7 @@ def _changed(problem: DevicesProblem, options: argparse.Namespace) -> DevicesPro
     """Return the problem as the options change it."""
     from dataclasses import replace
 
-    from offcert.core.devices.problem import Accumulation, Place
+    from offcert.questions.devices.problem import Accumulation, Place
     from offcert.core.units import parse_bandwidth
 
     if options.memory is not None:

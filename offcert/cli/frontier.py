@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from offcert.certify.frontier import FrontierProgress
-    from offcert.core.problem import Problem
+    from offcert.questions.schedule.problem import Problem
     from offcert.proofs.certificate import Certificate
 
 _TABLE, _DOCUMENT, _PICTURE = "curve.md", "curve.json", "curve.svg"
@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
     from offcert.campaign.selection import parse_limits
     from offcert.certify.frontier import frontier
     from offcert.certify.interrupts import terminating_interrupts
-    from offcert.core.problem import parse_memory
+    from offcert.questions.schedule.problem import parse_memory
 
     texts = parse_limits(options.memory)
     options.memory = None
@@ -141,7 +141,7 @@ class _Folder:
     def find(self, problem: Problem) -> Certificate | None:
         """Return what a run before this one has left, if it was made as this one would be."""
         from offcert.core.errors import InputError
-        from offcert.core.files import problem_digest
+        from offcert.questions.schedule.files import problem_digest
         from offcert.proofs.certificate import read_certificate
 
         path = self.file(problem)

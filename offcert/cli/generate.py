@@ -15,7 +15,7 @@ from offcert.cli.parser import Commands, add_command, add_group
 from offcert.core.messages import cut
 
 if TYPE_CHECKING:
-    from offcert.core.problem import Problem
+    from offcert.questions.schedule.problem import Problem
 
 
 _EXAMPLES = ("offcert generate cnn --stages 24 --memory 25% --seed 1 -o problem.json",)
@@ -91,7 +91,7 @@ def _rational(text: str) -> Fraction:
 
 def _run(kind: str, options: argparse.Namespace) -> int:
     from offcert.core.documents import require_writable
-    from offcert.core.files import write_problem
+    from offcert.questions.schedule.files import write_problem
 
     if options.target_file != STDOUT:
         require_writable(options.target_file)
@@ -114,7 +114,7 @@ def _run(kind: str, options: argparse.Namespace) -> int:
 
 
 def _generated(options: argparse.Namespace, kind: str) -> Problem:
-    from offcert.core.problem import parse_memory
+    from offcert.questions.schedule.problem import parse_memory
     from offcert.instances.kinds import generator, reduced
 
     if getattr(options, "values", None) is not None:

@@ -12,7 +12,7 @@ from offcert.cli.output import STDOUT, add_target, print_problem, show
 from offcert.cli.parser import Commands, Run, add_command, add_group
 
 if TYPE_CHECKING:
-    from offcert.core.problem import Problem
+    from offcert.questions.schedule.problem import Problem
     from offcert.instances.library import Entry, Family, Library
 
 
@@ -146,7 +146,7 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _line(family: Family, entry: Entry, width: int) -> str:
-    from offcert.core.problem import Minimise
+    from offcert.questions.schedule.problem import Minimise
     from offcert.core.units import format_size
 
     row, problem = _summary(family, entry), entry.problem
@@ -163,7 +163,7 @@ def _line(family: Family, entry: Entry, width: int) -> str:
 
 def _value(value: int | None, problem: Problem) -> str:
     """Return a time, or a size where memory is minimised."""
-    from offcert.core.problem import format_objective
+    from offcert.questions.schedule.problem import format_objective
 
     return "-" if value is None else format_objective(value, problem)
 
@@ -214,7 +214,7 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _get(options: argparse.Namespace) -> int:
-    from offcert.core.files import write_problem
+    from offcert.questions.schedule.files import write_problem
 
     problem = _open(options).load(options.name)
     if options.target_file == STDOUT:

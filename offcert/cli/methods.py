@@ -82,7 +82,7 @@ def _placing_text(row: dict[str, Any]) -> str:
 
 def _row(name: str, method: Method) -> dict[str, Any]:
     from offcert.core.platform import Link
-    from offcert.core.problem import Minimise, Recompute, Transfers
+    from offcert.questions.schedule.problem import Minimise, Recompute, Transfers
 
     return {
         "name": name,

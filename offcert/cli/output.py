@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from offcert.core.messages import cut, plain
 
 if TYPE_CHECKING:
-    from offcert.core.problem import Problem
+    from offcert.questions.schedule.problem import Problem
     from offcert.proofs.questions import Question
     from offcert.report.findings import Text
 
@@ -129,7 +129,7 @@ def add_target(parser: argparse.ArgumentParser) -> None:
 
 def print_problem(problem: Problem) -> None:
     """Write a problem's document to the standard output."""
-    from offcert.core.files import problem_to_json
+    from offcert.questions.schedule.files import problem_to_json
 
     json.dump(problem_to_json(problem), sys.stdout, indent=1)
     print()

@@ -12,7 +12,7 @@ from offcert.cli.searching import add_effort, progress_line, search_and_say, sea
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from offcert.core.placement import PlacementProblem
+    from offcert.questions.placement.problem import PlacementProblem
     from offcert.core.units import Units
     from offcert.proofs.any_certificate import AnyCertificate
 
@@ -108,7 +108,7 @@ def _read(path: str) -> tuple[Any, Units]:
     from offcert.core.documents import read_json
     from offcert.core.errors import InputError
     from offcert.core.messages import show as shown
-    from offcert.core.placement_files import (
+    from offcert.questions.placement.files import (
         PLACEMENT_PROBLEM_FORMAT,
         is_table,
         placement_problem_from_json,
@@ -143,8 +143,8 @@ def _on_host(what: Any, settings: dict[str, Any], path: str) -> PlacementProblem
     """Return what a certificate's schedules hold on the host, to be placed as the settings say."""
     from offcert.certify.host_placing import host_problem
     from offcert.core.errors import InputError
-    from offcert.core.host_residences import HOST_ALIGNMENT
-    from offcert.core.placement import PlacementProblem
+    from offcert.questions.schedule.host_residences import HOST_ALIGNMENT
+    from offcert.questions.placement.problem import PlacementProblem
 
     if isinstance(what, PlacementProblem):
         raise InputError(f"--host is for certificates of schedules: nothing in {path} leaves")
@@ -154,7 +154,7 @@ def _on_host(what: Any, settings: dict[str, Any], path: str) -> PlacementProblem
 def _require_document(path: str | None) -> None:
     """Refuse a table for what has several rounds."""
     from offcert.core.errors import InputError
-    from offcert.core.placement_files import is_table
+    from offcert.questions.placement.files import is_table
 
     if path is not None and is_table(path):
         raise InputError(f"{path} would be a table, which has no place for the rounds of a step")
@@ -183,7 +183,7 @@ def _settings(options: argparse.Namespace, units: Units) -> dict[str, Any]:
 
 def _write(placed: AnyCertificate[Any], path: str | Path) -> None:
     """Write a certificate or a document, or a table if the file is to be one."""
-    from offcert.core.placement_files import is_table, write_placement_csv
+    from offcert.questions.placement.files import is_table, write_placement_csv
     from offcert.proofs.certificate import Certificate
     from offcert.proofs.placement.certificate import PlacementCertificate
 

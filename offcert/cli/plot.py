@@ -74,7 +74,7 @@ def _save_one(path: Path, options: argparse.Namespace) -> None:
     from offcert.core.documents import read_json
     from offcert.core.errors import InputError
     from offcert.core.named import named
-    from offcert.core.training_files import TRAINING_FORMAT
+    from offcert.questions.schedule.training_files import TRAINING_FORMAT
     from offcert.proofs.certificate import Certificate
     from offcert.proofs.questions import SCHEDULE
     from offcert.proofs.reading import certificate_of, question_of
@@ -98,7 +98,7 @@ def _save_one(path: Path, options: argparse.Namespace) -> None:
 
 def _save_training(path: Path, document: object, options: argparse.Namespace) -> None:
     from offcert.core.errors import InputError
-    from offcert.core.training_files import training_from_json
+    from offcert.questions.schedule.training_files import training_from_json
     from offcert.report.training_figure import save_training
 
     if options.addresses:

@@ -22,7 +22,7 @@ from offcert.cli.parser import Commands, add_command
 from offcert.cli.progress import progress
 
 if TYPE_CHECKING:
-    from offcert.core.problem import Problem
+    from offcert.questions.schedule.problem import Problem
 
 
 CLOCKS = ("modules", "operators", "stages")
@@ -91,7 +91,7 @@ def add(commands: Commands) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from offcert.core.errors import require_torch
-    from offcert.core.files import write_problem
+    from offcert.questions.schedule.files import write_problem
     from offcert.report.text import describe_problem, problem_summary
 
     require_torch("offcert profile")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from offcert.certify.search import SearchProgress
-    from offcert.core.problem import Problem
+    from offcert.questions.schedule.problem import Problem
     from offcert.proofs.certificate import Certificate
 
 TRANSFERS = ("atomic", "interruptible", "fractional")
@@ -145,9 +145,9 @@ def read_problem(options: argparse.Namespace) -> Problem:
     """Return the problem of the file, changed as the options say."""
     from dataclasses import replace
 
-    from offcert.core import files
+    from offcert.questions.schedule import files
     from offcert.core.errors import InputError
-    from offcert.core.problem import parse_memory
+    from offcert.questions.schedule.problem import parse_memory
     from offcert.core.units import parse_bandwidth
 
     problem = chosen(files.read_problem(options.problem), options)
@@ -279,7 +279,7 @@ def write_or_rescue(write: Callable[[str | Path], None], path: str) -> None:
 
 def describe_progress(problem: Problem, news: SearchProgress) -> str:
     """Return in one line what a search knows; times or sizes in the problem's units."""
-    from offcert.core.problem import format_objective
+    from offcert.questions.schedule.problem import format_objective
 
     return progress_line(news, lambda value: format_objective(value, problem))
 

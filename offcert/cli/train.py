@@ -14,7 +14,7 @@ from offcert.cli.parser import EXIT_INVALID, Commands, add_command
 from offcert.cli.progress import progress
 
 if TYPE_CHECKING:
-    from offcert.core.training_record import HostMemory
+    from offcert.questions.schedule.training_record import HostMemory
     from offcert.proofs.certificate import Certificate
     from offcert.runtime.pairs.training_report import TrainReport
     from offcert.runtime.pairs.ways import Ways
@@ -180,7 +180,7 @@ def _train(
 
 
 def _write(report: TrainReport, options: argparse.Namespace) -> None:
-    from offcert.core.training_files import write_training
+    from offcert.questions.schedule.training_files import write_training
     from offcert.report.training_trace import write_trace
 
     for name, write in (("report", write_training), ("trace", write_trace)):
@@ -193,7 +193,7 @@ def _write(report: TrainReport, options: argparse.Namespace) -> None:
 def _read(path: str) -> Certificate:
     """Return a certificate whose plan training can follow."""
     from offcert.core.errors import InputError
-    from offcert.core.fluid_schedule import FluidSchedule
+    from offcert.questions.schedule.fluid_schedule import FluidSchedule
     from offcert.verify.document import verify_file
 
     verification = verify_file(path)

@@ -11,7 +11,7 @@ from numbers import Integral, Real
 
 from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import require_integer
 
 

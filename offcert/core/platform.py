@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from offcert.core.errors import InputError
 from offcert.core.messages import cut, short_repr
-from offcert.core.plan import Kind
+from offcert.core.platform import Kind
 from offcert.core.trace import require_integer
 
 

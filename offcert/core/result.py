@@ -10,11 +10,11 @@ from fractions import Fraction
 from typing import Any
 
 from offcert.core.execution import Execution
-from offcert.core.fluid_schedule import FluidSchedule
+from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.core.messages import cut
 from offcert.core.notebook import Shown, html
-from offcert.core.problem import Minimise
-from offcert.core.schedule import Schedule
+from offcert.questions.schedule.problem import Minimise
+from offcert.questions.schedule.schedule import Schedule
 from offcert.core.units import Units, format_size, format_time
 
 

@@ -11,8 +11,15 @@ import numpy as np
 
 from offcert.core.compiled import compiled
 from offcert.core.errors import PlanError
-from offcert.core.plan import Kind, Move, Plan
-from offcert.core.simulate import BoolArray, IntArray, Simulator, moves_to_arrays, run_claims
+from offcert.core.platform import Kind
+from offcert.questions.schedule.plan import Move, Plan
+from offcert.questions.schedule.simulate import (
+    BoolArray,
+    IntArray,
+    Simulator,
+    moves_to_arrays,
+    run_claims,
+)
 from offcert.heuristics.annealing_moves import copy_moves, neighbour
 
 

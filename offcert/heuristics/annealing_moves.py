@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from offcert.core.compiled import inlined, inner
-from offcert.core.simulate import BoolArray, IntArray
+from offcert.questions.schedule.simulate import BoolArray, IntArray
 
 Facts = tuple[IntArray, IntArray, IntArray, IntArray]
 

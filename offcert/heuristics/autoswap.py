@@ -34,8 +34,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offcert.core.errors import MethodError, NoPlanError
-from offcert.core.plan import Kind, Plan
-from offcert.core.problem import Problem
+from offcert.core.platform import Kind
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Problem
 from offcert.heuristics.ordered import OrderedSets, ordered_plan
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from itertools import pairwise
 
 from offcert.core.chain import Chain
 from offcert.core.errors import MethodError
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import Gap, Tensor, Trace
 
 

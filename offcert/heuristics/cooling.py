@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 
 # Operations and gaps up to which a round has its full length. Arbitrary.
 _SHORT = 1000

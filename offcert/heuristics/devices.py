@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from typing import TypeVar
 
-from offcert.core.devices.problem import DevicesProblem, Job, JobKind, Place
-from offcert.core.devices.schedule import DeviceMove, DevicesPlan, DevicesSchedule, LinkUse
-from offcert.core.devices.simulate import Priority, dispatch, simulate_devices
+from offcert.questions.devices.problem import DevicesProblem, Job, JobKind, Place
+from offcert.questions.devices.schedule import DeviceMove, DevicesPlan, DevicesSchedule, LinkUse
+from offcert.questions.devices.simulate import Priority, dispatch, simulate_devices
 from offcert.core.errors import PlanError
-from offcert.core.plan import Plan
+from offcert.questions.schedule.plan import Plan
 
 Rule = Callable[[DevicesProblem], Priority]
 

@@ -6,8 +6,8 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 from offcert.core.errors import MethodError
-from offcert.core.plan import Plan
-from offcert.core.problem import Problem
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Problem
 from offcert.heuristics.ordered import ordered_makespan, ordered_orders, ordered_plan
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 
 from offcert.core.errors import NoPlanError
-from offcert.core.plan import Plan
-from offcert.core.problem import Problem
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Problem
 from offcert.heuristics.ordered import ordered_plan
 
 # Bits of the largest table, one for each tensor and reachable sum: 32 MB. Arbitrary.

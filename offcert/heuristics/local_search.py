@@ -10,10 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from offcert.core.errors import MethodError, PlanError
-from offcert.core.plan import Kind, Move, Plan
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule
-from offcert.core.simulate import IntArray, Simulator
+from offcert.core.platform import Kind
+from offcert.questions.schedule.plan import Move, Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.simulate import IntArray, Simulator
 from offcert.core.trace import Trace
 from offcert.heuristics.annealing import Annealer
 from offcert.heuristics.cooling import length_of_round

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offcert.core.errors import MethodError
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 from offcert.heuristics.cooling import Cooling, OrderedAnnealer, coolings
 from offcert.heuristics.order_moves import Classes, State, anneal
 from offcert.heuristics.ordered import (

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from offcert.core.errors import MethodError
-from offcert.core.plan import Kind, Plan
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule, Transfer
+from offcert.core.platform import Kind
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.core.trace import Trace
 from offcert.heuristics.ordered_kernel import (
     AFTER,

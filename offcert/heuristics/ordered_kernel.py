@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from offcert.core.compiled import inlined, inlined_and_entered
 from offcert.core.errors import MethodError
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Problem
 
 Integers = NDArray[np.int64]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from heapq import heappop, heappush
 
 from offcert.core.errors import MethodError
-from offcert.core.plan import Kind, Move, Plan
-from offcert.core.problem import Problem
+from offcert.core.platform import Kind
+from offcert.questions.schedule.plan import Move, Plan
+from offcert.questions.schedule.problem import Problem
 
 
 def sequential(problem: Problem) -> Plan:

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from offcert.core.compiled import compiled, inlined
 from offcert.core.errors import MethodError
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 from offcert.heuristics.cooling import Cooling, OrderedAnnealer, coolings
 from offcert.heuristics.ordered import (
     OrderedArrays,

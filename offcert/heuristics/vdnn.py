@@ -29,8 +29,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 
 from offcert.core.errors import MethodError, NoPlanError
-from offcert.core.plan import Kind, Move, Plan
-from offcert.core.problem import Problem
+from offcert.core.platform import Kind
+from offcert.questions.schedule.plan import Move, Plan
+from offcert.questions.schedule.problem import Problem
 from offcert.heuristics.chain_view import ChainView, chain_view
 from offcert.heuristics.ordered import (
     OrderedSets,

@@ -11,7 +11,7 @@ from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem, Recompute
+from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.instances.generator import MOST, Generator, knob
 
 _RECOMPUTE = tuple(map(str, Recompute))

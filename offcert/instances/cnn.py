@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from offcert.core.chain import Chain
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.instances.generator import MOST, Generator, knob
 
 # The mean size of the first stage's input. Arbitrary: only ratios matter.

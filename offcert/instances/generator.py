@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from offcert.core.errors import InputError
 from offcert.core.messages import meant, short_repr
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import require_integer
 
 Knob = int | Fraction | bool | str

@@ -9,7 +9,7 @@ from typing import Any
 
 from offcert.core.documents import parse_rational, show
 from offcert.core.errors import InputError
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.instances.checkpoint_instances import CheckpointChains, RecomputeNetworks
 from offcert.instances.cnn import CnnChains
 from offcert.instances.generator import Generator

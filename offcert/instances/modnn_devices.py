@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from offcert.core.devices.problem import Accumulation, DevicesProblem, Gradient, Place
+from offcert.questions.devices.problem import Accumulation, DevicesProblem, Gradient, Place
 from offcert.core.errors import InputError
 from offcert.core.platform import Link, Platform
-from offcert.core.problem import Problem
-from offcert.core.step import Split
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.split.problem import Split
 from offcert.core.trace import Operation, Tensor, Trace, require_integer
 from offcert.instances.modnn.algorithms import FLOAT, K40, K40_MEMORY
 from offcert.instances.modnn.layers import Layers

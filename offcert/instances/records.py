@@ -11,8 +11,9 @@ from offcert.core.documents import Fields, show
 from offcert.core.errors import InputError, PlanError
 from offcert.core.execution import Execution
 from offcert.core.network import Network
-from offcert.core.plan import Kind, Move, Plan
-from offcert.core.problem import Minimise, Problem, Recompute
+from offcert.core.platform import Kind
+from offcert.questions.schedule.plan import Move, Plan
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.core.result import Bound, Evidence, SolveStatus
 from offcert.core.strategy import Strategy
 from offcert.core.trace import Trace, require_integer

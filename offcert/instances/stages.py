@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import ClassVar
 
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.instances.generator import MOST, Generator, knob
 

@@ -27,12 +27,12 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from offcert.core.chain import Chain
-from offcert.core.check import check
+from offcert.questions.schedule.check import check
 from offcert.core.errors import InputError
-from offcert.core.plan import Kind
+from offcert.core.platform import Kind
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule, Transfer
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.core.trace import require_integer
 from offcert.instances.generator import MOST, Generator, knob
 from offcert.instances.two_partition import reduced_values

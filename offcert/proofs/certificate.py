@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from offcert.core.documents import Fields, read_document
-from offcert.core.files import problem_from_json, problem_to_json
+from offcert.questions.schedule.files import problem_from_json, problem_to_json
 from offcert.core.messages import cut
 from offcert.core.network_json import execution_from_json, execution_to_json
 from offcert.core.notebook import html
-from offcert.core.problem import Minimise, Problem
-from offcert.core.result import Infeasibility, Result, SolveStatus
+from offcert.questions.schedule.problem import Minimise, Problem
+from offcert.core.result import Infeasibility, SolveStatus
+from offcert.questions.schedule.result import Result
 from offcert.core.units import format_size
 from offcert.proofs.any_certificate import AnyCertificate
 from offcert.proofs.any_certificate import current_versions as current_versions

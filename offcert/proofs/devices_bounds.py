@@ -8,7 +8,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any
 
-from offcert.core.devices.problem import JobKind
+from offcert.questions.devices.problem import JobKind
 from offcert.core.documents import Fields, parse_rational, rational_text, show
 from offcert.core.errors import InputError
 

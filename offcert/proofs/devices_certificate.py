@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from offcert.core.devices.files import devices_from_json, devices_to_json
-from offcert.core.devices.problem import DevicesProblem, Job, JobKind
-from offcert.core.devices.schedule import DevicesSchedule, TimedJob
+from offcert.questions.devices.files import devices_from_json, devices_to_json
+from offcert.questions.devices.problem import DevicesProblem, Job, JobKind
+from offcert.questions.devices.schedule import DevicesSchedule, TimedJob
 from offcert.core.documents import Fields, read_document
 from offcert.core.errors import InputError
 from offcert.core.result import Bound, Bounded, SolveStatus
-from offcert.core.schedule import Schedule
+from offcert.questions.schedule.schedule import Schedule
 from offcert.core.units import format_time
 from offcert.proofs.any_certificate import AnyCertificate
 from offcert.proofs.bounds_json import bound_from_json, bounds_to_json, member

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from offcert.core.platform import Link
-from offcert.core.problem import Minimise, Problem, Recompute, Transfers
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 from offcert.proofs.kinds import (
     AtomicHeads,
     Computed,

@@ -7,9 +7,9 @@ from typing import Any
 
 from offcert.core.documents import Fields, parse_rational, rational_text, show
 from offcert.core.errors import InputError
-from offcert.core.fluid_schedule import FluidSchedule, Piece
-from offcert.core.plan import Kind
-from offcert.core.schedule import Schedule, Transfer
+from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
+from offcert.core.platform import Kind
+from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.core.trace import Trace
 
 # Times and amounts of pieces hold products of sizes and of both sides of the bandwidth.

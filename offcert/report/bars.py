@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from offcert.core.fluid_schedule import FluidSchedule, Piece
+from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
 from offcert.core.messages import cut
-from offcert.core.placement import PlacementProblem
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule, Transfer
-from offcert.core.training_record import TrainingRecord
+from offcert.questions.placement.problem import PlacementProblem
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule, Transfer
+from offcert.questions.schedule.training_record import TrainingRecord
 from offcert.core.units import Units, format_size, format_time
 from offcert.proofs.certificate import Certificate
 from offcert.report.execution import Reruns

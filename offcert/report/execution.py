@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from offcert.core.execution import Execution
-from offcert.core.problem import Problem, Recompute
+from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.core.units import Units, format_size, format_time
 from offcert.proofs.certificate import Certificate
 

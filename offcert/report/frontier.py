@@ -12,8 +12,8 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
-from offcert.core.fluid_schedule import FluidSchedule
-from offcert.core.plan import Kind
+from offcert.questions.schedule.fluid_schedule import FluidSchedule
+from offcert.core.platform import Kind
 from offcert.core.result import SolveStatus
 from offcert.core.units import Units, format_size, format_time
 from offcert.proofs.certificate import Certificate

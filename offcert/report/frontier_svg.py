@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from offcert.core.messages import cut
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.core.units import format_size, format_time
 from offcert.proofs.certificate import Certificate
 from offcert.report.bars import size_scale

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from offcert.core.messages import cut
-from offcert.core.problem import Minimise, Problem, format_objective
-from offcert.core.schedule import Schedule
+from offcert.questions.schedule.problem import Minimise, Problem, format_objective
+from offcert.questions.schedule.schedule import Schedule
 from offcert.core.units import format_size
 from offcert.proofs.certificate import Certificate
 from offcert.report.bars import (

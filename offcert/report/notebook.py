@@ -10,7 +10,7 @@ from typing import Any
 
 from offcert.core.messages import cut
 from offcert.core.notebook import Shown
-from offcert.core.problem import Minimise, Problem, format_objective
+from offcert.questions.schedule.problem import Minimise, Problem, format_objective
 from offcert.core.result import Evidence
 from offcert.core.units import format_size, format_time
 from offcert.proofs.certificate import Certificate

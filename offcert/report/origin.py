@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from offcert.core.device_memory import describe_uncounted, uncounted_bytes
+from offcert.questions.schedule.device_memory import describe_uncounted, uncounted_bytes
 from offcert.core.errors import InputError
 from offcert.core.messages import cut
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.core.units import format_size
 
 _CLOCKS = {

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from offcert.core.documents import parse_rational
 from offcert.core.errors import InputError
-from offcert.core.plan import Kind
+from offcert.core.platform import Kind
 from offcert.proofs.certificate import read_certificate
 
 if TYPE_CHECKING:

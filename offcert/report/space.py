@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from offcert.core.documents import write_atomically
 from offcert.core.errors import InputError
 from offcert.core.messages import cut
-from offcert.core.placement import Placement, PlacementProblem
+from offcert.questions.placement.problem import Placement, PlacementProblem
 from offcert.core.units import format_size
 from offcert.proofs.placement.certificate import PlacementCertificate
 from offcert.report.bars import BOUND, LIMIT, Look, size_scale, time_scale

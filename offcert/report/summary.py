@@ -10,8 +10,8 @@ from typing import Any
 
 from offcert.core.documents import read_json
 from offcert.core.errors import InputError
-from offcert.core.fluid_schedule import FluidSchedule
-from offcert.core.problem import format_objective
+from offcert.questions.schedule.fluid_schedule import FluidSchedule
+from offcert.questions.schedule.problem import format_objective
 from offcert.core.units import format_gap, format_size, format_time
 from offcert.proofs.certificate import Certificate, read_certificate
 from offcert.report.execution import reruns_of

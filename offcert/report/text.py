@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from offcert.core.plan import Kind
-from offcert.core.problem import Minimise, Problem, Recompute, format_objective
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute, format_objective
 from offcert.core.result import SolveStatus
 from offcert.core.units import format_gap, format_size, format_time
 from offcert.proofs.certificate import Certificate

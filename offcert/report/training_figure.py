@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from offcert.core.documents import write_atomically
 from offcert.core.errors import InputError
 from offcert.core.messages import cut
-from offcert.core.plan import Kind
-from offcert.core.training_record import Course, TrainingRecord
+from offcert.core.platform import Kind
+from offcert.questions.schedule.training_record import Course, TrainingRecord
 from offcert.core.units import format_time
 from offcert.report.bars import (
     AGAIN,

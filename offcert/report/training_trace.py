@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from offcert.core.documents import write_json
-from offcert.core.plan import Kind
-from offcert.core.training_record import Course, TrainingRecord
+from offcert.core.platform import Kind
+from offcert.questions.schedule.training_record import Course, TrainingRecord
 
 Event = dict[str, Any]
 

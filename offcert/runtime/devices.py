@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from offcert.core.devices.problem import Accumulation, DevicesProblem, Gradient
+from offcert.questions.devices.problem import Accumulation, DevicesProblem, Gradient
 from offcert.core.errors import InputError
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture.borrowed import Originals, borrowed, random_state_kept
 from offcert.runtime.capture.capture import Capture, Clock, read_capture
 from offcert.runtime.capture.run import Nobody, borrowing

@@ -19,7 +19,7 @@ from typing import Any
 from torch import nn
 
 from offcert.core.errors import InputError
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.runtime.follow.offload import Offload
 from offcert.runtime.plan.plans import AnyPlan, CertificateLike
 from offcert.training.offload import offload

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from offcert.core.errors import InputError, NoPlanError, OffcertError, PlanError
-from offcert.core.problem import Problem, Recompute
+from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.proofs.certificate import Certificate
 from offcert.runtime.capture.recorder import Recorder
 from offcert.runtime.capture.step import TrainingStep

@@ -8,7 +8,7 @@ from dataclasses import replace
 from torch import nn
 
 from offcert.core.carried.ranges import ranges_from_json
-from offcert.core.problem import Problem, Recompute
+from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.proofs.certificate import Certificate
 from offcert.runtime.segments.reachable import Reach
 

@@ -17,10 +17,10 @@ from dataclasses import replace
 from offcert.certify.ladder import certify
 from offcert.core.computations import Value
 from offcert.core.errors import NoPlanError
-from offcert.core.host_residences import HOST_ALIGNMENT, host_residences_in_order
+from offcert.questions.schedule.host_residences import HOST_ALIGNMENT, host_residences_in_order
 from offcert.core.network import Network
-from offcert.core.problem import Problem, Recompute
-from offcert.core.schedule import Schedule
+from offcert.questions.schedule.problem import Problem, Recompute
+from offcert.questions.schedule.schedule import Schedule
 from offcert.core.trace import Tensor, Trace
 from offcert.core.units import format_size
 from offcert.proofs.certificate import Certificate

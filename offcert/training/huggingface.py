@@ -27,7 +27,7 @@ from typing import Any
 from torch import nn
 
 from offcert.core.errors import InputError
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture.borrowed import python_state_kept, random_state_kept
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.offload import Offload

@@ -10,7 +10,7 @@ from torch import nn
 
 from offcert.core.errors import InputError
 from offcert.core.options import require_count
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.cuda import cuda_device
 from offcert.runtime.device.interface import Device

@@ -13,7 +13,7 @@ from torch.nn.parameter import is_lazy
 
 from offcert.certify.ladder import certify
 from offcert.core.chain import Chain
-from offcert.core.device_memory import (
+from offcert.questions.schedule.device_memory import (
     memory_beside,
     uncounted_bytes,
     with_copies_of_buffers,
@@ -22,7 +22,7 @@ from offcert.core.errors import InputError, NoPlanError
 from offcert.core.network import Network
 from offcert.core.options import require_seconds
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem, Recompute, parse_memory
+from offcert.questions.schedule.problem import Problem, Recompute, parse_memory
 from offcert.core.trace import Trace
 from offcert.core.units import Units, format_size, require_size
 from offcert.proofs.certificate import Certificate

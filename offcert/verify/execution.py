@@ -12,7 +12,7 @@ from functools import cached_property
 
 from offcert.core.execution import Execution
 from offcert.core.network import Network
-from offcert.core.problem import Problem, Recompute
+from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.verify.common.absence import least_memory
 from offcert.verify.least_memory.needs import at_start, needs_of
 

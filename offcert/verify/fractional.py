@@ -8,9 +8,9 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 
-from offcert.core.plan import Kind
+from offcert.core.platform import Kind
 from offcert.core.platform import Link
-from offcert.core.problem import Problem, Transfers
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.trace import Tensor, Trace
 from offcert.proofs.kinds import Computed, LargeTensors
 from offcert.verify.common.absence import absences, least_memory, needs, whole_tensors

@@ -13,7 +13,7 @@ from typing import Any
 
 from offcert.core.errors import InputError
 from offcert.core.named import named
-from offcert.core.problem import Minimise, Problem
+from offcert.questions.schedule.problem import Minimise, Problem
 from offcert.core.result import Bound, Evidence
 from offcert.proofs.kinds import MemoryByTime
 from offcert.proofs.proof import Provable

@@ -12,10 +12,11 @@ from __future__ import annotations
 from heapq import heappop, heappush
 
 from offcert.core.errors import PlanError
-from offcert.core.plan import Kind, Move, Plan
-from offcert.core.presence import after, during, held_at_stations
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule, Transfer
+from offcert.core.platform import Kind
+from offcert.questions.schedule.plan import Move, Plan
+from offcert.questions.schedule.presence import after, during, held_at_stations
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule, Transfer
 
 
 def replay(problem: Problem, plan: Plan) -> Schedule:

@@ -24,9 +24,9 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.core.plan import Kind
+from offcert.core.platform import Kind
 from offcert.core.platform import Link
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.proofs.kinds import ExactSums
 from offcert.verify.common.absence import Absence, absences, large_tensors, least_memory, needs
 from offcert.verify.common.fluid_times import rests, starts

@@ -17,7 +17,7 @@ from math import gcd
 
 import numpy as np
 
-from offcert.core.checkpoint_graph import CheckpointGraph
+from offcert.questions.selection.graph import CheckpointGraph
 from papers.checkpoint_graphs.orders import elimination_order, frontiers
 
 # What a vertex of the frontier is if it is stored; others have the number of their component.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 
-from offcert.core.checkpoint_graph import CheckpointGraph, bits
+from offcert.questions.selection.graph import CheckpointGraph, bits
 
 # What counts as hit less than once, in floats.
 _LACKING = 1e-6

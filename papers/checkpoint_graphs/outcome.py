@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from offcert.core.checkpoint_graph import CheckpointGraph, GraphSelection
+from offcert.questions.selection.graph import CheckpointGraph, GraphSelection
 from offcert.core.result import SolveStatus
 
 

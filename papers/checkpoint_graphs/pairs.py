@@ -14,7 +14,7 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass
 
-from offcert.core.checkpoint_graph import CheckpointGraph, bits
+from offcert.questions.selection.graph import CheckpointGraph, bits
 
 
 @dataclass(frozen=True)

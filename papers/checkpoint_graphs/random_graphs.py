@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from fractions import Fraction
 
-from offcert.core.checkpoint_graph import CheckpointGraph
+from offcert.questions.selection.graph import CheckpointGraph
 from offcert.core.errors import InputError
 from offcert.core.trace import require_integer
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from offcert.core.checkpoint_graph import CheckpointGraph, GraphSelection
+from offcert.questions.selection.graph import CheckpointGraph, GraphSelection
 from offcert.formulations.common.cpsat import CP_SAT, OverrunError, run_cpsat
 from papers.checkpoint_graphs.frontier import size_unit
 from papers.checkpoint_graphs.outcome import GraphOutcome, GraphRun

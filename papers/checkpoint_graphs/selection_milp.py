@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offcert.core.checkpoint_graph import CheckpointGraph, GraphSelection
+from offcert.questions.selection.graph import CheckpointGraph, GraphSelection
 from offcert.formulations.common.linear_model import ONE, LinearModel, Terms, scaled
 from offcert.formulations.common.linear_solvers import SCIPY, solve_linear
 from papers.checkpoint_graphs.frontier import size_unit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from offcert.core.checkpoint_graph import CheckpointGraph, bits
+from offcert.questions.selection.graph import CheckpointGraph, bits
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
 

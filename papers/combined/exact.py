@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from offcert.core.errors import MethodError
 from offcert.core.execution import Execution
-from offcert.core.fluid_schedule import FluidSchedule
-from offcert.core.problem import Problem
+from offcert.questions.schedule.fluid_schedule import FluidSchedule
+from offcert.questions.schedule.problem import Problem
 from offcert.core.result import SolveStatus
-from offcert.core.schedule import Schedule
+from offcert.questions.schedule.schedule import Schedule
 from offcert.core.strategy import Strategy
 from papers.combined.assumptions import PUBLISHED, Assumptions
 from papers.combined.strategies import Strategies

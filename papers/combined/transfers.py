@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from offcert.core.check_fluid import check_fluid
+from offcert.questions.schedule.check_fluid import check_fluid
 from offcert.core.execution import Execution
-from offcert.core.fluid_schedule import FluidSchedule
+from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.core.network import Network
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem, Transfers
-from offcert.core.schedule import Schedule
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Problem, Transfers
+from offcert.questions.schedule.schedule import Schedule
 from offcert.core.trace import Tensor, Trace
 from offcert.formulations.combinatorial.relaxations import (
     fractional_bound,

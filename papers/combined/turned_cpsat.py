@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from ortools.sat.python import cp_model
 
-from offcert.core.check import check
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule, Transfer
+from offcert.questions.schedule.check import check
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule, Transfer
 
 
 def solve_turned(

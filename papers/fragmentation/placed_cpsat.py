@@ -14,11 +14,11 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from offcert.core.check import check
-from offcert.core.placement import Placement
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule
+from offcert.questions.schedule.check import check
+from offcert.questions.placement.problem import Placement
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 from offcert.formulations.common.cpsat import run_cpsat
 from papers.fragmentation.placed_model import PlacedModel
 
@@ -35,7 +35,7 @@ class PlacedOutcome:
     schedule : Schedule or None
         The shortest that was found; valid by the checker.
     placement : Placement or None
-        Its addresses, in the order of `offcert.core.residences`, if they were asked for.
+        Its addresses, in the order of `offcert.questions.schedule.residences`, if they were asked for.
     lower_bound : int
         Ticks that no such schedule falls below, on the solver's word.
     infeasible : bool

@@ -22,9 +22,9 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule, Transfer
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule, Transfer
 
 # A linear expression over variables of the solver; its Python types are not exported.
 Linear = Any

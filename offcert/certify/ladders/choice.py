@@ -6,7 +6,7 @@ from offcert.certify.ladders.joint import JOINT_LADDERS, joint_ladder_for
 from offcert.certify.ladders.plain import PLAIN_LADDERS, plain_ladder_for
 from offcert.certify.rung import Rung
 from offcert.certify.search import chooses_execution
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 
 LADDERS: dict[str, tuple[Rung, ...]] = {**PLAIN_LADDERS, **JOINT_LADDERS}
 

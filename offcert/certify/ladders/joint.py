@@ -6,7 +6,7 @@ from typing import Any
 
 from offcert.certify.registry import STEPS
 from offcert.certify.rung import Rung
-from offcert.core.problem import Minimise, Problem
+from offcert.questions.schedule.problem import Minimise, Problem
 
 
 def _rung(method: str, share: float, reason: str, **limits: Any) -> Rung:

@@ -32,9 +32,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from offcert.core.plan import Kind
+from offcert.core.platform import Kind
 from offcert.core.platform import Link
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.core.result import Bound
 from offcert.core.trace import LARGEST_TOTAL
 from offcert.formulations.combinatorial.large_tensors import required_of_large

@@ -16,8 +16,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from offcert.core.errors import MethodError
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem, Transfers
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.trace import Tensor, Trace
 
 

@@ -14,7 +14,7 @@ from collections import defaultdict
 from dataclasses import replace
 
 from offcert.core.errors import MethodError
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import Gap, Trace
 
 

@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from itertools import accumulate
 
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.core.result import Bound
 from offcert.formulations.combinatorial.relaxations import heads_and_tails, required_absent
 from offcert.proofs.claims import proved

@@ -14,8 +14,8 @@ from fractions import Fraction
 from functools import lru_cache
 
 from offcert.core.network import Network, sources
-from offcert.core.plan import Kind
-from offcert.core.problem import Minimise, Problem, Recompute, Transfers
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 from offcert.core.result import COMPUTING, Bound, Infeasibility
 from offcert.core.trace import Trace
 from offcert.proofs.claims import proved

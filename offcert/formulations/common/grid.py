@@ -38,8 +38,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import Gap, Trace
 from offcert.formulations.combinatorial.relaxations import heads_and_tails, required_absent
 

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from offcert.core.errors import InputError, PlanError
-from offcert.core.plan import Kind, Move, Plan
-from offcert.core.problem import Problem
+from offcert.core.platform import Kind
+from offcert.questions.schedule.plan import Move, Plan
+from offcert.questions.schedule.problem import Problem
 from offcert.core.result import SolveStatus
-from offcert.core.schedule import Schedule
-from offcert.core.simulate import simulate
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.simulate import simulate
 from offcert.core.trace import Trace
 from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.formulations.common.grid import longest_makespan

@@ -9,9 +9,9 @@ from math import ceil
 import numpy as np
 from scipy.sparse import coo_array
 
-from offcert.core.devices.problem import DevicesProblem, JobKind, Place
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem
+from offcert.questions.devices.problem import DevicesProblem, JobKind, Place
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Problem
 from offcert.core.result import Bound, Evidence
 from offcert.formulations.common.highs import run_highs
 from offcert.formulations.devices.times import Times, Work

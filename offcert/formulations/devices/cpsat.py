@@ -14,13 +14,13 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from offcert.core.devices.problem import DevicesProblem, Job, JobKind, Place
-from offcert.core.devices.schedule import DevicesPlan, DevicesSchedule, TimedJob
-from offcert.core.devices.simulate import simulate_devices
+from offcert.questions.devices.problem import DevicesProblem, Job, JobKind, Place
+from offcert.questions.devices.schedule import DevicesPlan, DevicesSchedule, TimedJob
+from offcert.questions.devices.simulate import simulate_devices
 from offcert.core.errors import PlanError
-from offcert.core.plan import Kind
+from offcert.core.platform import Kind
 from offcert.core.result import Bound
-from offcert.core.schedule import Schedule, Transfer
+from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.formulations.common.cpsat import CP_SAT, OverrunError, run_cpsat
 from offcert.proofs.claims import claimed
 from offcert.proofs.devices_bounds import MODEL

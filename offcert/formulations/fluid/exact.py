@@ -20,10 +20,10 @@ from typing import Any
 
 import scipy
 
-from offcert.core.check_fluid import check_fluid
-from offcert.core.fluid_schedule import FluidSchedule
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem, Transfers
+from offcert.questions.schedule.check_fluid import check_fluid
+from offcert.questions.schedule.fluid_schedule import FluidSchedule
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.formulations.combinatorial.relaxations import infeasibility, required_absent
 from offcert.formulations.common.linear_solvers import SCIPY, LinearAnswer, solve_linear
 from offcert.formulations.common.outcome import details

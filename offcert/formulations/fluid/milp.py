@@ -52,8 +52,8 @@ from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint
 from scipy.sparse import csr_array
 
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem, Transfers
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.formulations.combinatorial.relaxations import infeasibility, required_absent
 from offcert.formulations.common.highs import FAILED, run_highs
 from offcert.formulations.common.outcome import details

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
 
-from offcert.core.fluid_schedule import FluidSchedule, Piece
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem
+from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Problem
 from offcert.formulations.fluid.program import FluidProgram, rate
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 
 from offcert.core.network import Network
-from offcert.core.problem import Problem, Transfers
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.result import Bound
 from offcert.formulations.joint.program import JointProgram, Solved
 from offcert.formulations.joint.room import (

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from offcert.core.errors import MethodError
-from offcert.core.problem import Problem, Transfers
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.formulations.common.linear_model import LinearModel
 from offcert.formulations.common.linear_solvers import SCIPY, solve_linear
 from offcert.formulations.joint.program import ONE, ZERO, JointProgram, Terms

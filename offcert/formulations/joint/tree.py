@@ -18,7 +18,7 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.core.plan import Kind
+from offcert.core.platform import Kind
 from offcert.formulations.joint.program import JointProgram, Key, Solved
 from offcert.proofs.joint_document import PLACES, JointCases, JointWeights, Node
 

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from ortools.sat.python import cp_model
 
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.core.result import SolveStatus
-from offcert.core.schedule import Schedule
+from offcert.questions.schedule.schedule import Schedule
 from offcert.formulations.common.cpsat import CP_SAT, run_cpsat
 from offcert.formulations.common.grid import Ticks
 from offcert.formulations.common.outcome import (

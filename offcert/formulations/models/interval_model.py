@@ -14,8 +14,8 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from offcert.core.plan import Kind
-from offcert.core.schedule import Schedule, Transfer
+from offcert.core.platform import Kind
+from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.formulations.common.grid import symmetric_pairs
 from offcert.formulations.models.interval_data import (
     Instant,

@@ -46,8 +46,8 @@ stays a bound, with or without the extra binaries.
 
 from __future__ import annotations
 
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 from offcert.formulations.common.linear_model import ROUNDING, LinearModel, Terms, scaled
 from offcert.formulations.common.linear_solvers import SCIPY, require_solver, run_model
 from offcert.formulations.common.outcome import ModelOutcome, ModelRun

@@ -17,8 +17,8 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 from offcert.formulations.common.cpsat import CP_SAT, run_cpsat
 from offcert.formulations.common.outcome import ModelOutcome, ModelRun, rough_plans
 from offcert.formulations.common.time_grid import TimeGrid, exact_grid_of, require_coarse_enough

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import math
 
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 from offcert.formulations.common.linear_model import (
     ONE,
     ROUNDING,

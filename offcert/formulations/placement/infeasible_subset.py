@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from offcert.core.placement import Placement, PlacementProblem
+from offcert.questions.placement.problem import Placement, PlacementProblem
 from offcert.formulations.placement.sections import Sections
 from offcert.formulations.placement.skyline import Answer, Skyline
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from offcert.core.placement import Placement, PlacementOutcome, PlacementProblem
+from offcert.questions.placement.problem import Placement, PlacementOutcome, PlacementProblem
 from offcert.core.result import Bound
 from offcert.formulations.common.cpsat import CP_SAT, CpSatEnd, run_cpsat
 from offcert.formulations.placement.sections import Sections

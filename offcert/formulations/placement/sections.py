@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.core.placement import Placement, PlacementProblem
+from offcert.questions.placement.problem import Placement, PlacementProblem
 
 Integers = NDArray[np.int64]
 

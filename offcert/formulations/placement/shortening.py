@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule, Transfer
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.formulations.common.highs import run_highs
 
 # The solver's unit of bytes times ticks, as its tolerances are absolute. Arbitrary.

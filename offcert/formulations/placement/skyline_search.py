@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from offcert.core.placement import Placement, PlacementOutcome, PlacementProblem
+from offcert.questions.placement.problem import Placement, PlacementOutcome, PlacementProblem
 from offcert.core.result import Bound
 from offcert.formulations.placement.sections import Integers, Sections
 from offcert.formulations.placement.skyline import Answer, Skyline, least_capacity

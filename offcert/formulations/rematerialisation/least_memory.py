@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offcert.core.network import Network
-from offcert.core.problem import Minimise, Problem, Recompute
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.core.result import Bound
 from offcert.formulations.rematerialisation.memory_cut import CutFinder, Prices
 from offcert.proofs.claims import proved

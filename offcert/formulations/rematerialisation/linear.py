@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from offcert.core.execution import Execution
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.formulations.common.linear_model import LinearModel
 from offcert.formulations.common.linear_solvers import (
     LinearAnswer,

@@ -15,9 +15,9 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
 from offcert.core.network import Network
-from offcert.core.plan import Kind
+from offcert.core.platform import Kind
 from offcert.core.platform import Link
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.proofs.kinds import LeastMemoryCut
 
 # The largest capacity of an edge. Given by SciPy: its maximum flow takes 32 bits.

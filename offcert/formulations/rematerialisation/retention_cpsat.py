@@ -20,7 +20,7 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 from offcert.core.execution import Execution
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.formulations.common.cpsat import CP_SAT, run_cpsat
 from offcert.formulations.rematerialisation.outcome import (
     OnExecution,

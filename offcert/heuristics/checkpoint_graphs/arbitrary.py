@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
-from offcert.core.checkpoint_graph import CheckpointGraph, GraphSelection
+from offcert.questions.selection.graph import CheckpointGraph, GraphSelection
 from offcert.heuristics.checkpoint_graphs.division_tree import (
     Division,
     Kind,

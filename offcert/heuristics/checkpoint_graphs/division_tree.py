@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
-from offcert.core.checkpoint_graph import CheckpointGraph, bits
+from offcert.questions.selection.graph import CheckpointGraph, bits
 
 
 class Reading(StrEnum):

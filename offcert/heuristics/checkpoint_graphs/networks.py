@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from offcert.core.checkpoint_graph import CheckpointGraph, GraphSelection
+from offcert.questions.selection.graph import CheckpointGraph, GraphSelection
 from offcert.core.errors import InputError
 from offcert.core.network import Network
 from offcert.core.strategy import Strategy

@@ -10,10 +10,10 @@ from fractions import Fraction
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.execution import Execution
-from offcert.core.fluid_schedule import FluidSchedule, Piece
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem, Transfers
-from offcert.core.schedule import Schedule
+from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Problem, Transfers
+from offcert.questions.schedule.schedule import Schedule
 from offcert.core.strategy import Strategy
 from offcert.heuristics.combined.decisions import Decisions, Sweep, Tables
 from offcert.heuristics.combined.slots import grid, slotted

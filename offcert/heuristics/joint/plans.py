@@ -7,14 +7,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from offcert.core.carried.problem import carried_on
+from offcert.questions.schedule.carried import carried_on
 from offcert.core.errors import MethodError
 from offcert.core.execution import Execution
-from offcert.core.plan import Plan
-from offcert.core.problem import Problem
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Problem
 from offcert.core.program import Program
-from offcert.core.schedule import Schedule
-from offcert.core.simulate import simulate
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.simulate import simulate
 from offcert.core.strategy import Strategy
 from offcert.heuristics.joint.evaluation import Estimate, estimate, evaluate
 from offcert.heuristics.joint.state import UNCOVERED, State, Work, program_of

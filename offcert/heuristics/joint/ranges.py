@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 
 Pairs = list[tuple[int, int]]
 

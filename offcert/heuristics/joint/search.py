@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.core.program import Program
 from offcert.heuristics.joint.annealing import ALONE, JointAnnealer, Spreading, weight_of
 from offcert.heuristics.joint.changes import alike

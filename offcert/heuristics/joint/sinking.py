@@ -17,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from offcert.core.errors import MethodError
-from offcert.core.problem import Minimise, Problem
+from offcert.questions.schedule.problem import Minimise, Problem
 from offcert.core.program import Program
 from offcert.heuristics.joint.annealing import JointAnnealer, weight_of
 from offcert.heuristics.joint.changes import alike

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from offcert.core.errors import InputError, MethodError
 from offcert.core.network import Network
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Problem
 from offcert.heuristics.joint.carrying import (
     Carrying,
     Recorded,

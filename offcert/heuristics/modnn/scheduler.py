@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from offcert.core.menu import Alternative, Menu
-from offcert.core.placement import Placement, PlacementProblem
-from offcert.core.plan import Plan
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule
+from offcert.questions.split.menu import Alternative, Menu
+from offcert.questions.placement.problem import Placement, PlacementProblem
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 from offcert.core.trace import Trace
 from offcert.core.units import Units
 from offcert.heuristics.modnn.memory import Memory

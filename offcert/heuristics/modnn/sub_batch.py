@@ -17,8 +17,8 @@ from functools import cache
 from itertools import accumulate
 
 from offcert.core.errors import InputError
-from offcert.core.menu import Menu
-from offcert.core.step import Round
+from offcert.questions.split.menu import Menu
+from offcert.questions.split.problem import Round
 from offcert.core.trace import Trace, require_integer
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from offcert.core.menu import Menu
-from offcert.core.plan import Kind
-from offcert.core.schedule import Schedule
+from offcert.questions.split.menu import Menu
+from offcert.core.platform import Kind
+from offcert.questions.schedule.schedule import Schedule
 from offcert.core.trace import Trace
 
 

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from offcert.core.errors import MethodError, NoPlanError
-from offcert.core.menu import Menu
-from offcert.core.plan import Kind
+from offcert.questions.split.menu import Menu
+from offcert.core.platform import Kind
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule, Transfer
-from offcert.core.step import Round
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule, Transfer
+from offcert.questions.split.problem import Round
 from offcert.core.trace import Trace
 from offcert.heuristics.modnn.sub_batch import select_sub_batch
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from offcert.core.placement import Placement, PlacementProblem
+from offcert.questions.placement.problem import Placement, PlacementProblem
 from offcert.heuristics.placement.ejection_kernel import (
     WAITING,
     Boxes,

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offcert.core.compiled import compiled
-from offcert.core.placement import Placement, PlacementProblem
+from offcert.questions.placement.problem import Placement, PlacementProblem
 
 Integers = NDArray[np.int64]
 

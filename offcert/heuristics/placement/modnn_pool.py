@@ -13,7 +13,7 @@ from __future__ import annotations
 from bisect import insort
 
 from offcert.core.errors import InputError
-from offcert.core.placement import Placement, PlacementProblem
+from offcert.questions.placement.problem import Placement, PlacementProblem
 from offcert.heuristics.placement.in_order import Rule, in_time, placed_in_order
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from offcert.certify.ladder import certify
 from offcert.certify.search import UnsoundError
-from offcert.core.problem import Problem, Transfers
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.hunts.adversarial.contest import Contest
 from offcert.hunts.adversarial.hunt import Find, Terms
 from offcert.hunts.adversarial.hunted import WIDER, Hunted

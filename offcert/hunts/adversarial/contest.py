@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from offcert.certify.search import UnsoundError
 from offcert.core.errors import NoPlanError
-from offcert.core.problem import Problem, Transfers
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.hunts.adversarial import values
 from offcert.hunts.adversarial.values import BOUNDS, OPTIMUM, ORDERED, require_applicable, value
 

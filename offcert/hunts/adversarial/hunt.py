@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from offcert.core.errors import NoPlanError
-from offcert.core.problem import Transfers
+from offcert.questions.schedule.problem import Transfers
 from offcert.hunts.adversarial.contest import Contest, Score
 from offcert.hunts.adversarial.numbers import Box, Numbers, draw, moved, simplifications
 

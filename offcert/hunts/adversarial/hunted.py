@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from typing import Any, ClassVar
 
 from offcert.core.errors import InputError, MethodError
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import require_integer
 from offcert.hunts.adversarial.hunt import Find, Hunt, HuntProgress, Terms
 from offcert.instances.generator import Generator

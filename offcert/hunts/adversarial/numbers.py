@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from offcert.core.chain import Chain
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem, Transfers
+from offcert.questions.schedule.problem import Problem, Transfers
 
 FORWARD, BACKWARD, ACTIVATION, GRADIENT, FORWARD_WORKSPACE, BACKWARD_WORKSPACE = range(6)
 _RATES = (*(Fraction(1),) * 4, Fraction(2), Fraction(3), Fraction(1, 2), Fraction(1, 3))

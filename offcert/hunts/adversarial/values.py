@@ -13,10 +13,10 @@ from offcert.certify.effort import Effort
 from offcert.certify.methods import METHODS
 from offcert.certify.search import Search
 from offcert.core.errors import InputError, MethodError, PlanError
-from offcert.core.plan import Kind
-from offcert.core.problem import Minimise, Problem, Recompute, Transfers
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 from offcert.core.result import Bound, Evidence
-from offcert.core.simulate import simulate
+from offcert.questions.schedule.simulate import simulate
 from offcert.formulations.combinatorial.relaxations import (
     fractional_bound,
     prop3_bound,

@@ -18,9 +18,9 @@ from fractions import Fraction
 from typing import Any
 
 from offcert.core.errors import MethodError, PlanError
-from offcert.core.plan import Plan
-from offcert.core.problem import Problem
-from offcert.core.simulate import Simulator, simulate
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.simulate import Simulator, simulate
 from offcert.formulations.labels.atomic_heads.bound import heads_bound
 from offcert.formulations.labels.pivot.bound import pivot_bound
 from offcert.heuristics.annealing import Annealer

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from offcert.core.documents import parse_rational
 from offcert.core.errors import InputError
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import require_integer
 from offcert.hunts.phase.effort import Effort, effort
 from offcert.instances.generator import Generator, knob

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 
-from offcert.core.menu import Alternative, undominated
+from offcert.questions.split.menu import Alternative, undominated
 
 # Nanoseconds in a second. By definition.
 _NS_PER_SECOND = 10**9

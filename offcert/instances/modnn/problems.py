@@ -10,8 +10,8 @@ from typing import ClassVar
 
 from offcert.core.errors import InputError
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem, Transfers
-from offcert.core.step import Round, StepProblem
+from offcert.questions.schedule.problem import Problem, Transfers
+from offcert.questions.split.problem import Round, StepProblem
 from offcert.core.trace import Trace, require_integer
 from offcert.core.units import Units
 from offcert.instances.generator import Generator, knob

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from offcert.core.menu import Alternative, Menu, undominated
-from offcert.core.step import Round, Split
+from offcert.questions.split.menu import Alternative, Menu, undominated
+from offcert.questions.split.problem import Round, Split
 from offcert.core.trace import Operation, Tensor, Trace, require_integer
 from offcert.instances.modnn.algorithms import (
     FLOAT,

@@ -9,8 +9,14 @@ from typing import Any
 from offcert.core.documents import Fields, read_document
 from offcert.core.errors import InputError
 from offcert.core.notebook import html
-from offcert.core.placement import Occupant, Placement, PlacementProblem, PlacementResult, Residence
-from offcert.core.placement_files import placement_problem_from_json, placement_problem_to_json
+from offcert.questions.placement.problem import (
+    Occupant,
+    Placement,
+    PlacementProblem,
+    PlacementResult,
+    Residence,
+)
+from offcert.questions.placement.files import placement_problem_from_json, placement_problem_to_json
 from offcert.core.result import SolveStatus
 from offcert.core.units import Units
 from offcert.proofs.any_certificate import AnyCertificate

@@ -12,7 +12,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import default_partition
 
 from offcert.core.errors import InputError
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.runtime.compiled import inductor
 from offcert.runtime.compiled.again import Marked, mark
 from offcert.runtime.compiled.anchors import Anchors

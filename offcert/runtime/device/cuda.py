@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from offcert.core.errors import InputError, OffcertError
-from offcert.core.plan import Kind
+from offcert.core.platform import Kind
 from offcert.runtime.device.clerk import ThreadClerk
 from offcert.runtime.device.interface import Event, MemoryReading, Part
 from offcert.runtime.device.numa import node_of_device

@@ -24,7 +24,7 @@ from typing import Protocol
 
 import torch
 
-from offcert.core.plan import Kind
+from offcert.core.platform import Kind
 
 
 class Event(Protocol):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from offcert.core.errors import InputError
-from offcert.core.training_record import HostMemory
+from offcert.questions.schedule.training_record import HostMemory
 from offcert.core.units import require_size
 from offcert.runtime.plan.step_plan import StepPlan
 

@@ -14,7 +14,7 @@ from torch import nn
 
 from offcert.core.errors import InputError, OffcertError
 from offcert.core.options import require_count
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.runtime.device.cuda import cuda_device
 from offcert.runtime.device.interface import Device
 from offcert.runtime.follow.accounts import Accounts

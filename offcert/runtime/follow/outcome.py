@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from torch import nn
 
-from offcert.core.schedule import Schedule
-from offcert.core.training_record import HostMemory
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.training_record import HostMemory
 from offcert.runtime.follow.accounts import Accounts
 from offcert.runtime.follow.host_memory import host_memory_of
 from offcert.runtime.follow.run import StepRun

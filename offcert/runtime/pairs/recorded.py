@@ -6,10 +6,10 @@ import platform as machine
 from collections.abc import Sequence
 
 from offcert._version import __version__
-from offcert.core.files import problem_digest
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule
-from offcert.core.training_record import (
+from offcert.questions.schedule.files import problem_digest
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.training_record import (
     Course,
     HostMemory,
     Moved,

@@ -9,10 +9,10 @@ from functools import partial
 import torch
 from torch import nn
 
-from offcert.core.fluid_schedule import FluidSchedule
-from offcert.core.plan import Plan
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule
+from offcert.questions.schedule.fluid_schedule import FluidSchedule
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 from offcert.runtime.pairs.comparison import Comparison, Pair, seeded
 from offcert.runtime.pairs.step_pair import Training
 from offcert.runtime.pairs.training_report import StepComparison, TrainReport, deviations

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from offcert.core.errors import InputError, OffcertError
-from offcert.core.schedule import Schedule
-from offcert.core.training_record import AllocatorPeaks
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.training_record import AllocatorPeaks
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.offload import Offload
 from offcert.runtime.pairs.comparison import Comparison, Pair

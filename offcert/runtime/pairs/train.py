@@ -8,11 +8,11 @@ from torch import nn
 
 from offcert.core.errors import InputError
 from offcert.core.execution import Execution
-from offcert.core.fluid_schedule import FluidSchedule
-from offcert.core.plan import Plan
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule
-from offcert.core.training_record import HostMemory
+from offcert.questions.schedule.fluid_schedule import FluidSchedule
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.training_record import HostMemory
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.interface import Device
 from offcert.runtime.follow.host_memory import host_memory_of, memory_limit, within_host

@@ -11,7 +11,7 @@ from torch import nn
 
 from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.runtime.device.cuda import CudaDevice, cuda_device, versions
 from offcert.runtime.device.interface import Device
 from offcert.runtime.simulated import Policy, SimulatedDevice

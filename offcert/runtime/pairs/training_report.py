@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from offcert.core.trace import Trace
-from offcert.core.training_record import TrainingRecord
+from offcert.questions.schedule.training_record import TrainingRecord
 from offcert.runtime.plan.predict import Prediction
 
 

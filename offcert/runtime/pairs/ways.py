@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from offcert.core.errors import InputError
-from offcert.core.training_record import HostMemory
+from offcert.questions.schedule.training_record import HostMemory
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.pairs.train import train
 from offcert.runtime.pairs.train_device import DeviceKind

@@ -2,7 +2,7 @@
 
 They are computed, not stored in certificates, whose field for addresses is about the device: what
 the host needs depends on the storages that a tensor consists of, and on the order in which this
-runtime copies, which is not that of a schedule's ticks (`offcert.core.host_residences`). The rule
+runtime copies, which is not that of a schedule's ticks (`offcert.questions.schedule.host_residences`). The rule
 is quick, and deterministic, so that all processes that follow a plan lay it out alike. Its pool is
 reported beside the load, which is a lower bound on every pool; `offcert.place` takes the problem
 and searches for a smaller one. Needs no torch.
@@ -18,8 +18,8 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from offcert.core.host_residences import HOST_ALIGNMENT, HostResidences
-from offcert.core.placement import Placement, PlacementProblem, Residence
+from offcert.questions.schedule.host_residences import HOST_ALIGNMENT, HostResidences
+from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
 from offcert.core.units import Units
 
 Key = TypeVar("Key", bound=Hashable)

@@ -7,11 +7,11 @@ from typing import Protocol
 
 from offcert.core.errors import InputError
 from offcert.core.execution import Execution
-from offcert.core.fluid_schedule import FluidSchedule
-from offcert.core.plan import Plan
-from offcert.core.problem import Problem
-from offcert.core.result import Result
-from offcert.core.schedule import Schedule
+from offcert.questions.schedule.fluid_schedule import FluidSchedule
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.result import Result
+from offcert.questions.schedule.schedule import Schedule
 from offcert.runtime.plan.step_plan import StepPlan, step_plan
 from offcert.runtime.watch.signature import Signature, as_if_on, difference
 

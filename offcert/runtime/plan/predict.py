@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from offcert.core.errors import InputError, PlanError
-from offcert.core.fluid_schedule import FluidSchedule
-from offcert.core.plan import Kind, Plan
-from offcert.core.schedule import Schedule
+from offcert.questions.schedule.fluid_schedule import FluidSchedule
+from offcert.core.platform import Kind
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.schedule import Schedule
 from offcert.core.trace import Trace
 
 

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from offcert.core.errors import PlanError
-from offcert.core.host_residences import HostResidences
-from offcert.core.placement import Occupant, Residence
-from offcert.core.plan import Kind, Move, Plan
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule, Transfer
-from offcert.core.simulate import simulate
+from offcert.questions.schedule.host_residences import HostResidences
+from offcert.questions.placement.problem import Occupant, Residence
+from offcert.core.platform import Kind
+from offcert.questions.schedule.plan import Move, Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule, Transfer
+from offcert.questions.schedule.simulate import simulate
 from offcert.core.trace import Trace
 from offcert.runtime.plan.predict import Prediction, predict_in_order, written_and_dying
 

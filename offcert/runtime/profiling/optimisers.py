@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from offcert.core.device_memory import OPTIMISER_COPIES, require_optimiser
+from offcert.questions.schedule.device_memory import OPTIMISER_COPIES, require_optimiser
 
 # Bytes of a parameter's count of steps, which Adam has in single precision. Given by PyTorch.
 _STEP_BYTES = 4

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule, Transfer
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.runtime.device.interface import Event
 from offcert.runtime.plan.timetable import Act, Timetable
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from offcert.core.errors import OffcertError
-from offcert.core.plan import Kind
+from offcert.core.platform import Kind
 from offcert.runtime.device.interface import Device, Event, Stream
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.plan.timetable import Act, Action

@@ -11,7 +11,7 @@ from functools import wraps
 from itertools import accumulate
 from typing import NamedTuple
 
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import Trace
 from offcert.verify.common.cover import Covers
 

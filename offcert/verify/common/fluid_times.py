@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.verify.common.absence import Absence, absences
 
 

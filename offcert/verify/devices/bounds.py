@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from offcert.core.devices.problem import DevicesProblem, Gradient, JobKind, Place
-from offcert.core.plan import Kind
+from offcert.questions.devices.problem import DevicesProblem, Gradient, JobKind, Place
+from offcert.core.platform import Kind
 from offcert.proofs.devices_bounds import Resource, ResourceProof
 
 _RESOURCE_KINDS: Mapping[Resource, tuple[Kind, ...]] = {

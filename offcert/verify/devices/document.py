@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from offcert.core.devices.check import check_devices
+from offcert.questions.devices.check import check_devices
 from offcert.core.errors import InputError
 from offcert.core.messages import cut
 from offcert.core.result import Bound, Evidence

@@ -49,9 +49,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate, repeat
 
-from offcert.core.plan import Kind
+from offcert.core.platform import Kind
 from offcert.core.platform import Link, Platform
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.proofs.fluid_document import Weights
 
 # A gap by its tensor and the uses before and after it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from offcert.core.errors import InputError
-from offcert.core.problem import Problem, Transfers
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.proofs.fluid_document import Node, TooLongError, Weights, read
 from offcert.proofs.kinds import FluidProof
 from offcert.verify.common.absence import least_memory, needs, whole_tensors

@@ -9,8 +9,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem, Transfers
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.trace import Tensor
 from offcert.proofs.kinds import AtomicHeads, Ends
 from offcert.verify.common.cover import cheapest_cover

@@ -56,8 +56,8 @@ from functools import cached_property
 from itertools import accumulate
 
 from offcert.core.errors import InputError
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Problem
 from offcert.proofs.joint_document import JointWeights, Place
 from offcert.verify.joint.room import Cuts, Room, States
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from offcert.core.errors import InputError
-from offcert.core.problem import Problem, Transfers
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.proofs.fluid_document import TooLongError
 from offcert.proofs.joint_document import JointCases, read
 from offcert.proofs.kinds import JointProof

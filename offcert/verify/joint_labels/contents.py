@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 
 from offcert.core.network import Network
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Problem
 
 # Sets of contents are integers: one bit each.
 Held = int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offcert.core.problem import Minimise, Problem, Recompute, Transfers
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 from offcert.proofs.kinds import Computed
 from offcert.verify.joint_labels.contents import Contents
 from offcert.verify.joint_labels.search import JointLabels

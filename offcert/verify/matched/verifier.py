@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import Tensor, Trace
 from offcert.proofs.kinds import MatchedHeads
 from offcert.verify.limits import Allowance

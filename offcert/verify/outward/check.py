@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from offcert.core.platform import Link
-from offcert.core.problem import Problem, Transfers
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.threads import cores
 from offcert.proofs.kinds import Outward
 from offcert.verify.heads.check import TooLargeError

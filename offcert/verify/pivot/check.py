@@ -8,9 +8,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from offcert.core.plan import Kind
+from offcert.core.platform import Kind
 from offcert.core.platform import Link
-from offcert.core.problem import Problem, Transfers
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.threads import cores, in_threads
 from offcert.proofs.kinds import Pivot
 from offcert.verify.heads.check import ends

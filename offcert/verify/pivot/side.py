@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Problem
 from offcert.verify.common.cover import cheapest_cover
 from offcert.verify.limits import BeyondLimitsError
 from offcert.verify.pivot.search import search

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.verify.heads.check import TooLargeError as TooLargeCutError
 from offcert.verify.limits import BeyondLimitsError
 from offcert.verify.outward.search import REFUTED

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.proofs.kinds import PivotOutward
 from offcert.verify.heads.check import ends
 from offcert.verify.limits import Allowance

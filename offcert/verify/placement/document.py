@@ -7,8 +7,8 @@ from itertools import zip_longest
 from typing import Any
 
 from offcert.core.messages import cut
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 from offcert.proofs.placement.certificate import PlacementCertificate
 from offcert.proofs.placement.registry import PLACEMENT_CLAIMS, PLACEMENT_PROOFS
 from offcert.verify.findings import BoundCheck, CheckedBound, Verification

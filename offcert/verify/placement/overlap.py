@@ -14,9 +14,9 @@ from heapq import heappop, heappush
 from itertools import islice
 
 from offcert.core.messages import cut
-from offcert.core.placement import Placement, PlacementProblem
-from offcert.core.plan import Kind
-from offcert.core.schedule import Schedule
+from offcert.questions.placement.problem import Placement, PlacementProblem
+from offcert.core.platform import Kind
+from offcert.questions.schedule.schedule import Schedule
 from offcert.core.trace import Trace
 
 _Key = tuple[int, int, int]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from offcert.core.check import check
-from offcert.core.check_fluid import check_fluid
-from offcert.core.problem import Minimise, Problem, Recompute
-from offcert.core.schedule import Schedule
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.check_fluid import check_fluid
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
+from offcert.questions.schedule.schedule import Schedule
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.registry import CLAIMS, PROOFS
 from offcert.verify.execution import least_need, legality_faults

@@ -7,7 +7,7 @@ from fractions import Fraction
 from itertools import accumulate, pairwise
 from math import ceil, gcd
 
-from offcert.core.checkpoint_graph import CheckpointGraph
+from offcert.questions.selection.graph import CheckpointGraph
 from offcert.proofs.component_packing import Case, Packing, PackingBound
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from offcert.core.menu import Alternative
+from offcert.questions.split.menu import Alternative
 from offcert.core.messages import cut
-from offcert.core.problem import Minimise, Problem, Recompute
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.core.result import Evidence
-from offcert.core.step import Round, StepProblem
+from offcert.questions.split.problem import Round, StepProblem
 from offcert.core.trace import Operation, Trace
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.questions import SCHEDULE

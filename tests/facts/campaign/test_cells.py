@@ -11,8 +11,8 @@ from offcert.campaign.execute import execute
 from offcert.campaign.selection import Subject
 from offcert.certify.methods import METHODS, solve
 from offcert.core.errors import InputError, MethodError
-from offcert.core.files import problem_digest
-from offcert.core.problem import Recompute
+from offcert.questions.schedule.files import problem_digest
+from offcert.questions.schedule.problem import Recompute
 from offcert.instances.cnn import cnn_chain
 from offcert.instances.library import default_library
 

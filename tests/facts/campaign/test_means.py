@@ -15,7 +15,7 @@ from offcert.campaign.storage import SUFFIXES, read_rows, write_rows
 from offcert.campaign.table import Table, frame
 from offcert.campaign.text import describe_rows
 from offcert.core.errors import InputError
-from offcert.core.problem import Minimise, Problem, Recompute
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.instances.checkpoint_instances import RecomputeNetworks
 from offcert.instances.cnn import cnn_chain
 from offcert.report.curves import Quantity, curves_of

@@ -16,9 +16,9 @@ from offcert.certify import own_method, watchdog
 from offcert.certify.methods import METHODS, solve
 from offcert.cli import main
 from offcert.core.errors import InputError
-from offcert.core.placement import Placement, PlacementProblem, Residence
-from offcert.core.problem import Minimise, Problem, Recompute
-from offcert.core.simulate import simulate
+from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
+from offcert.questions.schedule.simulate import simulate
 from offcert.heuristics.sequential import sequential
 from offcert.instances.checkpoint_instances import CheckpointChains
 from offcert.instances.cnn import cnn_chain

@@ -15,7 +15,7 @@ from offcert.campaign.run import CampaignProgress, batches, run
 from offcert.campaign.schema import Row
 from offcert.campaign.table import Table
 from offcert.core.errors import InputError
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.instances.cnn import cnn_chain
 from offcert.verify.document import verify_file
 from support.workers import campaign_workers

@@ -32,7 +32,7 @@ from offcert.core.compiled import ENTERED, INNER
 _PROBLEMS = """
 from dataclasses import replace
 from offcert.core.platform import Link
-from offcert.core.problem import Transfers
+from offcert.questions.schedule.problem import Transfers
 from offcert.instances.cnn import cnn_chain
 from offcert.instances.library import load
 

@@ -25,10 +25,10 @@ from offcert.certify.rung import Rung
 from offcert.certify.running import ALONE, ContradictionError, UnsoundError
 from offcert.certify.search import Search
 from offcert.core.errors import InputError, MethodError
-from offcert.core.files import write_problem
-from offcert.core.problem import Problem, Transfers
+from offcert.questions.schedule.files import write_problem
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.result import Bound, Evidence, SolveStatus
-from offcert.core.simulate import simulate
+from offcert.questions.schedule.simulate import simulate
 from offcert.heuristics.sequential import sequential
 from offcert.instances.cnn import CnnChains
 from offcert.instances.library import default_library

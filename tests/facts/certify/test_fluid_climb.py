@@ -10,9 +10,9 @@ import pytest
 from offcert.certify import fluid_climb
 from offcert.certify.methods import solve
 from offcert.certify.search import Search
-from offcert.core.problem import Problem, Transfers
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.result import Evidence
-from offcert.core.simulate import simulate
+from offcert.questions.schedule.simulate import simulate
 from offcert.formulations.combinatorial.relaxations import required_absent
 from offcert.formulations.fluid.milp import FluidBound, fluid_bound
 from offcert.formulations.fluid.tree import prove

@@ -8,10 +8,10 @@ import pytest
 from offcert.certify.frontier import FrontierProgress, frontier
 from offcert.certify.ladder import certify
 from offcert.certify.search import SearchProgress
-from offcert.core.check import check
+from offcert.questions.schedule.check import check
 from offcert.core.errors import InputError
 from offcert.core.platform import Platform
-from offcert.core.problem import Minimise, Problem, Recompute, Transfers
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 from offcert.proofs.certificate import Certificate
 from offcert.verify.document import verify
 from support.problems.joint_certificates import (

@@ -11,7 +11,7 @@ import pytest
 from offcert.certify.ladder import certify
 from offcert.certify.methods import solve
 from offcert.core.documents import canonical_digest
-from offcert.core.problem import Minimise, Problem, Recompute
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.core.result import SolveStatus
 from offcert.proofs.certificate import certificate_from_json
 from offcert.report.text import certificate_summary, describe_certificate

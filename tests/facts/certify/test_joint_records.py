@@ -10,11 +10,11 @@ import pytest
 from offcert.certify.private import add
 from offcert.certify.records import merged
 from offcert.certify.search import UnsoundError
-from offcert.core.check import check
+from offcert.questions.schedule.check import check
 from offcert.core.errors import InputError
-from offcert.core.problem import Minimise, Recompute
+from offcert.questions.schedule.problem import Minimise, Recompute
 from offcert.core.result import Bound, Evidence
-from offcert.core.simulate import simulate
+from offcert.questions.schedule.simulate import simulate
 from offcert.core.strategy import Strategy
 from offcert.instances.library import Entry, Library, make_entry
 from offcert.instances.records import Record
@@ -99,7 +99,7 @@ def test_one_network_in_several_problems_makes_several_families(tmp_path: Path) 
     ]
     documents: list[Any] = []
     for variant in variants:
-        from offcert.core.files import problem_to_json
+        from offcert.questions.schedule.files import problem_to_json
 
         documents.append(problem_to_json(variant))
     names = [add(library, document, new=True).name for document in documents]

@@ -11,7 +11,7 @@ from offcert.certify.descents import _PATIENCE
 from offcert.certify.methods import METHODS, method_called, solve
 from offcert.certify.option import NONE, written
 from offcert.core.errors import InputError
-from offcert.core.simulate import simulate
+from offcert.questions.schedule.simulate import simulate
 from offcert.heuristics.autoswap import autoswap
 from offcert.heuristics.combined.search import combined_plan
 from offcert.heuristics.dynprog import dynprog

@@ -9,7 +9,7 @@ import pytest
 from offcert.certify.methods import solve
 from offcert.certify.private import add, find_problem, insert
 from offcert.core.errors import InputError
-from offcert.core.files import problem_to_json
+from offcert.questions.schedule.files import problem_to_json
 from offcert.instances.library import Library
 from support.problems.random_instances import random_problem
 

@@ -11,10 +11,10 @@ import pytest
 
 from offcert.cli import main
 from offcert.core.chain import Chain
-from offcert.core.files import problem_to_json, read_problem, write_problem
-from offcert.core.plan import Kind
+from offcert.questions.schedule.files import problem_to_json, read_problem, write_problem
+from offcert.core.platform import Kind
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.core.units import Units
 from offcert.proofs.certificate import read_certificate
 

@@ -9,7 +9,7 @@ import pytest
 
 from offcert.cli import main
 from offcert.cli.core import _NUMBERS, map_table
-from offcert.core.files import problem_digest, problem_from_json, read_problem
+from offcert.questions.schedule.files import problem_digest, problem_from_json, read_problem
 from offcert.hunts.phase.effort import Effort
 from offcert.hunts.phase.search import SHAPES, CoreProblems, EffortMap, Point
 

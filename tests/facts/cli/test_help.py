@@ -13,7 +13,7 @@ from fractions import Fraction
 import pytest
 
 from offcert.cli import adversarial, chosen, core, main, profile, program, searching, train
-from offcert.core.problem import Transfers
+from offcert.questions.schedule.problem import Transfers
 
 
 def commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:

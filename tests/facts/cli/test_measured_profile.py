@@ -4,7 +4,7 @@ from fractions import Fraction
 
 from offcert.cli.profile import _measured_lines
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.core.units import Units
 

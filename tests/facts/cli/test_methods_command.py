@@ -7,7 +7,7 @@ import pytest
 
 from offcert.certify.methods import METHODS
 from offcert.cli import main
-from offcert.core.files import write_problem
+from offcert.questions.schedule.files import write_problem
 from offcert.instances.cnn import cnn_chain
 
 

@@ -20,12 +20,12 @@ from offcert.certify.stepping import certify_step
 from offcert.cli import main
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
-from offcert.core.menu import Alternative, Menu
-from offcert.core.placement import PlacementProblem, Residence
-from offcert.core.placement_files import write_placement_problem
-from offcert.core.plan import Kind
+from offcert.questions.split.menu import Alternative, Menu
+from offcert.questions.placement.problem import PlacementProblem, Residence
+from offcert.questions.placement.files import write_placement_problem
+from offcert.core.platform import Kind
 from offcert.core.platform import Platform
-from offcert.core.step import Round, Split, StepProblem
+from offcert.questions.split.problem import Round, Split, StepProblem
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.proofs.certificate import read_certificate
 from offcert.proofs.placement.certificate import read_placement

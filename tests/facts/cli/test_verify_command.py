@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from offcert.cli import main
-from offcert.core.files import write_problem
-from offcert.core.problem import Problem
-from offcert.core.result import Bound, Result, SolveStatus
+from offcert.questions.schedule.files import write_problem
+from offcert.questions.schedule.problem import Problem
+from offcert.core.result import Bound, SolveStatus
+from offcert.questions.schedule.result import Result
 from offcert.core.units import Units
 from offcert.formulations.combinatorial.relaxations import fractional_bound
 from offcert.instances.library import load

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from offcert.cli import main
-from offcert.core.files import write_problem
+from offcert.questions.schedule.files import write_problem
 from offcert.instances.cnn import cnn_chain
 
 # What each is to name: the field or the place, and the value.

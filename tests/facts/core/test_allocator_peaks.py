@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 
-from offcert.core.training_record import AllocatorPeaks
+from offcert.questions.schedule.training_record import AllocatorPeaks
 
 
 def test_a_plan_can_be_kept_while_the_allocator_holds_more_than_the_limit():

@@ -5,7 +5,7 @@ import random
 import networkx
 import pytest
 
-from offcert.core.checkpoint_graph import CheckpointGraph, bits
+from offcert.questions.selection.graph import CheckpointGraph, bits
 from offcert.core.errors import InputError
 from support.oracles.graphs import objective, random_graphs
 

@@ -10,16 +10,16 @@ import pytest
 from offcert.core.chain import Chain
 from offcert.core.documents import canonical_digest, write_atomically, write_json
 from offcert.core.errors import InputError
-from offcert.core.files import (
+from offcert.questions.schedule.files import (
     problem_digest,
     problem_from_json,
     problem_to_json,
     read_problem,
     write_problem,
 )
-from offcert.core.plan import Kind
+from offcert.core.platform import Kind
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from support.problems.random_instances import mixed_problem
 
 

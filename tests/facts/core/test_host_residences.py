@@ -6,21 +6,22 @@ from itertools import combinations
 
 import pytest
 
-from offcert.core.check import check
+from offcert.questions.schedule.check import check
 from offcert.core.errors import InputError
-from offcert.core.fluid_schedule import FluidSchedule
-from offcert.core.host_residences import (
+from offcert.questions.schedule.fluid_schedule import FluidSchedule
+from offcert.questions.schedule.host_residences import (
     HostResidences,
     host_placement_problem,
     host_residences,
     host_residences_in_order,
 )
-from offcert.core.placement import Occupant, PlacementProblem
-from offcert.core.plan import Kind, Move, Plan
+from offcert.questions.placement.problem import Occupant, PlacementProblem
+from offcert.core.platform import Kind
+from offcert.questions.schedule.plan import Move, Plan
 from offcert.core.platform import Link, Platform
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule
-from offcert.core.simulate import simulate
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.simulate import simulate
 from offcert.core.trace import Operation, Tensor, Trace
 from support.problems.schedules import cases
 

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offcert.core.errors import InputError
-from offcert.core.placement import Placement, PlacementProblem, Residence
-from offcert.core.placement_files import (
+from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
+from offcert.questions.placement.files import (
     placement_problem_from_json,
     placement_problem_to_json,
     read_placement_csv,

@@ -8,10 +8,10 @@ import pytest
 
 from offcert.core.chain import Chain
 from offcert.core.errors import InputError
-from offcert.core.files import problem_digest, problem_from_json, problem_to_json
-from offcert.core.plan import Kind
+from offcert.questions.schedule.files import problem_digest, problem_from_json, problem_to_json
+from offcert.core.platform import Kind
 from offcert.core.platform import Link, Platform
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 
 
 def test_each_direction_is_rounded_up_at_its_own_rate() -> None:

@@ -8,9 +8,10 @@ import pytest
 from offcert.certify.methods import solve
 from offcert.core.chain import Chain
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem, Transfers
-from offcert.core.result import Bound, Evidence, Result, SolveStatus
-from offcert.core.schedule import Schedule
+from offcert.questions.schedule.problem import Problem, Transfers
+from offcert.core.result import Bound, Evidence, SolveStatus
+from offcert.questions.schedule.result import Result
+from offcert.questions.schedule.schedule import Schedule
 from offcert.core.units import Units, format_rate
 from offcert.instances.library import Library
 

@@ -8,12 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offcert.core.chain import Chain
-from offcert.core.check import check
+from offcert.questions.schedule.check import check
 from offcert.core.errors import PlanError
-from offcert.core.plan import Kind, Move, Plan
+from offcert.core.platform import Kind
+from offcert.questions.schedule.plan import Move, Plan
 from offcert.core.platform import Link, Platform
-from offcert.core.problem import Problem
-from offcert.core.simulate import Simulator, moves_to_arrays, simulate
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.simulate import Simulator, moves_to_arrays, simulate
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.heuristics.sequential import sequential
 from support.problems.random_instances import mixed_problem

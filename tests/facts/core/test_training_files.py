@@ -7,14 +7,19 @@ from typing import Any
 import pytest
 
 from offcert.core.errors import InputError
-from offcert.core.schedule import Transfer
-from offcert.core.training_files import (
+from offcert.questions.schedule.schedule import Transfer
+from offcert.questions.schedule.training_files import (
     read_training,
     training_from_json,
     training_to_json,
     write_training,
 )
-from offcert.core.training_record import AllocatorPeaks, HostMemory, StepNumbers, TrainingRecord
+from offcert.questions.schedule.training_record import (
+    AllocatorPeaks,
+    HostMemory,
+    StepNumbers,
+    TrainingRecord,
+)
 from support.problems.training_records import BACK, OUT, course, made
 
 

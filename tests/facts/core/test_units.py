@@ -4,7 +4,7 @@ from fractions import Fraction
 import pytest
 
 from offcert.core.errors import InputError
-from offcert.core.problem import parse_memory
+from offcert.questions.schedule.problem import parse_memory
 from offcert.core.units import (
     Units,
     format_gap,

@@ -4,11 +4,11 @@ from fractions import Fraction
 
 import pytest
 
-from offcert.core.check import check
+from offcert.questions.schedule.check import check
 from offcert.core.errors import MethodError
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.combinatorial.relaxations import required_absent
 from offcert.heuristics.order_search import order_search

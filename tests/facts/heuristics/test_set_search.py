@@ -7,8 +7,8 @@ import pytest
 
 from offcert.core.chain import Chain
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 from offcert.heuristics.ordered import ordered_makespan
 from offcert.heuristics.set_search import SetAnnealer, set_search
 from support.oracles.annealers import valid_runs

@@ -6,13 +6,14 @@ from fractions import Fraction
 import pytest
 
 from offcert.core.chain import Chain
-from offcert.core.check import check
+from offcert.questions.schedule.check import check
 from offcert.core.errors import MethodError, NoPlanError
-from offcert.core.plan import Kind, Plan
+from offcert.core.platform import Kind
+from offcert.questions.schedule.plan import Plan
 from offcert.core.platform import Link, Platform
-from offcert.core.problem import Problem
-from offcert.core.schedule import Transfer
-from offcert.core.simulate import simulate
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Transfer
+from offcert.questions.schedule.simulate import simulate
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.heuristics.greedy import greedy
 from offcert.heuristics.tflms import tflms, tflms_schedule

@@ -5,12 +5,13 @@ from fractions import Fraction
 import pytest
 
 from offcert.core.chain import Chain
-from offcert.core.check import check
+from offcert.questions.schedule.check import check
 from offcert.core.errors import MethodError, NoPlanError
-from offcert.core.plan import Kind, Move, Plan
+from offcert.core.platform import Kind
+from offcert.questions.schedule.plan import Move, Plan
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem
-from offcert.core.simulate import simulate
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.simulate import simulate
 from offcert.heuristics.chain_view import chain_view
 from offcert.heuristics.vdnn import named_convolutions, prefetch_triggers, vdnn_policy
 from support.oracles.optimum import against_the_optimum

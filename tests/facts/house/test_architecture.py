@@ -220,11 +220,11 @@ def test_folders_of_the_runtime_do_not_use_each_other() -> None:
 @pytest.mark.parametrize(
     "planted",
     [
-        "from offcert.core.problem import Problem",
-        "def late():\n    from offcert.core.problem import Problem",
-        "if TYPE_CHECKING:\n    from offcert.core.problem import Problem",
-        "import_module('offcert.core.problem')",
-        "importlib.import_module('offcert.core.problem').Problem",
+        "from offcert.questions.schedule.problem import Problem",
+        "def late():\n    from offcert.questions.schedule.problem import Problem",
+        "if TYPE_CHECKING:\n    from offcert.questions.schedule.problem import Problem",
+        "import_module('offcert.questions.schedule.problem')",
+        "importlib.import_module('offcert.questions.schedule.problem').Problem",
     ],
 )
 def test_planted_circles_are_found(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,7 +267,7 @@ def test_verification_reaches_the_core_and_the_proofs_only() -> None:
         "import offcert.formulations.labels.matched_heads.bound as bound",
         "def late():\n    from offcert.formulations.labels.pivot_outward import cut",
         "from offcert.certify.search import Search",
-        "from offcert.core.simulate import simulate",
+        "from offcert.questions.schedule.simulate import simulate",
         "from offcert import heuristics",
     ],
 )
@@ -290,7 +290,7 @@ def test_what_verification_loads_is_the_core_and_the_proofs_only(tmp_path: Path)
         f"for path in {[str(path) for path in certificates]!r}: assert verify_file(path).valid\n"
         "rooms = {name.split('.')[1] for name in sys.modules if name.startswith('offcert.')}\n"
         "assert rooms == {'_version', 'core', 'proofs', 'verify'}, rooms\n"
-        "assert 'offcert.core.simulate' not in sys.modules\n"
+        "assert 'offcert.questions.schedule.simulate' not in sys.modules\n"
         "assert not {'torch', 'ortools', 'pulp', 'scipy.optimize'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -304,7 +304,7 @@ def test_finders_and_simulators_do_not_know_the_verifiers() -> None:
 
 def test_the_checker_imports_no_simulator() -> None:
     assert not set(imported(ROOT / "core" / "check.py")) & {
-        "offcert.core.simulate",
+        "offcert.questions.schedule.simulate",
         "numba",
         "numpy",
     }
@@ -323,7 +323,7 @@ def test_help_loads_neither_torch_nor_a_solver_nor_a_compiler(arguments: list[st
     assert "offcert" in run.stdout
 
 
-@pytest.mark.parametrize("package", ["offcert.core.files", "offcert.verify.document"])
+@pytest.mark.parametrize("package", ["offcert.questions.schedule.files", "offcert.verify.document"])
 def test_people_who_only_verify_load_no_torch(package: str) -> None:
     code = f"import sys, {package}\nsys.exit(int('torch' in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -23,7 +23,7 @@ from offcert.certify.ladder import certify
 from offcert.core.chain import Chain
 from offcert.core.errors import MissingPackageError
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import Operation, Trace
 from offcert.verify.document import Verification
 from offcert.verify.limits import BeyondLimitsError, Limits

@@ -10,10 +10,10 @@ import pytest
 
 from offcert.certify.search import UnsoundError
 from offcert.core.errors import InputError, MethodError, NoPlanError
-from offcert.core.files import problem_digest
-from offcert.core.problem import Transfers
+from offcert.questions.schedule.files import problem_digest
+from offcert.questions.schedule.problem import Transfers
 from offcert.core.result import Evidence, SolveStatus
-from offcert.core.simulate import simulate
+from offcert.questions.schedule.simulate import simulate
 from offcert.heuristics.greedy import greedy
 from offcert.hunts.adversarial import values
 from offcert.hunts.adversarial.chains import AdversarialChains, certified

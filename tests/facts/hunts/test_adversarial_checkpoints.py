@@ -11,8 +11,8 @@ import pytest
 
 from offcert.certify.search import UnsoundError
 from offcert.core.errors import InputError, MethodError
-from offcert.core.files import problem_digest
-from offcert.core.problem import Minimise, Problem, Recompute
+from offcert.questions.schedule.files import problem_digest
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.formulations.checkpoint.live import live_bytes
 from offcert.hunts.adversarial.checkpoint_chains import (
     NAMES,

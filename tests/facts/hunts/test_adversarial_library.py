@@ -7,10 +7,10 @@ from fractions import Fraction
 import pytest
 
 from offcert.core.chain import Chain
-from offcert.core.check_fluid import check_fluid
-from offcert.core.files import problem_digest
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem, Transfers
+from offcert.questions.schedule.check_fluid import check_fluid
+from offcert.questions.schedule.files import problem_digest
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.result import Evidence, SolveStatus
 from offcert.formulations.fluid.exact import solve_fluid
 from offcert.heuristics.dynprog import algorithm_1

@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from offcert.core.files import problem_digest
+from offcert.questions.schedule.files import problem_digest
 from offcert.core.result import Evidence, SolveStatus
 from offcert.formulations.labels.pivot.bound import default_pivots
 from offcert.formulations.labels.pivot.model import nested

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from offcert.core.errors import InputError, MethodError
-from offcert.core.files import problem_digest
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem
-from offcert.core.simulate import simulate
+from offcert.questions.schedule.files import problem_digest
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.simulate import simulate
 from offcert.formulations.labels.pivot.bound import pivot_bound
 from offcert.heuristics.sequential import sequential
 from offcert.hunts.phase import effort as descent

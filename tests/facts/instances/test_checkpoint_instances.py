@@ -6,10 +6,10 @@ from itertools import combinations
 
 import pytest
 
-from offcert.core.check import check
+from offcert.questions.schedule.check import check
 from offcert.core.errors import InputError
-from offcert.core.problem import Recompute
-from offcert.core.simulate import simulate
+from offcert.questions.schedule.problem import Recompute
+from offcert.questions.schedule.simulate import simulate
 from offcert.core.strategy import Strategy
 from offcert.heuristics.sequential import sequential
 from offcert.instances.checkpoint_instances import CheckpointChains, RecomputeNetworks

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from offcert.core.errors import InputError
-from offcert.core.files import problem_digest
+from offcert.questions.schedule.files import problem_digest
 from offcert.instances.cnn import CnnChains, cnn_chain
 from offcert.instances.kinds import KINDS, from_source, generator
 from offcert.instances.stages import TransformerTraces, UnetTraces

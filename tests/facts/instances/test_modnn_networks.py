@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 
 from offcert.core.errors import InputError
-from offcert.core.menu import Alternative
+from offcert.questions.split.menu import Alternative
 from offcert.instances.modnn.algorithms import (
     GIGABYTE,
     K40,

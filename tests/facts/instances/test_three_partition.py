@@ -6,9 +6,9 @@ from itertools import combinations
 import pytest
 
 from offcert.core.chain import Chain
-from offcert.core.check import check
+from offcert.questions.schedule.check import check
 from offcert.core.errors import InputError
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.formulations.labels.pivot.bound import pivot_bound
 from offcert.instances.cnn import cnn_chain
 from offcert.instances.three_partition import (

@@ -13,7 +13,7 @@ from offcert.certify.placing import place
 from offcert.core.documents import read_json
 from offcert.core.errors import InputError
 from offcert.core.named import named
-from offcert.core.placement import PlacementProblem, Residence
+from offcert.questions.placement.problem import PlacementProblem, Residence
 from offcert.core.result import Bound, Bounded, Evidence, SolveStatus
 from offcert.proofs.questions import QUESTIONS, SCHEDULE, Question
 from offcert.proofs.reading import certificate_of, question_of

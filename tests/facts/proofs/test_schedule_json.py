@@ -15,11 +15,11 @@ from offcert.certify.ladder import certify
 from offcert.certify.methods import solve
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
-from offcert.core.fluid_schedule import FluidSchedule
+from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem, Transfers
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.result import SolveStatus
-from offcert.core.schedule import Schedule
+from offcert.questions.schedule.schedule import Schedule
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.proofs.certificate import certificate_from_json, read_certificate
 from offcert.verify.document import verify, verify_file

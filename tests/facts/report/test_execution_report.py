@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from offcert.core.problem import Minimise, Problem, Recompute
-from offcert.core.schedule import Schedule
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
+from offcert.questions.schedule.schedule import Schedule
 from offcert.core.strategy import Strategy
 from offcert.core.units import Units
 from offcert.proofs.certificate import Certificate

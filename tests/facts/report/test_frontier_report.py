@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 import pytest
 
 from offcert.certify.frontier import frontier
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.core.result import Bound, Evidence
-from offcert.core.schedule import Schedule
+from offcert.questions.schedule.schedule import Schedule
 from offcert.core.units import Units
 from offcert.proofs.certificate import Certificate
 from offcert.report.frontier import (

@@ -12,10 +12,11 @@ from offcert.certify.methods import solve
 from offcert.core.chain import Chain
 from offcert.core.errors import InputError
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem, Transfers
-from offcert.core.result import Result, SolveStatus
-from offcert.core.schedule import Schedule
-from offcert.core.simulate import simulate
+from offcert.questions.schedule.problem import Problem, Transfers
+from offcert.core.result import SolveStatus
+from offcert.questions.schedule.result import Result
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.simulate import simulate
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.heuristics.sequential import sequential
 from offcert.proofs.certificate import Certificate

@@ -8,12 +8,18 @@ import pytest
 
 from offcert.certify.placing import place
 from offcert.core.errors import InputError
-from offcert.core.placement import Placement, PlacementProblem, PlacementResult, Residence
-from offcert.core.plan import Kind
+from offcert.questions.placement.problem import (
+    Placement,
+    PlacementProblem,
+    PlacementResult,
+    Residence,
+)
+from offcert.core.platform import Kind
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem
-from offcert.core.result import Result, SolveStatus
-from offcert.core.schedule import Schedule, Transfer
+from offcert.questions.schedule.problem import Problem
+from offcert.core.result import SolveStatus
+from offcert.questions.schedule.result import Result
+from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.placement.certificate import PlacementCertificate

@@ -6,8 +6,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from offcert.core.errors import InputError
-from offcert.core.schedule import Schedule, Transfer
-from offcert.core.training_record import Course, StepNumbers
+from offcert.questions.schedule.schedule import Schedule, Transfer
+from offcert.questions.schedule.training_record import Course, StepNumbers
 from offcert.report.bars import LOOKS
 from offcert.report.training_figure import (
     looks_by_name,

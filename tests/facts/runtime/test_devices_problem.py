@@ -8,7 +8,7 @@ from torch import nn
 
 import offcert
 from offcert.certify.devices import certify_devices
-from offcert.core.devices.problem import Accumulation, Place
+from offcert.questions.devices.problem import Accumulation, Place
 from offcert.core.errors import InputError
 from offcert.runtime.devices import devices_problem
 

@@ -11,13 +11,14 @@ import pytest
 
 from offcert.certify.methods import solve
 from offcert.cli import main
-from offcert.core.check import check
+from offcert.questions.schedule.check import check
 from offcert.core.errors import InputError
-from offcert.core.files import write_problem
+from offcert.questions.schedule.files import write_problem
 from offcert.core.network import Network
-from offcert.core.problem import Minimise, Problem, Recompute
-from offcert.core.result import Result, SolveStatus
-from offcert.core.simulate import simulate
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
+from offcert.core.result import SolveStatus
+from offcert.questions.schedule.result import Result
+from offcert.questions.schedule.simulate import simulate
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.heuristics.sequential import sequential
 from offcert.instances.library import load

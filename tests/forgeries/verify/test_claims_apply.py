@@ -9,8 +9,9 @@ import pytest
 
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.platform import Platform
-from offcert.core.problem import Minimise, Problem, Recompute, Transfers
-from offcert.core.result import Bound, Evidence, Result, SolveStatus
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
+from offcert.core.result import Bound, Evidence, SolveStatus
+from offcert.questions.schedule.result import Result
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.registry import CLAIMS
 from offcert.verify.document import verify

@@ -17,7 +17,7 @@ from offcert.certify.methods import METHODS, solve
 from offcert.certify.search import Search
 from offcert.certify.steps import climb_combinatorial, climb_returns
 from offcert.core.errors import MethodError
-from offcert.core.problem import Minimise, Problem, Transfers
+from offcert.questions.schedule.problem import Minimise, Problem, Transfers
 from offcert.core.result import Bound, Evidence
 from offcert.formulations.combinatorial.large_tensors import (
     large_tensors_bound,

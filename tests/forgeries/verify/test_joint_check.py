@@ -15,7 +15,7 @@ import pytest
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
 from offcert.core.platform import Link, Platform
-from offcert.core.problem import Problem, Recompute, Transfers
+from offcert.questions.schedule.problem import Problem, Recompute, Transfers
 from offcert.core.result import Bound
 from offcert.formulations.joint.bound import cases, cut
 from offcert.formulations.joint.room import contents, grid_of

@@ -14,7 +14,7 @@ from offcert.certify.methods import solve
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import MethodError
 from offcert.core.platform import Link
-from offcert.core.problem import Problem, Transfers
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.result import Bound, Evidence
 from offcert.core.trace import Trace
 from offcert.formulations.labels.outward import tree as trees

@@ -10,7 +10,7 @@ import pytest
 
 from offcert.certify.proofs_of import pivot_outward_proof
 from offcert.core.platform import Link
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.core.result import Bound, Evidence
 from offcert.formulations.labels.pivot_outward import PivotOutwardProgram
 from offcert.verify.limits import BeyondLimitsError

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from offcert.certify.ladder import certify
-from offcert.core.problem import Transfers
+from offcert.questions.schedule.problem import Transfers
 from offcert.core.result import Bound, Evidence
 from offcert.instances.library import load
 from offcert.proofs.certificate import Certificate

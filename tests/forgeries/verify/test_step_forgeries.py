@@ -14,13 +14,14 @@ import pytest
 from offcert.certify.ladder import certify
 from offcert.certify.stepping import certify_step
 from offcert.core.computations import Computation
-from offcert.core.menu import Alternative, Menu
+from offcert.questions.split.menu import Alternative, Menu
 from offcert.core.network import Network
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem
-from offcert.core.result import Bound, Evidence, Result, SolveStatus
-from offcert.core.schedule import Schedule
-from offcert.core.step import Round, Split, StepProblem
+from offcert.questions.schedule.problem import Problem
+from offcert.core.result import Bound, Evidence, SolveStatus
+from offcert.questions.schedule.result import Result
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.split.problem import Round, Split, StepProblem
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.core.units import Units
 from offcert.proofs.certificate import Certificate

@@ -15,9 +15,9 @@ from offcert.certify.methods import solve
 from offcert.core.chain import Chain
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
-from offcert.core.files import problem_digest, problem_from_json
+from offcert.questions.schedule.files import problem_digest, problem_from_json
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.proofs.certificate import certificate_from_json, read_certificate
 from offcert.proofs.registry import PROOFS
 from offcert.verify.document import verify, verify_file
@@ -42,7 +42,8 @@ def problem() -> Problem:
 @cache
 def document_text() -> str:
     """A certificate with proved and attested bounds, and transfers both ways."""
-    from offcert.core.result import Bound, Evidence, Result
+    from offcert.core.result import Bound, Evidence
+    from offcert.questions.schedule.result import Result
 
     certificate = certify(problem(), time_limit=20, seed=3)
     result = certificate.result

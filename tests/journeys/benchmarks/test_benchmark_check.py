@@ -6,9 +6,9 @@ from types import ModuleType
 
 import pytest
 
-from offcert.core.check import check
-from offcert.core.check_fluid import check_fluid
-from offcert.core.simulate import simulate
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.check_fluid import check_fluid
+from offcert.questions.schedule.simulate import simulate
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 

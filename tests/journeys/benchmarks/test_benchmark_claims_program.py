@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from offcert.core.fluid_schedule import FluidSchedule, Piece
+from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
 from offcert.proofs.certificate import certificate_from_json
 from papers.claims.evidence import evidence_path, read_evidence
 from papers.claims.evidence_check import check_section

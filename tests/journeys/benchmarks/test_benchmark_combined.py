@@ -9,7 +9,7 @@ from benchmarks.assumptions import LIFTED, LIFTED_WHOLE, WHOLE, problems, summar
 from benchmarks.assumptions import main as assumptions_main
 from benchmarks.combined import main as combined_main
 from offcert.core.checkpoint_chain import CheckpointChain
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 
 
 def test_assumptions_are_priced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from offcert.core.files import problem_digest
+from offcert.questions.schedule.files import problem_digest
 from offcert.core.result import SolveStatus
 from offcert.hunts.phase.search import CoreProblems
 from offcert.instances.library import Family, Library, make_entry

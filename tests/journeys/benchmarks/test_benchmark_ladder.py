@@ -23,7 +23,7 @@ from offcert.certify.rung import Rung
 from offcert.certify.search import Search
 from offcert.certify.steps import climb_combinatorial
 from offcert.core.errors import MethodError
-from offcert.core.problem import Minimise, Problem
+from offcert.questions.schedule.problem import Minimise, Problem
 from offcert.core.result import Bound, Evidence
 from offcert.instances.cnn import CnnChains
 from offcert.instances.library import default_library

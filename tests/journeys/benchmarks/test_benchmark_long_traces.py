@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from offcert.core.files import write_problem
+from offcert.questions.schedule.files import write_problem
 from support.problems.long_problems import long_problem
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"

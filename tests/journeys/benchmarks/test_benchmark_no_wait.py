@@ -8,9 +8,9 @@ from types import ModuleType
 import pytest
 
 from offcert.core.chain import Chain
-from offcert.core.plan import Kind
+from offcert.core.platform import Kind
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 OUT, BACK = Kind.OFFLOAD, Kind.PREFETCH

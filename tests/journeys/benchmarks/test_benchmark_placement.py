@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.placement import Row, main, measure, table
-from offcert.core.placement import PlacementProblem, Residence
+from offcert.questions.placement.problem import PlacementProblem, Residence
 
 
 def test_a_folder_becomes_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from offcert.core.documents import read_json
-from offcert.core.problem import Recompute
+from offcert.questions.schedule.problem import Recompute
 from offcert.runtime.zoo import build
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"

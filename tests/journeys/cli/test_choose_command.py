@@ -7,7 +7,7 @@ import pytest
 
 from offcert.cli import main
 from offcert.core.documents import canonical_digest
-from offcert.core.step_json import read_step
+from offcert.questions.split.files import read_step
 
 SMALL = ("resnet34", "--batch", "2", "--sub-batches", "2,1")
 

@@ -14,7 +14,7 @@ import pytest
 from offcert.campaign.storage import read_rows
 from offcert.campaign.table import Table, read
 from offcert.cli import main
-from offcert.core.files import write_problem
+from offcert.questions.schedule.files import write_problem
 from offcert.instances.cnn import cnn_chain
 
 # Four chains, 11 limits, six methods.

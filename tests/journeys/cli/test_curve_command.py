@@ -9,8 +9,8 @@ import pytest
 
 from offcert.cli import arguments as choices
 from offcert.cli import main
-from offcert.core.files import problem_from_json, read_problem, write_problem
-from offcert.core.problem import Minimise, Problem, Recompute
+from offcert.questions.schedule.files import problem_from_json, read_problem, write_problem
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.core.units import Units
 from offcert.instances.cnn import cnn_chain
 from offcert.proofs.certificate import read_certificate

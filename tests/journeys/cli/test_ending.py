@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from offcert.core.files import write_problem
+from offcert.questions.schedule.files import write_problem
 from offcert.verify.document import verify_file
 from support.problems.random_instances import random_problem
 

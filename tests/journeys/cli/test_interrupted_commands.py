@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from offcert.core.files import write_problem
+from offcert.questions.schedule.files import write_problem
 from offcert.instances.cnn import CnnChains
 
 # Interrupts before this module is loaded meet the interpreter itself, not us.

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from offcert.cli import main
-from offcert.core.files import problem_to_json, read_problem
+from offcert.questions.schedule.files import problem_to_json, read_problem
 from offcert.proofs.certificate import read_certificate
 
 STEP = """

@@ -8,7 +8,7 @@ import pytest
 
 from offcert.certify.methods import solve
 from offcert.cli import main
-from offcert.core.training_files import read_training
+from offcert.questions.schedule.training_files import read_training
 
 
 @pytest.fixture(scope="module")

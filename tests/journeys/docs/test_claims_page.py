@@ -11,9 +11,9 @@ import pytest
 from offcert.campaign.selection import percent_of
 from offcert.certify.methods import solve
 from offcert.core.documents import read_json
-from offcert.core.plan import Kind
+from offcert.core.platform import Kind
 from offcert.core.result import Evidence
-from offcert.core.schedule import Schedule
+from offcert.questions.schedule.schedule import Schedule
 from offcert.heuristics.dynprog import algorithm_1
 from offcert.hunts.adversarial.values import ordered_optimum
 from offcert.report.points import CERTIFY, Cell, Point

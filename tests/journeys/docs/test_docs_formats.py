@@ -10,10 +10,10 @@ import offcert
 from offcert.campaign.storage import read_rows
 from offcert.core.documents import read_json
 from offcert.core.errors import InputError
-from offcert.core.files import problem_from_json
-from offcert.core.placement_files import _COLUMNS
-from offcert.core.training_files import training_from_json, training_to_json
-from offcert.core.training_record import ERRORS
+from offcert.questions.schedule.files import problem_from_json
+from offcert.questions.placement.files import _COLUMNS
+from offcert.questions.schedule.training_files import training_from_json, training_to_json
+from offcert.questions.schedule.training_record import ERRORS
 from offcert.instances.library import Library
 from support.docs.docs_pages import DOCS, FORMATS, READING, ROOT, fields, json_blocks, keys
 from support.problems.joint_certificates import checkpointed, least_memory_certificate
@@ -88,7 +88,7 @@ def test_the_problems_on_the_page_are_read_and_their_fields_explained() -> None:
     read = [problem_from_json(document) for document in documents]
     assert [problem.least_memory for problem in read] == [17, 7, 9, 24]
     assert [problem.peak_memory for problem in read] == [28, 10, 13, 28]
-    written = [offcert.core.files.problem_to_json(problem) for problem in read]
+    written = [offcert.questions.schedule.files.problem_to_json(problem) for problem in read]
     for document in (*documents, *written):
         assert keys(document, ("source",)) <= fields("problem")
 

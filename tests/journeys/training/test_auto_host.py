@@ -12,9 +12,9 @@ from torch import nn
 
 from offcert.certify.ladder import certify
 from offcert.core.errors import InputError, NoPlanError
-from offcert.core.host_residences import host_residences_in_order
+from offcert.questions.schedule.host_residences import host_residences_in_order
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.runtime.hardware import HARDWARE
 from offcert.runtime.simulated import SimulatedDevice

@@ -16,20 +16,14 @@ from offcert.certify.devices import certify_devices, shared_link
 from offcert.certify.ladder import certify
 from offcert.certify.running import SearchProgress
 from offcert.certify.watchdog import ending_whole, ending_with
-from offcert.core.devices.problem import (
-    Accumulation,
-    DevicesProblem,
-    Gradient,
-    JobKind,
-    Place,
-)
+from offcert.questions.devices.problem import Accumulation, DevicesProblem, Gradient, JobKind, Place
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
-from offcert.core.plan import Kind
+from offcert.core.platform import Kind
 from offcert.core.platform import Link, Platform
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.core.result import Bound, Evidence, SolveStatus
-from offcert.core.schedule import Schedule
+from offcert.questions.schedule.schedule import Schedule
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.devices.bounds import devices_bounds
 from offcert.formulations.devices.cpsat import solve_devices

@@ -12,10 +12,10 @@ from offcert.certify.rung import Rung
 from offcert.certify.search import Search, SearchProgress, UnsoundError
 from offcert.core.chain import Chain
 from offcert.core.errors import InputError, MethodError
-from offcert.core.problem import Problem, Recompute, Transfers
+from offcert.questions.schedule.problem import Problem, Recompute, Transfers
 from offcert.core.result import Bound, Evidence, SolveStatus
-from offcert.core.schedule import Schedule
-from offcert.core.simulate import simulate
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.simulate import simulate
 from offcert.core.trace import Trace
 from offcert.heuristics.sequential import sequential
 from offcert.proofs.attestation import witness

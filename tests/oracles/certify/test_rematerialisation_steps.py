@@ -19,7 +19,7 @@ from offcert.certify.rematerialisation_steps import (
 )
 from offcert.certify.search import Search
 from offcert.core.platform import Platform
-from offcert.core.problem import Minimise, Problem, Recompute
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.core.result import Evidence, SolveStatus
 from offcert.verify.recheck import recheck
 from support.oracles.rematerialisation import RematerialisationOracle

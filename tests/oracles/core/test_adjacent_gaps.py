@@ -11,7 +11,7 @@ from fractions import Fraction
 import pytest
 
 from offcert.core.platform import Link, Platform
-from offcert.core.problem import Problem, Transfers
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.fluid.exact import solve_fluid
 from support.oracles.schedules import brute_force

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from offcert.core import check as checker
-from offcert.core import presence
+from offcert.questions.schedule import check as checker
+from offcert.questions.schedule import presence
 from support.oracles import check as check_oracle
 from support.problems.schedules import cases
 

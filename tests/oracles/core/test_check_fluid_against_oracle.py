@@ -6,9 +6,9 @@ from fractions import Fraction
 
 import pytest
 
-from offcert.core import check_fluid as checker
-from offcert.core import presence as segments
-from offcert.core.presence import Grid, Rational, Segment
+from offcert.questions.schedule import check_fluid as checker
+from offcert.questions.schedule import presence as segments
+from offcert.questions.schedule.presence import Grid, Rational, Segment
 from support.oracles import check_fluid as check_fluid_oracle
 from support.problems.fluid_schedules import fluid_cases
 

@@ -2,9 +2,10 @@
 
 import pytest
 
-from offcert.core.plan import Kind, Move
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule, Transfer
+from offcert.core.platform import Kind
+from offcert.questions.schedule.plan import Move
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule, Transfer
 from support.problems.schedules import cases
 
 

@@ -9,10 +9,11 @@ import pytest
 
 from offcert.core.chain import Chain
 from offcert.core.errors import MethodError, PlanError
-from offcert.core.plan import Kind, Plan
+from offcert.core.platform import Kind
+from offcert.questions.schedule.plan import Plan
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem
-from offcert.core.simulate import Simulator
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.simulate import Simulator
 from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.heuristics.annealing import Annealer
 from offcert.heuristics.local_search import no_limits, random_limits, restricted_plan

@@ -7,9 +7,9 @@ from itertools import combinations
 
 import pytest
 
-from offcert.core.check import check
+from offcert.questions.schedule.check import check
 from offcert.core.errors import MethodError, NoPlanError
-from offcert.core.simulate import simulate
+from offcert.questions.schedule.simulate import simulate
 from offcert.formulations.combinatorial.relaxations import prop3_bound
 from offcert.heuristics import least_cover as module
 from offcert.heuristics.least_cover import least_cover, least_cover_plan

@@ -6,11 +6,11 @@ from functools import partial
 import pytest
 
 from offcert.core.chain import Chain
-from offcert.core.check import check
+from offcert.questions.schedule.check import check
 from offcert.core.errors import MethodError
 from offcert.core.platform import Link, Platform
-from offcert.core.problem import Problem
-from offcert.core.simulate import simulate
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.simulate import simulate
 from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.heuristics.insertion import with_all_but, with_insertions
 from offcert.heuristics.local_search import local_search

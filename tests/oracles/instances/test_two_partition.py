@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from offcert.core.check import check
+from offcert.questions.schedule.check import check
 from offcert.core.errors import InputError
-from offcert.core.problem import Problem, Transfers
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.formulations.combinatorial.relaxations import fractional_bound
 from offcert.formulations.fluid.milp import fluid_bound
 from offcert.formulations.labels.pivot.bound import pivot_bound

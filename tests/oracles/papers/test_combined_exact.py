@@ -9,16 +9,16 @@ from fractions import Fraction
 
 import pytest
 
-from offcert.core.check import check
-from offcert.core.check_fluid import check_fluid
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.check_fluid import check_fluid
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import MethodError, NoPlanError
-from offcert.core.fluid_schedule import FluidSchedule
+from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.core.network import Network
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem, Recompute, Transfers
+from offcert.questions.schedule.problem import Problem, Recompute, Transfers
 from offcert.core.result import SolveStatus
-from offcert.core.schedule import Schedule
+from offcert.questions.schedule.schedule import Schedule
 from offcert.core.strategy import Strategy
 from offcert.core.trace import Operation, Trace
 from offcert.formulations.common.linear_solvers import SCIPY, solve_linear

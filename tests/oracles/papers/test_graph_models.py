@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offcert.core.checkpoint_graph import CheckpointGraph
+from offcert.questions.selection.graph import CheckpointGraph
 from offcert.core.errors import InputError
 from offcert.core.result import SolveStatus
 from offcert.heuristics.checkpoint_graphs.arbitrary import arbitrary_graph_solver

@@ -6,7 +6,7 @@ from itertools import chain, combinations, product
 
 import pytest
 
-from offcert.core.checkpoint_graph import CheckpointGraph
+from offcert.questions.selection.graph import CheckpointGraph
 from offcert.core.errors import InputError
 from offcert.heuristics.checkpoint_graphs.arbitrary import arbitrary_graph_solver
 from offcert.heuristics.checkpoint_graphs.division_tree import Reading

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from support.oracles.joint import _with_offloading, least_time
 from support.problems.random_networks import checkpoint_chain, random_network, recompute_problem
 

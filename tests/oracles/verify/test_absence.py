@@ -6,7 +6,7 @@ from itertools import combinations
 import pytest
 
 from offcert.core.platform import Link
-from offcert.core.problem import Problem, Transfers
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.result import Bound, Evidence
 from offcert.formulations.combinatorial.large_tensors import (
     large_tensors_bound,

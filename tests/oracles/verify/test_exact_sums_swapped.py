@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from offcert.core.check import check
-from offcert.core.plan import Kind
+from offcert.questions.schedule.check import check
+from offcert.core.platform import Kind
 from offcert.core.platform import Link, Platform
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule, Transfer
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.combinatorial.exact_sums import exact_sums_bound
 from offcert.verify.recheck import recheck

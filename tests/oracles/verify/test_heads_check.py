@@ -21,9 +21,9 @@ from offcert.certify.searched_steps import climb_heads
 from offcert.certify.steps import climb_combinatorial
 from offcert.core.chain import Chain
 from offcert.core.documents import canonical_digest
-from offcert.core.plan import Kind
+from offcert.core.platform import Kind
 from offcert.core.platform import Link, Platform
-from offcert.core.problem import Problem, Transfers
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.result import Evidence
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.combinatorial.relaxations import required_absent

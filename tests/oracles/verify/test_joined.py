@@ -9,13 +9,13 @@ import pytest
 from offcert.certify.effort import Effort
 from offcert.certify.search import Search
 from offcert.certify.searched_steps import climb_joined
-from offcert.core.check import check
+from offcert.questions.schedule.check import check
 from offcert.core.errors import MethodError
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem, Transfers
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.result import Bound, Evidence
-from offcert.core.schedule import Schedule, Transfer
-from offcert.core.simulate import simulate
+from offcert.questions.schedule.schedule import Schedule, Transfer
+from offcert.questions.schedule.simulate import simulate
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.combinatorial.joined_gaps import joined_gaps
 from offcert.heuristics.sequential import sequential

@@ -12,7 +12,7 @@ import pytest
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
 from offcert.core.platform import Link, Platform
-from offcert.core.problem import Problem, Recompute
+from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.verify.joint.model import JointModel
 from offcert.verify.joint.room import Cuts, States, rooms
 from support.oracles.joint import least_time

@@ -17,7 +17,7 @@ from offcert.core.computations import Computation, Value
 from offcert.core.documents import canonical_digest
 from offcert.core.network import Network
 from offcert.core.platform import Link, Platform
-from offcert.core.problem import Minimise, Problem, Recompute, Transfers
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 from offcert.core.result import Bound, Evidence, SolveStatus
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.claims import proved

@@ -14,7 +14,7 @@ import pytest
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem, Recompute
+from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.formulations.joint import room as finder_room
 from offcert.formulations.joint.room import Grid, contents
 from offcert.proofs.claims import proved

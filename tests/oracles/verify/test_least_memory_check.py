@@ -12,7 +12,7 @@ import pytest
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
 from offcert.core.platform import Link, Platform
-from offcert.core.problem import Minimise, Problem, Recompute
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.formulations.rematerialisation.least_memory import (
     cut_bound,
     kept_bound,

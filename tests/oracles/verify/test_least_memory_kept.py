@@ -11,7 +11,7 @@ import pytest
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network, sources
 from offcert.core.platform import Link, Platform
-from offcert.core.problem import Minimise, Problem, Recompute
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.formulations.rematerialisation.least_memory import StayingFacts, single_run_bound
 from offcert.formulations.rematerialisation.memory_cut import CutFinder, Prices
 from offcert.proofs.claims import proved

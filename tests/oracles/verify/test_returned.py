@@ -9,7 +9,7 @@ import pytest
 from offcert.certify.ladder import certify
 from offcert.core.errors import MethodError
 from offcert.core.platform import Link, Platform
-from offcert.core.problem import Problem, Transfers
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.result import Bound, Evidence
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.combinatorial.forced_returns import forced_returns, without_forced_returns

@@ -10,7 +10,7 @@ import random
 import pytest
 
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.verify.pivot.check import classes_of, confirm
 from offcert.verify.pivot_outward.check import confirm_pivot_outward

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from offcert.core.check import check
+from offcert.questions.schedule.check import check
 from offcert.core.errors import MethodError
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.heuristics.cooling import OrderedAnnealer
 from support.problems.random_instances import mixed_problem
 

@@ -1,6 +1,6 @@
 """The checker as it is defined: every prefetch is looked at for every operation and tensor.
 
-`offcert.core.check` must find the same faults, in the same words; it shares no code with this.
+`offcert.questions.schedule.check` must find the same faults, in the same words; it shares no code with this.
 
 Only three kinds of event take memory: the start of the step, the start of an operation (its
 outputs and workspace) and the start of a prefetch. Everything else releases it. So memory is within
@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule, Transfer
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.core.trace import Trace
 
 _START = -1

@@ -1,13 +1,13 @@
-"""The checker for pieces as it is defined; `offcert.core.check_fluid` must find the same faults."""
+"""The checker for pieces as it is defined; `offcert.questions.schedule.check_fluid` must find the same faults."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 from itertools import pairwise
 
-from offcert.core.fluid_schedule import FluidSchedule, Piece
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem, Transfers
+from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Problem, Transfers
 from support.oracles.check import operation_faults
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from offcert.core.devices.problem import DevicesProblem
+from offcert.questions.devices.problem import DevicesProblem
 
 # A gap: on the device; leaving; gone; coming back; back.
 HERE, GONE, COMING, BACK = range(4)

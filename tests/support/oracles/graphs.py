@@ -8,7 +8,7 @@ from itertools import combinations
 
 import networkx
 
-from offcert.core.checkpoint_graph import CheckpointGraph
+from offcert.questions.selection.graph import CheckpointGraph
 from papers.checkpoint_graphs.random_graphs import random_checkpoint_graph
 
 DENSITIES = (Fraction(1, 8), Fraction(1, 5), Fraction(3, 10), Fraction(1, 2))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from offcert.core.errors import MethodError
-from offcert.core.plan import Plan
-from offcert.core.problem import Problem
-from offcert.core.simulate import simulate
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.simulate import simulate
 from support.oracles.schedules import brute_force
 
 

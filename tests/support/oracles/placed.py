@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain, combinations, combinations_with_replacement, product
 
-from offcert.core.check import check
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem
-from offcert.core.residences import placement_problem
-from offcert.core.schedule import Schedule, Transfer
+from offcert.questions.schedule.check import check
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.residences import placement_problem
+from offcert.questions.schedule.schedule import Schedule, Transfer
 from support.oracles.placement import least_pool
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from offcert.core.placement import Placement, PlacementProblem
+from offcert.questions.placement.problem import Placement, PlacementProblem
 
 
 def least_pool(problem: PlacementProblem) -> int:

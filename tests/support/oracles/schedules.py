@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import count, product
 
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 
 PRESENT, OUT, BACK = range(3)
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from itertools import product
 from typing import NamedTuple
 
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Problem
 from support.oracles.joint import _subsets
 
 # Where a copy is; a number above 0 is the ticks until it is back on the device.

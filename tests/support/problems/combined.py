@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem, Recompute
+from offcert.questions.schedule.problem import Problem, Recompute
 from support.problems.random_networks import checkpoint_chain
 
 RATES = (Fraction(1, 2), Fraction(1), Fraction(3, 2), Fraction(3))

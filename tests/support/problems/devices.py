@@ -6,9 +6,9 @@ import random
 from dataclasses import replace
 from fractions import Fraction
 
-from offcert.core.devices.problem import Accumulation, DevicesProblem, Gradient, Place
+from offcert.questions.devices.problem import Accumulation, DevicesProblem, Gradient, Place
 from offcert.core.platform import Link, Platform
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import Operation, Tensor, Trace
 from support.problems.random_instances import random_problem
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 
-from offcert.core.fluid_schedule import FluidSchedule, Piece
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem, Transfers
-from offcert.core.schedule import Transfer
+from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Problem, Transfers
+from offcert.questions.schedule.schedule import Transfer
 from support.problems.schedules import cases
 
 Case = tuple[Problem, FluidSchedule]

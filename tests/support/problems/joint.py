@@ -15,7 +15,7 @@ from offcert.certify.search import Search
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem, Recompute
+from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.core.result import Bound
 from offcert.formulations.labels.joint.bound import shortest_execution
 from offcert.proofs.fluid_document import unpack

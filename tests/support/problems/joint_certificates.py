@@ -10,9 +10,9 @@ from offcert.certify.search import Search
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.network import Network
 from offcert.core.platform import Platform
-from offcert.core.problem import Minimise, Problem, Recompute
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.core.program import Program, Segment
-from offcert.core.simulate import simulate
+from offcert.questions.schedule.simulate import simulate
 from offcert.core.strategy import Strategy
 from offcert.heuristics.sequential import sequential
 from offcert.proofs.certificate import Certificate

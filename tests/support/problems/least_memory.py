@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import cache
 
 from offcert.core.platform import Link, Platform
-from offcert.core.problem import Minimise, Problem, Recompute
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.core.result import Bound
 from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.formulations.joint.bound import joint_bounds

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from offcert.core.chain import Chain
 from offcert.core.platform import Link, Platform
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import Operation, Tensor, Trace
 
 _LARGEST = 1 << 24

@@ -3,11 +3,12 @@
 from fractions import Fraction
 from functools import cache
 
-from offcert.core.plan import Kind
+from offcert.core.platform import Kind
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem
-from offcert.core.result import Bound, Evidence, Result, SolveStatus
-from offcert.core.schedule import Schedule, Transfer
+from offcert.questions.schedule.problem import Problem
+from offcert.core.result import Bound, Evidence, SolveStatus
+from offcert.questions.schedule.result import Result
+from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.core.units import Units
 from offcert.proofs.certificate import Certificate

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from support.oracles.schedules import brute_force
 from support.problems.random_instances import mixed_problem
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from offcert.core.check import check
-from offcert.core.placement import PlacementProblem, Residence
-from offcert.core.result import Result, SolveStatus
+from offcert.questions.schedule.check import check
+from offcert.questions.placement.problem import PlacementProblem, Residence
+from offcert.core.result import SolveStatus
+from offcert.questions.schedule.result import Result
 from offcert.proofs.certificate import Certificate
 from support.problems.schedules import cases
 

@@ -10,7 +10,7 @@ from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.computations import Computation, Run, Value
 from offcert.core.network import Network
 from offcert.core.platform import Link, Platform
-from offcert.core.problem import Problem, Recompute
+from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.core.strategy import Strategy
 
 

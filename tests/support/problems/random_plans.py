@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from offcert.core.plan import Kind, Move, Plan
+from offcert.core.platform import Kind
+from offcert.questions.schedule.plan import Move, Plan
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import Operation, Trace
 
 

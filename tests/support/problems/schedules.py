@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from offcert.core.errors import PlanError
-from offcert.core.plan import Kind, Move, Plan
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule, Transfer
-from offcert.core.simulate import simulate
+from offcert.core.platform import Kind
+from offcert.questions.schedule.plan import Move, Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule, Transfer
+from offcert.questions.schedule.simulate import simulate
 from offcert.heuristics.sequential import sequential
 from support.problems.random_instances import mixed_problem
 

@@ -9,9 +9,9 @@ from fractions import Fraction
 from functools import cache
 
 from offcert.core.errors import MethodError
-from offcert.core.plan import Kind
+from offcert.core.platform import Kind
 from offcert.core.platform import Link
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import Trace
 from offcert.formulations.labels.pivot.model import nested
 from support.oracles.schedules import brute_force

@@ -2,7 +2,7 @@
 
 import random
 
-from offcert.core.placement import PlacementProblem, Residence
+from offcert.questions.placement.problem import PlacementProblem, Residence
 
 
 def tight_problem(seed: int) -> PlacementProblem:

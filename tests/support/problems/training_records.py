@@ -3,9 +3,15 @@
 from dataclasses import replace
 from typing import Any
 
-from offcert.core.plan import Kind
-from offcert.core.schedule import Schedule, Transfer
-from offcert.core.training_record import Course, HostMemory, Moved, StepNumbers, TrainingRecord
+from offcert.core.platform import Kind
+from offcert.questions.schedule.schedule import Schedule, Transfer
+from offcert.questions.schedule.training_record import (
+    Course,
+    HostMemory,
+    Moved,
+    StepNumbers,
+    TrainingRecord,
+)
 
 OUT, BACK = Kind.OFFLOAD, Kind.PREFETCH
 

@@ -19,10 +19,11 @@ import numpy
 import torch
 from torch import nn
 
-from offcert.core.plan import Kind, Move, Plan
+from offcert.core.platform import Kind
+from offcert.questions.schedule.plan import Move, Plan
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 from offcert.core.trace import Trace
 from offcert.core.units import Units
 from offcert.runtime.capture import capture

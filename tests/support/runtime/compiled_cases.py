@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import fx, nn
 
-from offcert.core.plan import Plan
-from offcert.core.problem import Problem
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.compiled.backend import Backend, as_it_is, backend
 from support.runtime.captured import evict_everything, problem_of_step

@@ -6,10 +6,10 @@ from fractions import Fraction
 
 from torch import nn
 
-from offcert.core.plan import Kind
+from offcert.core.platform import Kind
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule, Transfer
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.core.units import Units
 from offcert.runtime.stages.recording import Recorder, Recording, prepare, record
 from offcert.runtime.workloads.workload import Workload

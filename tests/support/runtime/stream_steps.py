@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from offcert.core.plan import Plan
+from offcert.questions.schedule.plan import Plan
 from offcert.core.platform import Link, Platform
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import Trace
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.cuda import CudaDevice

@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 from offcert.certify.methods import solve
-from offcert.core.simulate import Simulator
+from offcert.questions.schedule.simulate import Simulator
 from offcert.heuristics.sequential import sequential
 from offcert.verify.document import verify
 

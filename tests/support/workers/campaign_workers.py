@@ -10,7 +10,7 @@ from offcert.campaign.execute import Answer, execute
 from offcert.certify.effort import Effort
 from offcert.certify.methods import METHODS, Method
 from offcert.certify.search import Search
-from offcert.core.simulate import simulate
+from offcert.questions.schedule.simulate import simulate
 from offcert.heuristics.sequential import sequential
 
 # Whichever test starts the server that processes are forked from, it has loaded this.

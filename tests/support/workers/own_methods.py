@@ -4,10 +4,10 @@ import os
 import time
 from typing import Any
 
-from offcert.core.plan import Plan
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule
-from offcert.core.simulate import simulate
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.simulate import simulate
 from offcert.core.strategy import Strategy
 from offcert.heuristics.sequential import sequential
 

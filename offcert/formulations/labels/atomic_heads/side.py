@@ -29,8 +29,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import Trace
 
 Ints = NDArray[np.int64]

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from offcert.core.errors import MethodError
 from offcert.core.execution import Execution
-from offcert.core.problem import Minimise, Problem, Recompute, Transfers
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 from offcert.core.result import EXECUTIONS, Bound, Infeasibility
-from offcert.core.schedule import Schedule
+from offcert.questions.schedule.schedule import Schedule
 from offcert.formulations.labels.joint.model import JointModel
 from offcert.formulations.labels.joint.rebuild import rebuilt
 from offcert.formulations.labels.joint.search import search

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from offcert.core.network import Network, sources
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Problem
 
 # A value, how many computations have changed it in place, and whether it cannot be changed again.
 Content = tuple[int, int, bool]

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from offcert.core.execution import Execution
-from offcert.core.plan import Kind
-from offcert.core.schedule import Schedule, Transfer
+from offcert.core.platform import Kind
+from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.labels.joint.model import JointModel, bits
 from offcert.formulations.labels.joint.search import NOTHING, Label, Running

@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 from itertools import product
 from typing import NamedTuple
 
-from offcert.core.plan import Kind
+from offcert.core.platform import Kind
 from offcert.formulations.labels.joint.model import JointModel, bits
 
 # The mark of no value. By definition.

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.formulations.labels.atomic_heads.bound import SideEnds
 from offcert.formulations.labels.atomic_heads.kernel import Ints
 from offcert.formulations.labels.atomic_heads.orders import Orders

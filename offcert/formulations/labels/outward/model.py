@@ -32,8 +32,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offcert.core.errors import MethodError
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem, Transfers
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.trace import Gap, Trace
 from offcert.formulations.labels.atomic_heads.side import link_rate
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from offcert.core.plan import Kind
-from offcert.core.schedule import Schedule, Transfer
+from offcert.core.platform import Kind
+from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.formulations.labels.outward import kernel
 from offcert.formulations.labels.outward.evaluation import Evaluation, Way, new_question
 from offcert.formulations.labels.outward.model import NOTHING, CutProblem, OutwardSide

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 from offcert.formulations.labels.outward.agenda import Agenda
 from offcert.formulations.labels.outward.evaluation import CAPACITY, USUAL_ROOM, Evaluator
 from offcert.formulations.labels.outward.model import CutProblem, cut

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from offcert.core.plan import Kind
+from offcert.core.platform import Kind
 from offcert.formulations.labels.pivot import pool as store
 from offcert.formulations.labels.pivot.model import Nested, NestedSide
 from offcert.formulations.labels.pivot.pool import Ints, Pool, SideArrays

@@ -26,11 +26,11 @@ from functools import cache, partial
 
 import numpy as np
 
-from offcert.core.check import check
-from offcert.core.plan import Kind
+from offcert.questions.schedule.check import check
+from offcert.core.platform import Kind
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.labels.atomic_heads.bound import SideEnds
 from offcert.formulations.labels.common import Deadline, OutOfLabelsError, Race

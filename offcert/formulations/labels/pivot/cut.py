@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from offcert.core.compiled import plain, plain_inner
-from offcert.core.plan import Kind
-from offcert.core.schedule import Schedule, Transfer
+from offcert.core.platform import Kind
+from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.formulations.labels.atomic_heads.bound import SideEnds, quick_ends
 from offcert.formulations.labels.common import OutOfLabelsError
 from offcert.formulations.labels.pivot import arrays, kernel

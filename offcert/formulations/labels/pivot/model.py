@@ -36,8 +36,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from offcert.core.errors import MethodError
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem, Transfers
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.formulations.combinatorial.relaxations import required_absent
 
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import numpy as np
 
-from offcert.core.schedule import Schedule
+from offcert.questions.schedule.schedule import Schedule
 from offcert.core.threads import in_threads
 from offcert.formulations.common.stores import NONE
 from offcert.formulations.labels.atomic_heads.bound import SideEnds

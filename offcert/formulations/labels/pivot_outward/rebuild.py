@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from offcert.core.plan import Kind
-from offcert.core.schedule import Schedule, Transfer
+from offcert.core.platform import Kind
+from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.formulations.labels.outward.model import CutProblem
 from offcert.formulations.labels.outward.rebuild import Half, joined
 from offcert.formulations.labels.outward.sums import FRONT

@@ -8,14 +8,21 @@ from fractions import Fraction
 
 import pytest
 
-from offcert.core.devices.check import check_devices
-from offcert.core.devices.problem import Accumulation, DevicesProblem, Gradient, Job, JobKind, Place
-from offcert.core.devices.schedule import DevicesSchedule, TimedJob
-from offcert.core.devices.simulate import dispatch
+from offcert.questions.devices.check import check_devices
+from offcert.questions.devices.problem import (
+    Accumulation,
+    DevicesProblem,
+    Gradient,
+    Job,
+    JobKind,
+    Place,
+)
+from offcert.questions.devices.schedule import DevicesSchedule, TimedJob
+from offcert.questions.devices.simulate import dispatch
 from offcert.core.errors import InputError
-from offcert.core.plan import Plan
+from offcert.questions.schedule.plan import Plan
 from offcert.core.platform import Link
-from offcert.core.schedule import Schedule
+from offcert.questions.schedule.schedule import Schedule
 from offcert.heuristics.devices import fifo
 from support.problems.devices import random_devices, three_layers
 

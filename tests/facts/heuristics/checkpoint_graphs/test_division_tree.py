@@ -7,7 +7,7 @@ from collections import Counter
 import networkx
 import pytest
 
-from offcert.core.checkpoint_graph import CheckpointGraph, bits
+from offcert.questions.selection.graph import CheckpointGraph, bits
 from offcert.heuristics.checkpoint_graphs.division_tree import (
     ClosedSet,
     Division,

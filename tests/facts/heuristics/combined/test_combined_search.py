@@ -8,12 +8,12 @@ from fractions import Fraction
 import pytest
 
 from offcert.core.chain import Chain
-from offcert.core.check import check
-from offcert.core.check_fluid import check_fluid
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.check_fluid import check_fluid
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.platform import Link, Platform
-from offcert.core.problem import Problem, Recompute, Transfers
+from offcert.questions.schedule.problem import Problem, Recompute, Transfers
 from offcert.core.trace import Operation, Trace
 from offcert.heuristics.combined.search import (
     CombinedMove,

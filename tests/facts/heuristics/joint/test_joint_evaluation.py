@@ -11,7 +11,7 @@ import pytest
 from offcert.core.errors import InputError, MethodError
 from offcert.core.execution import Execution
 from offcert.core.platform import Link
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.core.program import Program, Segment
 from offcert.heuristics.joint.evaluation import Estimate, estimate
 from offcert.heuristics.joint.plans import realised

@@ -13,7 +13,7 @@ from offcert.core.compiled import compiled
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem, Recompute
+from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.core.program import Program, Segment
 from offcert.heuristics.joint.repeats import Repeats, repeats_of, spread
 from offcert.heuristics.joint.starts import _copies, _Spans

@@ -9,11 +9,11 @@ from itertools import chain, combinations
 
 import pytest
 
-from offcert.core.check import check
+from offcert.questions.schedule.check import check
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import MethodError
 from offcert.core.platform import Link
-from offcert.core.problem import Problem, Recompute
+from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.core.program import Program, Segment, program_from_json
 from offcert.heuristics.combined.search import combined_plan
 from offcert.heuristics.joint.plans import JointPlan

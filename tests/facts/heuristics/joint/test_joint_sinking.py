@@ -8,10 +8,10 @@ from itertools import chain, combinations
 
 import pytest
 
-from offcert.core.check import check
+from offcert.questions.schedule.check import check
 from offcert.core.errors import MethodError
 from offcert.core.platform import Link
-from offcert.core.problem import Minimise, Problem
+from offcert.questions.schedule.problem import Minimise, Problem
 from offcert.core.program import Program, Segment
 from offcert.heuristics.joint.plans import JointPlan
 from offcert.heuristics.joint.sinking import SinkingSearch

@@ -7,9 +7,9 @@ from itertools import product
 import pytest
 
 from offcert.core.errors import InputError
-from offcert.core.menu import Alternative, Menu
-from offcert.core.problem import Problem
-from offcert.core.step import Round
+from offcert.questions.split.menu import Alternative, Menu
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.split.problem import Round
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.heuristics.modnn.sub_batch import (
     held_memory,

@@ -4,13 +4,13 @@ from fractions import Fraction
 
 import pytest
 
-from offcert.core.check import check
+from offcert.questions.schedule.check import check
 from offcert.core.errors import NoPlanError
-from offcert.core.menu import Alternative, Menu
-from offcert.core.plan import Kind
+from offcert.questions.split.menu import Alternative, Menu
+from offcert.core.platform import Kind
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem
-from offcert.core.simulate import simulate
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.simulate import simulate
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.heuristics.modnn.scheduler import ModnnOutcome, algorithm_1, modnn
 from support.oracles.schedules import brute_force

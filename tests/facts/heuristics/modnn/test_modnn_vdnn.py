@@ -4,11 +4,11 @@ from fractions import Fraction
 
 import pytest
 
-from offcert.core.check import check
+from offcert.questions.schedule.check import check
 from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem
-from offcert.core.step import Round
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.split.problem import Round
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.heuristics.modnn.vdnn_tasks import best_vdnn, vdnn_least, vdnn_plus, vdnn_tasks
 from offcert.instances.modnn.networks import modnn_network

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from offcert.core.errors import InputError
-from offcert.core.placement import Placement, PlacementProblem, Residence
+from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
 from offcert.heuristics.placement.in_order import (
     best_fit,
     degrees,

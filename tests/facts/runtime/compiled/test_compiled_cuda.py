@@ -9,7 +9,7 @@ from torch import nn
 
 import offcert
 from offcert.core.errors import InputError
-from offcert.core.plan import Plan
+from offcert.questions.schedule.plan import Plan
 from offcert.runtime.compiled.operators import torch_operators
 from support.runtime.captured import evict_everything
 from support.runtime.compiled_cases import Graphs, loss_of, problem_for, same, step_of, train

@@ -11,7 +11,7 @@ from torch._dynamo.backends.common import aot_autograd
 
 import offcert
 from offcert.core.errors import InputError
-from offcert.core.plan import Plan
+from offcert.questions.schedule.plan import Plan
 from offcert.runtime.compiled import inductor
 from offcert.runtime.compiled.late_copies import OPERATORS, pending_copies
 from support.runtime.captured import evict_everything

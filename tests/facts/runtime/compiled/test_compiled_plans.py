@@ -10,7 +10,8 @@ from torch._functorch.partitioners import default_partition
 
 import offcert
 from offcert.core.errors import InputError, PlanError
-from offcert.core.plan import Kind, Move, Plan
+from offcert.core.platform import Kind
+from offcert.questions.schedule.plan import Move, Plan
 from offcert.runtime.compiled import insert as insertion
 from offcert.runtime.compiled import operators
 from offcert.runtime.compiled.late_copies import OPERATORS, pending_copies

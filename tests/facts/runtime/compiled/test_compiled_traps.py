@@ -16,7 +16,7 @@ from torch import nn
 
 import offcert
 from offcert.core.errors import InputError
-from offcert.core.plan import Plan
+from offcert.questions.schedule.plan import Plan
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.compiled.anchors import Anchors, _longest
 from offcert.runtime.compiled.calls import _beginning

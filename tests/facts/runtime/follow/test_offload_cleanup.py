@@ -12,7 +12,8 @@ from torch import nn
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from offcert.core.errors import InputError, PlanError
-from offcert.core.plan import Kind, Move, Plan
+from offcert.core.platform import Kind
+from offcert.questions.schedule.plan import Move, Plan
 from offcert.runtime.follow.offload import OffloadWarning, offload
 from support.runtime.captured import evict_everything, evicted_bytes, mean_step, problem_of_step
 

@@ -13,7 +13,7 @@ from torch._dynamo.backends.debugging import aot_eager
 from torch.nn import functional
 
 from offcert.core.errors import InputError
-from offcert.core.plan import Plan
+from offcert.questions.schedule.plan import Plan
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.offload import Offload, OffloadWarning, offload
 from support.runtime.captured import (

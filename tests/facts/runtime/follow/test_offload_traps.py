@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from offcert.core.errors import InputError, PlanError
-from offcert.core.plan import Plan
+from offcert.questions.schedule.plan import Plan
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.offload import OffloadWarning, offload
 from offcert.runtime.plan.predict import predict

@@ -1,9 +1,10 @@
 import pytest
 
 from offcert.core.errors import InputError, PlanError
-from offcert.core.fluid_schedule import FluidSchedule
-from offcert.core.plan import Kind, Move, Plan
-from offcert.core.schedule import Schedule, Transfer
+from offcert.questions.schedule.fluid_schedule import FluidSchedule
+from offcert.core.platform import Kind
+from offcert.questions.schedule.plan import Move, Plan
+from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.runtime.plan.predict import predict
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from offcert.core.plan import Kind
-from offcert.core.training_record import AllocatorPeaks
+from offcert.core.platform import Kind
+from offcert.questions.schedule.training_record import AllocatorPeaks
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.offload import offload
 from offcert.runtime.profiling.profile import profile

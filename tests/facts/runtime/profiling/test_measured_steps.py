@@ -9,7 +9,8 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 from offcert.core.errors import InputError
-from offcert.core.plan import Kind, Plan
+from offcert.core.platform import Kind
+from offcert.questions.schedule.plan import Plan
 from offcert.core.platform import Link
 from offcert.runtime.capture import Clock, capture
 from offcert.runtime.hardware import hardware

@@ -4,7 +4,7 @@ from torch import nn
 
 from offcert import certify_step, verify
 from offcert.core.result import SolveStatus
-from offcert.core.step import Round, Split, StepProblem
+from offcert.questions.split.problem import Round, Split, StepProblem
 from offcert.instances.modnn.algorithms import K40
 from offcert.runtime.hardware import hardware
 from offcert.runtime.profiling.profile import profile

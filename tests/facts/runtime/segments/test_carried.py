@@ -6,7 +6,7 @@ import pytest
 from test_joint_networks import BLOCKS, GPT, RESNET, images, tokens
 from test_segment_traps import Three
 
-from offcert.core.carried.problem import carried_on
+from offcert.questions.schedule.carried import carried_on
 from offcert.core.carried.record import record_from_json
 from offcert.core.errors import InputError
 from offcert.core.program import Program, Segment

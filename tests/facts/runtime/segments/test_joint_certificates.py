@@ -7,11 +7,12 @@ from fractions import Fraction
 import pytest
 from test_joint_networks import GPT, tokens
 
-from offcert.core.carried.translate import translated
+from offcert.questions.schedule.translate import translated
 from offcert.core.errors import InputError, PlanError
-from offcert.core.problem import Recompute
-from offcert.core.result import Result, SolveStatus
-from offcert.core.simulate import simulate
+from offcert.questions.schedule.problem import Recompute
+from offcert.core.result import SolveStatus
+from offcert.questions.schedule.result import Result
+from offcert.questions.schedule.simulate import simulate
 from offcert.heuristics.sequential import sequential
 from offcert.proofs.certificate import Certificate
 from offcert.report.training import describe_ways

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from offcert.core.plan import Plan
+from offcert.questions.schedule.plan import Plan
 from offcert.runtime import zoo
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.segments.placed import Kept

@@ -7,7 +7,7 @@ from fractions import Fraction
 from test_joint_networks import images
 
 from offcert import certify
-from offcert.core.problem import Recompute
+from offcert.questions.schedule.problem import Recompute
 from offcert.runtime.follow.offload import offload
 from offcert.runtime.plan.place import carried_by
 from offcert.runtime.profiling.profile import profile

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from offcert.core.errors import PlanError
-from offcert.core.plan import Plan
+from offcert.questions.schedule.plan import Plan
 from offcert.runtime.capture import read_capture
 from offcert.runtime.follow.offload import Offload, OffloadWarning, offload
 from offcert.runtime.plan.predict import predict

@@ -5,7 +5,7 @@ import gc
 import torch
 from torch import nn
 
-from offcert.core.plan import Plan
+from offcert.questions.schedule.plan import Plan
 from offcert.runtime.segments.uncounted import HELD
 from support.runtime.captured import mean_step
 from support.runtime.joint_training import again, compare_joint

@@ -2,7 +2,7 @@
 
 import pytest
 
-from offcert.core.plan import Plan
+from offcert.questions.schedule.plan import Plan
 from offcert.runtime.plan.predict import predict
 from offcert.runtime.stages.recording import prepare, record
 from offcert.runtime.workloads.workload import Workload

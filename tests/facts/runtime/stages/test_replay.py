@@ -10,8 +10,9 @@ from torch import fx, nn
 from torch.nn import functional
 
 from offcert.core.errors import InputError, PlanError
-from offcert.core.placement import Placement
-from offcert.core.plan import Kind, Move, Plan
+from offcert.questions.placement.problem import Placement
+from offcert.core.platform import Kind
+from offcert.questions.schedule.plan import Move, Plan
 from offcert.runtime.pairs.train import train
 from offcert.runtime.plan import host_layout
 from offcert.runtime.plan.predict import predict

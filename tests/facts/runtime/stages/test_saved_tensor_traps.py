@@ -3,7 +3,7 @@
 import torch
 from torch import fx, nn
 
-from offcert.core.plan import Kind
+from offcert.core.platform import Kind
 from offcert.runtime.pairs.train import train
 from support.runtime.stage_problems import evict_everything, problem_of
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-from offcert.core.check import check
+from offcert.questions.schedule.check import check
 from offcert.core.errors import InputError
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem, Recompute
+from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.core.trace import Operation, Trace
 from offcert.heuristics.combined.search import combined_plan
 from offcert.runtime import zoo

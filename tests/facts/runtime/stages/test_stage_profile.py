@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from offcert.core.errors import InputError
-from offcert.core.plan import Kind
+from offcert.core.platform import Kind
 from offcert.runtime.device.store import HostStore
 from offcert.runtime.hardware import HARDWARE, bandwidth
 from offcert.runtime.profiling.profile import profile as profile_by

@@ -10,8 +10,9 @@ import warnings
 
 import torch
 
-from offcert.core.host_residences import HostResidences
-from offcert.core.plan import Kind, Move, Plan
+from offcert.questions.schedule.host_residences import HostResidences
+from offcert.core.platform import Kind
+from offcert.questions.schedule.plan import Move, Plan
 from offcert.runtime.follow.offload import OffloadWarning, offload
 from offcert.runtime.plan.timetable import Act, host_residences_in_streams
 from offcert.runtime.simulated import RaceKind, SimulatedDevice

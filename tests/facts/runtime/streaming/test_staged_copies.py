@@ -11,7 +11,7 @@ import torch
 from test_stream_cleanup import hooked
 from torch import nn
 
-from offcert.core.plan import Kind
+from offcert.core.platform import Kind
 from offcert.runtime.device import clerk
 from offcert.runtime.device.clerk import ThreadClerk
 from offcert.runtime.follow.offload import offload

@@ -10,7 +10,7 @@ import torch
 
 from offcert.cli import main
 from offcert.core.errors import InputError
-from offcert.core.files import read_problem
+from offcert.questions.schedule.files import read_problem
 from offcert.runtime.capture import capture
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.profiling.profile import profile

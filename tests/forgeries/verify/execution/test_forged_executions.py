@@ -12,7 +12,7 @@ from offcert.core.computations import Computation, Value
 from offcert.core.execution import Execution
 from offcert.core.network import Network
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem, Recompute
+from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.core.strategy import Strategy
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.verify.execution import execution_faults, legality_faults

@@ -13,11 +13,17 @@ import offcert
 from offcert.certify.placing import place
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
-from offcert.core.fluid_schedule import FluidSchedule
-from offcert.core.placement import Placement, PlacementProblem, PlacementResult, Residence
-from offcert.core.residences import residences
-from offcert.core.result import Bound, Evidence, Result, SolveStatus
-from offcert.core.schedule import Schedule
+from offcert.questions.schedule.fluid_schedule import FluidSchedule
+from offcert.questions.placement.problem import (
+    Placement,
+    PlacementProblem,
+    PlacementResult,
+    Residence,
+)
+from offcert.questions.schedule.residences import residences
+from offcert.core.result import Bound, Evidence, SolveStatus
+from offcert.questions.schedule.result import Result
+from offcert.questions.schedule.schedule import Schedule
 from offcert.proofs.certificate import Certificate, certificate_from_json, read_certificate
 from offcert.proofs.placement.certificate import (
     PlacementCertificate,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from offcert.core.placement import PlacementProblem, Residence
+from offcert.questions.placement.problem import PlacementProblem, Residence
 from offcert.core.result import Bound, Evidence
 from offcert.formulations.placement.skyline_search import skyline_search
 from offcert.proofs.placement.registry import PLACEMENT_PROOFS

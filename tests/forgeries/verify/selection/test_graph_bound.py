@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import pytest
 
-from offcert.core.checkpoint_graph import CheckpointGraph
+from offcert.questions.selection.graph import CheckpointGraph
 from offcert.core.errors import InputError
 from offcert.heuristics.checkpoint_graphs.arbitrary import arbitrary_graph_solver
 from offcert.proofs.component_packing import (

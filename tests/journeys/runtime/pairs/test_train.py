@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from offcert.core.errors import InputError, PlanError
-from offcert.core.plan import Plan
+from offcert.questions.schedule.plan import Plan
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.pairs.train import train
 from offcert.runtime.profiling.profile import profile

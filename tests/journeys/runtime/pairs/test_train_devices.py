@@ -8,14 +8,15 @@ import pytest
 import torch
 from torch import nn
 
-from offcert.core.check import check
+from offcert.questions.schedule.check import check
 from offcert.core.errors import InputError
-from offcert.core.placement import Placement, PlacementProblem
-from offcert.core.plan import Kind, Move, Plan
+from offcert.questions.placement.problem import Placement, PlacementProblem
+from offcert.core.platform import Kind
+from offcert.questions.schedule.plan import Move, Plan
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem
-from offcert.core.schedule import Transfer
-from offcert.core.simulate import simulate
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Transfer
+from offcert.questions.schedule.simulate import simulate
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.heuristics.sequential import sequential
 from offcert.report.training_trace import trace_of

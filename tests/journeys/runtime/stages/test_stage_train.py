@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from offcert.core.errors import InputError
-from offcert.core.plan import Plan
+from offcert.questions.schedule.plan import Plan
 from offcert.runtime.pairs.train import train
 from offcert.runtime.profiling.profile import profile as profile_by
 from offcert.runtime.stages.replay import Replay

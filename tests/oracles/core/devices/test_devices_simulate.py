@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from offcert.core.devices.check import check_devices
-from offcert.core.devices.files import (
+from offcert.questions.devices.check import check_devices
+from offcert.questions.devices.files import (
     devices_digest,
     devices_from_json,
     devices_to_json,
     read_devices_problem,
     write_devices_problem,
 )
-from offcert.core.devices.problem import DevicesProblem
-from offcert.core.devices.schedule import DeviceMove, DevicesPlan
-from offcert.core.devices.simulate import dispatch, simulate_devices
+from offcert.questions.devices.problem import DevicesProblem
+from offcert.questions.devices.schedule import DeviceMove, DevicesPlan
+from offcert.questions.devices.simulate import dispatch, simulate_devices
 from offcert.core.errors import InputError, PlanError
-from offcert.core.plan import Plan
-from offcert.core.simulate import simulate
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.simulate import simulate
 from offcert.heuristics.devices import RULES, best_by_rules, fifo, improve
 from offcert.heuristics.local_search import local_search
 from support.problems.devices import random_devices, three_layers, tiny_devices

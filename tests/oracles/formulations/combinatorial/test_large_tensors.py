@@ -8,7 +8,7 @@ import pytest
 
 from offcert.core.chain import Chain
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.formulations.combinatorial.large_tensors import (
     large_tensors_bound,
     required_of_large,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from offcert.core.chain import Chain
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.formulations.combinatorial import relaxations
 from offcert.formulations.combinatorial.relaxations import (
     fractional_bound,

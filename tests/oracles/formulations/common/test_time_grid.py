@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from offcert.core.errors import InputError
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 from offcert.formulations.common.grid import longest_makespan
 from offcert.formulations.common.time_grid import TimeGrid, build_grid, choose_grid
 from offcert.formulations.models.interval_cpsat import solve

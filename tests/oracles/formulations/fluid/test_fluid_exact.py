@@ -10,11 +10,11 @@ from itertools import count
 import pytest
 
 from offcert.core.chain import Chain
-from offcert.core.check_fluid import check_fluid
-from offcert.core.fluid_schedule import FluidSchedule
-from offcert.core.plan import Kind
+from offcert.questions.schedule.check_fluid import check_fluid
+from offcert.questions.schedule.fluid_schedule import FluidSchedule
+from offcert.core.platform import Kind
 from offcert.core.platform import Link, Platform
-from offcert.core.problem import Problem, Transfers
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.combinatorial.relaxations import (
     fractional_bound,

@@ -7,9 +7,9 @@ from fractions import Fraction
 import pytest
 
 from offcert.core.chain import Chain
-from offcert.core.plan import Kind
+from offcert.core.platform import Kind
 from offcert.core.platform import Link, Platform
-from offcert.core.problem import Problem, Transfers
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.combinatorial.relaxations import fractional_bound, required_absent
 from offcert.formulations.fluid.milp import fluid_bound

@@ -8,10 +8,10 @@ from fractions import Fraction
 
 import pytest
 
-from offcert.core.check_fluid import check_fluid
-from offcert.core.plan import Kind
+from offcert.questions.schedule.check_fluid import check_fluid
+from offcert.core.platform import Kind
 from offcert.core.platform import Link, Platform
-from offcert.core.problem import Problem, Transfers
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.fluid.pieces import Amounts, exact_amounts, fluid_schedule
 from offcert.formulations.fluid.program import Decisions, FluidProgram, Rules

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from offcert.core.platform import Link
-from offcert.core.problem import Problem, Transfers
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.formulations.combinatorial.relaxations import fractional_bound, required_absent
 from offcert.formulations.common.linear_model import LinearModel
 from offcert.formulations.common.linear_solvers import solve_linear

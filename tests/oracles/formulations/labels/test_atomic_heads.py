@@ -9,9 +9,9 @@ import pytest
 
 from benchmarks.chains import cnn_chain
 from offcert.core.chain import Chain
-from offcert.core.plan import Kind
+from offcert.core.platform import Kind
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.combinatorial.relaxations import (
     fractional_bound,

@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 
 from benchmarks.chains import cnn_chain
-from offcert.core.check import check
+from offcert.questions.schedule.check import check
 from offcert.core.errors import MethodError
 from offcert.formulations.combinatorial.relaxations import required_absent
 from offcert.formulations.labels.atomic_heads.bound import heads_bound

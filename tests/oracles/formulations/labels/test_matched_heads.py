@@ -11,7 +11,7 @@ from offcert.certify.effort import Effort
 from offcert.certify.search import Search
 from offcert.certify.searched_steps import climb_matched
 from offcert.core.errors import MethodError
-from offcert.core.problem import Problem, Transfers
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.result import Evidence
 from offcert.formulations.combinatorial.relaxations import required_absent
 from offcert.formulations.labels.atomic_heads.bound import SideEnds, quick_ends

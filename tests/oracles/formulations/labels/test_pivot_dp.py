@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from offcert.core.chain import Chain
-from offcert.core.check import check
+from offcert.questions.schedule.check import check
 from offcert.core.errors import MethodError
 from offcert.core.platform import Link, Platform
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.labels.pivot import arrays, kernel, pivot_bound
 from offcert.formulations.labels.pivot.bound import default_pivots

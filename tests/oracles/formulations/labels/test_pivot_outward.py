@@ -13,10 +13,10 @@ from offcert.certify.search import Search
 from offcert.certify.searched_steps import climb_pivot_outward
 from offcert.core.errors import MethodError, PlanError
 from offcert.core.platform import Link
-from offcert.core.problem import Problem, Transfers
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.result import Evidence
-from offcert.core.schedule import Schedule
-from offcert.core.simulate import simulate
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.simulate import simulate
 from offcert.formulations.labels.pivot.model import nested
 from offcert.formulations.labels.pivot_outward import PivotOutwardOutcome, PivotOutwardProgram
 from offcert.formulations.labels.pivot_outward import cut as cuts

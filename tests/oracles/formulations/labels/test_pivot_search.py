@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from test_pivot_dp import distinct_chain
 
-from offcert.core.check import check
-from offcert.core.problem import Problem
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.problem import Problem
 from offcert.formulations.labels.atomic_heads.bound import heads_bound
 from offcert.formulations.labels.pivot import pivot_bound
 from offcert.formulations.labels.pivot.bound import PivotOutcome, PivotSearch

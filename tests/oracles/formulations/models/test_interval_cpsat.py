@@ -10,13 +10,14 @@ from functools import cache
 import pytest
 
 from offcert.core.chain import Chain
-from offcert.core.check import check
-from offcert.core.plan import Kind, Plan
+from offcert.questions.schedule.check import check
+from offcert.core.platform import Kind
+from offcert.questions.schedule.plan import Plan
 from offcert.core.platform import Link, Platform
-from offcert.core.problem import Problem
+from offcert.questions.schedule.problem import Problem
 from offcert.core.result import SolveStatus
-from offcert.core.schedule import Schedule
-from offcert.core.simulate import simulate
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.simulate import simulate
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.common.grid import longest_makespan
 from offcert.formulations.models.interval_cpsat import solve

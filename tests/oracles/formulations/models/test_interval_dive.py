@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from offcert.core.check import check
-from offcert.core.problem import Problem
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.problem import Problem
 from offcert.core.result import SolveStatus
-from offcert.core.schedule import Schedule
-from offcert.core.simulate import simulate
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.simulate import simulate
 from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.formulations.common.outcome import ModelOutcome
 from offcert.formulations.models import interval_cpsat as interval_dive

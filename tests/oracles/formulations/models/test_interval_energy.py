@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from offcert.core.plan import Kind
-from offcert.core.schedule import Schedule
+from offcert.core.platform import Kind
+from offcert.questions.schedule.schedule import Schedule
 from offcert.formulations.common.grid import longest_makespan
 from offcert.formulations.models.interval_cpsat import solve
 from offcert.formulations.models.interval_data import (

@@ -28,7 +28,7 @@ import pytest
 
 from offcert.core.errors import MethodError
 from offcert.core.platform import Link
-from offcert.core.problem import Problem, Transfers
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.formulations.combinatorial.relaxations import fractional_bound
 from offcert.formulations.fluid.exact import solve_fluid
 from offcert.formulations.fluid.tree import prove

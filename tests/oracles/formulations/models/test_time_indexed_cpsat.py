@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from offcert.core.check import check
+from offcert.questions.schedule.check import check
 from offcert.core.result import SolveStatus
-from offcert.core.simulate import simulate
+from offcert.questions.schedule.simulate import simulate
 from offcert.formulations.common.grid import longest_makespan, symmetric_pairs
 from offcert.formulations.common.outcome import ModelOutcome
 from offcert.formulations.common.time_grid import build_grid

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from offcert.core.check import check
+from offcert.questions.schedule.check import check
 from offcert.core.errors import InputError
-from offcert.core.plan import Kind
+from offcert.core.platform import Kind
 from offcert.core.result import SolveStatus
-from offcert.core.simulate import simulate
+from offcert.questions.schedule.simulate import simulate
 from offcert.core.trace import Trace
 from offcert.formulations.models.time_indexed_milp import solve
 from offcert.heuristics.sequential import sequential

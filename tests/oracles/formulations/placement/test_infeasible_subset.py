@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from offcert.core.placement import Placement, PlacementProblem, Residence
+from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
 from offcert.formulations.placement.infeasible_subset import Infeasible, exclude, reduced
 from offcert.formulations.placement.no_overlap_cpsat import no_overlap_cpsat
 from offcert.verify.placement.overlap import placement_faults

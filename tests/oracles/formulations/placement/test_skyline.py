@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from offcert.core.placement import Placement, PlacementProblem, Residence
+from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
 from offcert.formulations.placement.no_overlap_cpsat import no_overlap_cpsat
 from offcert.formulations.placement.sections import Sections, largest_sets
 from offcert.formulations.placement.skyline import Answer, Skyline

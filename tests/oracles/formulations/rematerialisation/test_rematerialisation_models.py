@@ -13,7 +13,7 @@ from offcert.core.computations import Computation, Value
 from offcert.core.errors import InputError, MethodError
 from offcert.core.network import Network
 from offcert.core.platform import Platform
-from offcert.core.problem import Minimise, Problem, Recompute
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.core.result import SolveStatus
 from offcert.core.strategy import Strategy
 from offcert.formulations.rematerialisation import checkmate_milp, retention_cpsat, stages_milp

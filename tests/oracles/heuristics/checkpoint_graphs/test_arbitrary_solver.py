@@ -8,7 +8,7 @@ from itertools import combinations
 import networkx
 import pytest
 
-from offcert.core.checkpoint_graph import CheckpointGraph
+from offcert.questions.selection.graph import CheckpointGraph
 from offcert.core.errors import InputError
 from offcert.heuristics.checkpoint_graphs.arbitrary import arbitrary_graph_solver, cheapest_leaps
 from offcert.heuristics.checkpoint_graphs.division_tree import Reading

@@ -11,9 +11,9 @@ from itertools import product
 
 import pytest
 
-from offcert.core.carried.problem import carried_on
-from offcert.core.check import check
-from offcert.core.problem import Problem, Recompute
+from offcert.questions.schedule.carried import carried_on
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.heuristics.joint.evaluation import estimate, evaluate
 from offcert.heuristics.joint.events import range_of
 from offcert.heuristics.joint.plans import JointPlan

@@ -11,7 +11,7 @@ import pytest
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem, Recompute
+from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.formulations.rematerialisation import retention_cpsat
 from offcert.heuristics.persistent.persistent import (
     persistent,

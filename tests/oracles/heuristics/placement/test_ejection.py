@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from offcert.core.placement import Placement, PlacementProblem, Residence
+from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
 from offcert.heuristics.placement.ejection import ejection_search
 from offcert.heuristics.placement.ejection_kernel import (
     PLACED,

@@ -9,9 +9,10 @@ import torch
 from torch import nn
 
 import offcert
-from offcert.core.placement import Placement, PlacementProblem
-from offcert.core.plan import Kind, Move, Plan
-from offcert.core.problem import Problem
+from offcert.questions.placement.problem import Placement, PlacementProblem
+from offcert.core.platform import Kind
+from offcert.questions.schedule.plan import Move, Plan
+from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.store import HostStore
 from offcert.runtime.follow import offload

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import nn
 
-from offcert.core.carried.problem import carried_on
-from offcert.core.problem import Problem
+from offcert.questions.schedule.carried import carried_on
+from offcert.questions.schedule.problem import Problem
 from offcert.heuristics.joint.annealing import JointAnnealer
 from offcert.heuristics.joint.evaluation import estimate
 from offcert.heuristics.joint.ranges import ranges_of

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from offcert.core.compiled import inlined, inlined_and_entered
 from offcert.core.errors import PlanError
-from offcert.core.plan import Kind, Move, Plan
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule, Transfer
+from offcert.core.platform import Kind
+from offcert.questions.schedule.plan import Move, Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.core.trace import Trace
 
 IntArray = NDArray[np.int64]

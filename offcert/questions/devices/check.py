@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from offcert.core.check import check
-from offcert.core.devices.problem import DevicesProblem, Job, JobKind, Place
-from offcert.core.devices.schedule import DevicesSchedule, TimedJob
-from offcert.core.plan import Kind
+from offcert.questions.schedule.check import check
+from offcert.questions.devices.problem import DevicesProblem, Job, JobKind, Place
+from offcert.questions.devices.schedule import DevicesSchedule, TimedJob
+from offcert.core.platform import Kind
 
 _OUT = (JobKind.SEND, JobKind.COLLECT)
 

@@ -18,10 +18,10 @@ from functools import cached_property
 from typing import Any
 
 from offcert.core.errors import InputError
-from offcert.core.menu import Menu
+from offcert.questions.split.menu import Menu
 from offcert.core.messages import short_repr
 from offcert.core.platform import Platform
-from offcert.core.problem import Problem, Transfers
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.trace import LARGEST_TOTAL, Trace, require_integer
 from offcert.core.units import Units
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from offcert.core.execution import Execution
-from offcert.core.plan import Kind, Move, Plan
+from offcert.core.platform import Kind
+from offcert.questions.schedule.plan import Move, Plan
 from offcert.core.trace import Gap
 
 

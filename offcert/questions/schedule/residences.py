@@ -9,7 +9,7 @@ A schedule of whole transfers says of every tensor and workspace from when to wh
 - A workspace has it while its operation runs.
 - What is empty has none.
 
-These are the events by which `offcert.core.check` counts bytes, so the most bytes that residences
+These are the events by which `offcert.questions.schedule.check` counts bytes, so the most bytes that residences
 take together are the memory that the schedule needs.
 
 **The axis.** Ticks do not order everything. At one tick, in this order: memory is released;
@@ -26,11 +26,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from offcert.core.errors import InputError
-from offcert.core.fluid_schedule import FluidSchedule
-from offcert.core.placement import Occupant, PlacementProblem, Residence
-from offcert.core.plan import Kind
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule, Transfer
+from offcert.questions.schedule.fluid_schedule import FluidSchedule
+from offcert.questions.placement.problem import Occupant, PlacementProblem, Residence
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.core.trace import Trace
 from offcert.core.units import Units
 

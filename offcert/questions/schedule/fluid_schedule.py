@@ -23,7 +23,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from offcert.core.plan import Kind
+from offcert.core.platform import Kind
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,10 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import pairwise
 
-from offcert.core.check import operation_faults
-from offcert.core.fluid_schedule import FluidSchedule, Piece
-from offcert.core.plan import Kind
-from offcert.core.presence import (
+from offcert.questions.schedule.check import operation_faults
+from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
+from offcert.core.platform import Kind
+from offcert.questions.schedule.presence import (
     Grid,
     Rational,
     Segment,
@@ -28,7 +28,7 @@ from offcert.core.presence import (
     during,
     held_at_stations,
 )
-from offcert.core.problem import Problem, Transfers
+from offcert.questions.schedule.problem import Problem, Transfers
 
 
 def check_fluid(problem: Problem, schedule: FluidSchedule) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from offcert.core.devices.problem import Accumulation, DevicesProblem, Gradient, Place
+from offcert.questions.devices.problem import Accumulation, DevicesProblem, Gradient, Place
 from offcert.core.documents import (
     Fields,
     canonical_digest,
@@ -16,7 +16,7 @@ from offcert.core.documents import (
     write_json,
 )
 from offcert.core.errors import InputError
-from offcert.core.files import problem_from_json, problem_to_json
+from offcert.questions.schedule.files import problem_from_json, problem_to_json
 
 DEVICES_FORMAT = "offcert-devices-problem"
 # The version of the format. By definition.

@@ -25,7 +25,7 @@ from offcert.core.documents import (
 )
 from offcert.core.errors import InputError
 from offcert.core.messages import cut
-from offcert.core.placement import Placement, PlacementProblem, Residence
+from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
 from offcert.core.platform_json import units_from_fields
 
 PLACEMENT_PROBLEM_FORMAT = "offcert-placement-problem"

@@ -25,11 +25,12 @@ are used one after the other, however long anything takes.
 from __future__ import annotations
 
 from offcert.core.errors import InputError
-from offcert.core.fluid_schedule import FluidSchedule
-from offcert.core.placement import Occupant, PlacementProblem, Residence
-from offcert.core.plan import Kind, Plan
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule
+from offcert.questions.schedule.fluid_schedule import FluidSchedule
+from offcert.questions.placement.problem import Occupant, PlacementProblem, Residence
+from offcert.core.platform import Kind
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 from offcert.core.trace import Trace
 from offcert.core.units import Units
 

@@ -11,13 +11,13 @@ from typing import Any
 
 from offcert.core.chain import Chain
 from offcert.core.checkpoint_chain import CheckpointChain
-from offcert.core.device_memory import memory_beside, uncounted_bytes, with_optimiser
+from offcert.questions.schedule.device_memory import memory_beside, uncounted_bytes, with_optimiser
 from offcert.core.errors import InputError
 from offcert.core.execution import Execution
 from offcert.core.messages import cut, short_repr
 from offcert.core.network import Network, sources
 from offcert.core.notebook import html
-from offcert.core.plan import Kind
+from offcert.core.platform import Kind
 from offcert.core.platform import Platform
 from offcert.core.trace import LARGEST_TOTAL, Tensor, Trace, require_integer
 from offcert.core.uncertainty import Uncertainty
@@ -324,7 +324,7 @@ class Problem:
     def with_device_memory(self, size: int | str, optimiser: str | None = None) -> Problem:
         """Return the same problem on a device of so many bytes, or ``"16GiB"``, minus all else.
 
-        `optimiser` names the one whose state is counted (`offcert.core.device_memory`), by default
+        `optimiser` names the one whose state is counted (`offcert.questions.schedule.device_memory`), by default
         the profile's. Raises an `InputError` if that is too little, or not known.
         """
         beside = uncounted_bytes(self)

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 
-from offcert.core.devices.problem import DevicesProblem, Job, JobKind, Place
-from offcert.core.devices.schedule import (
+from offcert.questions.devices.problem import DevicesProblem, Job, JobKind, Place
+from offcert.questions.devices.schedule import (
     DeviceMove,
     DevicesPlan,
     DevicesSchedule,
@@ -21,9 +21,10 @@ from offcert.core.devices.schedule import (
     TimedJob,
     direction,
 )
-from offcert.core.devices.stepping import Stepping
+from offcert.questions.devices.stepping import Stepping
 from offcert.core.errors import PlanError
-from offcert.core.plan import Kind, Plan
+from offcert.core.platform import Kind
+from offcert.questions.schedule.plan import Plan
 
 # Smaller comes first, among transfers or additions that can start at the same time.
 Priority = Callable[[LinkUse, int], object]

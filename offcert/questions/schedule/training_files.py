@@ -15,10 +15,10 @@ from offcert.core.documents import (
 )
 from offcert.core.errors import InputError
 from offcert.core.messages import show
-from offcert.core.plan import Kind
-from offcert.core.schedule import Schedule, Transfer
+from offcert.core.platform import Kind
+from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.core.trace import require_integer
-from offcert.core.training_record import (
+from offcert.questions.schedule.training_record import (
     AllocatorPeaks,
     Course,
     HostMemory,

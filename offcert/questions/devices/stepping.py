@@ -1,6 +1,6 @@
 """`Stepping`: one device's step, run operation by operation between transfers that others allow.
 
-The same rules as `offcert.core.simulate`: what takes memory (operations and prefetches) happens in
+The same rules as `offcert.questions.schedule.simulate`: what takes memory (operations and prefetches) happens in
 the plan's order, each as early as its predecessors, its data, the link and the memory allow.
 """
 
@@ -11,9 +11,10 @@ from collections import deque
 from itertools import accumulate
 
 from offcert.core.errors import PlanError
-from offcert.core.plan import Kind, Move, Plan
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule, Transfer
+from offcert.core.platform import Kind
+from offcert.questions.schedule.plan import Move, Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.core.trace import Trace
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from offcert.core.devices.problem import DevicesProblem, Job, JobKind
-from offcert.core.plan import Kind, Move
-from offcert.core.schedule import Schedule
+from offcert.questions.devices.problem import DevicesProblem, Job, JobKind
+from offcert.core.platform import Kind
+from offcert.questions.schedule.plan import Move
+from offcert.questions.schedule.schedule import Schedule
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,10 @@ from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import pairwise
 
-from offcert.core.plan import Kind
-from offcert.core.presence import after, during, held_at_stations, sums_at
-from offcert.core.problem import Problem
-from offcert.core.schedule import Schedule, Transfer
+from offcert.core.platform import Kind
+from offcert.questions.schedule.presence import after, during, held_at_stations, sums_at
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.core.trace import Gap, Trace
 
 # The place of the start, before the first operation. By definition.
