@@ -24,8 +24,8 @@ from typing import Any
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.documents import write_json
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.core.result import SolveStatus
+from offcert.questions.schedule.problem import Problem, Recompute
 from papers.combined.assumptions import NAMES, PUBLISHED, Assumptions
 from papers.combined.exact import CombinedOutcome, solve_combined
 

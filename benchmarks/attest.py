@@ -20,10 +20,10 @@ from typing import Any
 
 from offcert.certify.records import improve
 from offcert.core.documents import write_json
-from offcert.questions.schedule.problem import Recompute, Transfers
 from offcert.core.result import SolveStatus
-from offcert.questions.schedule.simulate import simulate
 from offcert.instances.library import Entry, Library
+from offcert.questions.schedule.problem import Recompute, Transfers
+from offcert.questions.schedule.simulate import simulate
 from offcert.verify.document import verify
 from papers.attest import attest
 

@@ -24,8 +24,8 @@ from offcert.certify.ladder import certify
 from offcert.certify.methods import solve
 from offcert.core.documents import write_json
 from offcert.core.errors import MethodError
-from offcert.questions.schedule.problem import Problem
 from offcert.instances.cnn import CnnChains
+from offcert.questions.schedule.problem import Problem
 
 HEURISTICS = ("greedy", "dynprog", "vdnn", "vdnn-all", "vdnn-conv", "autoswap", "tflms")
 

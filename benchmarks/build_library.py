@@ -21,13 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import library_recompute
+from offcert.questions.schedule.result import Result
 
 from offcert.certify.records import add
-from offcert.questions.schedule.files import problem_to_json
-from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.core.result import SolveStatus
-from offcert.questions.schedule.result import Result
-from offcert.questions.schedule.schedule import Schedule
 from offcert.formulations.combinatorial.relaxations import prop3_bound
 from offcert.instances.kinds import generator
 from offcert.instances.library import FOLDER, Family, Library, make_entry
@@ -35,6 +32,9 @@ from offcert.instances.records import Record
 from offcert.instances.three_partition import schedule_of_triples
 from offcert.instances.two_partition import TwoPartition, schedule_of_half
 from offcert.proofs.certificate import Certificate, current_versions
+from offcert.questions.schedule.files import problem_to_json
+from offcert.questions.schedule.problem import Problem, Recompute
+from offcert.questions.schedule.schedule import Schedule
 
 HARDWARE = "v100-pcie"
 NETWORK_MEMORY = (0, 5, 10, 25, 50, 75)

@@ -18,9 +18,9 @@ from typing import Any
 
 from offcert.certify.ladder import certify
 from offcert.core.documents import write_json
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute, format_objective
 from offcert.core.units import parse_percent
 from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute, format_objective
 from offcert.runtime.profiling.profile import profile
 from offcert.verify.document import verify
 

@@ -19,8 +19,8 @@ from typing import Any
 
 from offcert.certify.ladder import certify
 from offcert.core.documents import write_json
-from offcert.questions.schedule.problem import Problem
 from offcert.instances.cnn import cnn_chain
+from offcert.questions.schedule.problem import Problem
 
 
 def measure(problem: Problem, percent: int, time_limit: float, workers: int) -> dict[str, Any]:

@@ -20,19 +20,19 @@ from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any
 
+from offcert.questions.schedule.result import Result
+
+from offcert.core.documents import write_json
+from offcert.core.platform import Kind, Platform
+from offcert.core.result import Bound, Evidence, SolveStatus
+from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.check_fluid import check_fluid
-from offcert.core.documents import write_json
 from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
-from offcert.core.platform import Kind
 from offcert.questions.schedule.plan import Move, Plan
-from offcert.core.platform import Platform
 from offcert.questions.schedule.problem import Problem, Transfers
-from offcert.core.result import Bound, Evidence, SolveStatus
-from offcert.questions.schedule.result import Result
 from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.simulate import Simulator
-from offcert.proofs.certificate import Certificate
 from offcert.verify.document import verify
 from offcert.verify.fractional import recompute
 

@@ -22,11 +22,11 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from offcert.questions.selection.graph import CheckpointGraph, GraphSelection
 from offcert.core.documents import write_json
 from offcert.heuristics.checkpoint_graphs.arbitrary import arbitrary_graph_solver
 from offcert.heuristics.checkpoint_graphs.division_tree import Reading
 from offcert.heuristics.checkpoint_graphs.networks import NetworkGraph, graph_of
+from offcert.questions.selection.graph import CheckpointGraph, GraphSelection
 from offcert.verify.selection.bounds import graph_bound_fault
 from papers.checkpoint_graphs.exhaustive import exhaustive_selection
 from papers.checkpoint_graphs.frontier import TooWideError

@@ -31,9 +31,7 @@ from claims_sections import replace_section
 
 from offcert.certify.ladder import certify
 from offcert.core.checkpoint_chain import CheckpointChain
-from offcert.questions.schedule.files import problem_digest
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.core.units import Units
 from offcert.formulations.checkpoint.live import live_bytes, recomputed_time
 from offcert.formulations.checkpoint.memory_models import dynamic_memory
@@ -41,6 +39,8 @@ from offcert.heuristics.checkpoint.linear_selection import linear_selection
 from offcert.heuristics.checkpoint.registry import SELECTIONS
 from offcert.heuristics.checkpoint_graphs.networks import graph_of
 from offcert.proofs.selection_certificate import SelectionCertificate
+from offcert.questions.schedule.files import problem_digest
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from papers.checkpoint_chains.networks import selection_network
 from papers.checkpoint_chains.stage_ends import stage_end_bytes
 from papers.checkpoint_graphs.networks import TABLE_1, reforwarding_network

@@ -22,11 +22,9 @@ from modnn import Case
 
 from offcert.certify.ladder import certify
 from offcert.certify.stepping import certify_step
-from offcert.questions.schedule.check import check
 from offcert.core.documents import read_json, write_atomically, write_json
 from offcert.core.errors import NoPlanError
 from offcert.core.result import SolveStatus
-from offcert.questions.split.problem import Round
 from offcert.core.trace import Trace
 from offcert.heuristics.modnn.scheduler import algorithm_1
 from offcert.heuristics.modnn.sub_batch import least_memory, select_sub_batch
@@ -37,6 +35,8 @@ from offcert.instances.modnn.networks import NETWORKS
 from offcert.instances.modnn.problems import modnn_step
 from offcert.instances.modnn.tasks import step_round, step_split
 from offcert.proofs.step_certificate import StepCertificate
+from offcert.questions.schedule.check import check
+from offcert.questions.split.problem import Round
 from offcert.verify import document
 from papers.claims.evidence import EvidenceFile, evidence_path, read_evidence
 from papers.claims.modnn import HEADING, modnn_section

@@ -17,17 +17,17 @@ from statistics import mean
 from typing import Any
 
 from claims_sections import replace_section
+from offcert.questions.schedule.result import Result
 
 from offcert.certify.ladder import certify
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import NoPlanError
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem, Recompute, Transfers
 from offcert.core.result import SolveStatus
-from offcert.questions.schedule.result import Result
 from offcert.core.units import Units
 from offcert.heuristics.combined.search import SLOTS, combined_plan
 from offcert.proofs.certificate import Certificate, current_versions
+from offcert.questions.schedule.problem import Problem, Recompute, Transfers
 from papers.claims.evidence import EvidenceFile, EvidenceRow, Figures, evidence_of
 from papers.claims.evidence_check import Again, Judge, proved_range, schedule_certificate
 from papers.claims.figures import figure_row, statement_verdict
@@ -184,8 +184,8 @@ def assumption_faults(certificate: Certificate) -> list[str]:
     That stored tensors stay is part of the problem, and verified. Nothing may leave after the loss,
     or return before it, and what leaves has to be the output of a stage.
     """
-    from offcert.questions.schedule.fluid_schedule import FluidSchedule
     from offcert.core.platform import Kind
+    from offcert.questions.schedule.fluid_schedule import FluidSchedule
 
     schedule, trace = certificate.result.schedule, certificate.executed.trace
     assert isinstance(schedule, FluidSchedule)

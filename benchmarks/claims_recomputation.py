@@ -19,7 +19,6 @@ from typing import Any
 
 from claims_sections import replace_section
 
-from offcert.questions.selection.graph import CheckpointGraph, GraphSelection
 from offcert.formulations.checkpoint.memory_models import (
     dynamic_memory,
     reforwarding_memory,
@@ -28,6 +27,7 @@ from offcert.formulations.checkpoint.memory_models import (
 from offcert.heuristics.checkpoint.registry import SELECTIONS
 from offcert.heuristics.checkpoint_graphs.arbitrary import arbitrary_graph_solver
 from offcert.proofs.selection_certificate import SelectionCertificate
+from offcert.questions.selection.graph import CheckpointGraph, GraphSelection
 from papers.checkpoint_graphs.counterexamples import CHAINS, GRAPHS, GraphCounterexample
 from papers.checkpoint_graphs.exhaustive import exhaustive_selection, recomputes_closed_sets
 from papers.checkpoint_graphs.least import least_selection

@@ -22,10 +22,7 @@ from no_wait import no_wait_makespan
 
 from offcert.certify.ladder import certify
 from offcert.core.chain import Chain
-from offcert.core.platform import Kind
-from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem, Transfers
-from offcert.questions.schedule.schedule import Schedule
+from offcert.core.platform import Kind, Platform
 from offcert.formulations.combinatorial.relaxations import fractional_bound
 from offcert.heuristics.dynprog import algorithm_1
 from offcert.hunts.adversarial.values import ordered_optimum
@@ -34,6 +31,8 @@ from offcert.instances.library import default_library
 from offcert.instances.three_partition import ThreePartition
 from offcert.instances.two_partition import TwoPartition
 from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.problem import Problem, Transfers
+from offcert.questions.schedule.schedule import Schedule
 from papers.claims.document import theory_verdict
 from papers.claims.evidence import EvidenceFile, EvidenceRow, Figures
 from papers.claims.evidence_check import Again, Judge, proved_range, schedule_certificate

@@ -24,8 +24,8 @@ from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.documents import write_json
 from offcert.core.errors import NoPlanError
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.heuristics.combined.search import combined_plan
+from offcert.questions.schedule.problem import Problem, Recompute
 
 Row = dict[str, Any]
 

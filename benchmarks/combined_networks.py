@@ -25,9 +25,9 @@ from offcert.certify.warm import warm_combined
 from offcert.core.documents import write_json
 from offcert.core.errors import MethodError
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.core.units import Units
 from offcert.heuristics.combined.search import combined_plan
+from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.runtime import zoo
 from offcert.runtime.hardware import hardware
 from offcert.runtime.workloads.workload import Workload

@@ -63,12 +63,12 @@ def least_seconds(work: Callable[[], object]) -> float:
 
 def rates(name: str = PROBLEM, labels: int = LABELS, steps: int = STEPS) -> dict[str, float]:
     """Return labels and annealing steps a second of a core."""
-    from offcert.questions.schedule.simulate import Simulator
     from offcert.formulations.labels.atomic_heads.bound import heads_bound
     from offcert.formulations.labels.pivot.bound import pivot_bound
     from offcert.heuristics.annealing import Annealer
     from offcert.heuristics.sequential import sequential
     from offcert.instances.library import load, record
+    from offcert.questions.schedule.simulate import Simulator
 
     problem, value = load(name), record(name).value
     assert value is not None

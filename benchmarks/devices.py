@@ -26,7 +26,6 @@ from typing import Any
 
 from offcert.certify.devices import certify_devices
 from offcert.certify.ladder import certify
-from offcert.questions.devices.problem import Accumulation, DevicesProblem
 from offcert.core.documents import write_json
 from offcert.formulations.devices.bounds import devices_bounds
 from offcert.heuristics.modnn.sub_batch import select_sub_batch
@@ -35,6 +34,7 @@ from offcert.instances.modnn.networks import NETWORKS, modnn_network
 from offcert.instances.modnn.problems import chosen, regular_sizes
 from offcert.instances.modnn.tasks import step_round
 from offcert.instances.modnn_devices import CORE, CORES, NAIVE, modnn_devices
+from offcert.questions.devices.problem import Accumulation, DevicesProblem
 from offcert.verify.document import verify
 
 _UNLIMITED = 10**13

@@ -21,8 +21,8 @@ from typing import Any
 
 from offcert.core.documents import write_json
 from offcert.core.platform import Link, Platform
-from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import Operation, Tensor, Trace
+from offcert.questions.schedule.problem import Problem
 from offcert.verify.document import verify
 from papers.fragmentation.price import price_of_fragmentation
 

@@ -30,10 +30,10 @@ from offcert.core.chain import Chain
 from offcert.core.documents import canonical_digest, write_json
 from offcert.core.errors import InputError, MethodError, NoPlanError
 from offcert.core.platform import Link, Platform
-from offcert.questions.schedule.problem import Problem, Recompute, Transfers
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.instances.checkpoint_instances import RecomputeNetworks
 from offcert.proofs.fluid_document import pack, unpack
+from offcert.questions.schedule.problem import Problem, Recompute, Transfers
 from offcert.verify.document import verify
 
 CHECKER = Path(__file__).parent.parent / "check" / "offcert_check.py"

@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
-from offcert.questions.schedule.check import check
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.computations import Computation, Value
 from offcert.core.documents import write_json
@@ -27,8 +26,6 @@ from offcert.core.errors import InputError, MethodError
 from offcert.core.execution import Execution
 from offcert.core.network import Network
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem, Recompute
-from offcert.questions.schedule.schedule import Schedule
 from offcert.core.strategy import Strategy
 from offcert.formulations.checkpoint.live import checkpoint_execution
 from offcert.heuristics.checkpoint.live_curve import live_selection
@@ -38,6 +35,9 @@ from offcert.heuristics.combined.search import combined_plan
 from offcert.heuristics.joint.search import joint_search
 from offcert.heuristics.persistent.persistent import persistent, persistent_least_memory
 from offcert.heuristics.rematerialisation.search import RematerialisationSearch
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.problem import Problem, Recompute
+from offcert.questions.schedule.schedule import Schedule
 from offcert.verify.execution import execution_faults
 
 Made = tuple[Execution, Schedule | None]

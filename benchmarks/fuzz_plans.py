@@ -10,13 +10,12 @@ from offcert.core.carried.carry import carry
 from offcert.core.errors import InputError, PlanError
 from offcert.core.execution import Execution
 from offcert.core.network import Network
-from offcert.core.platform import Kind
-from offcert.questions.schedule.plan import Move, Plan
-from offcert.core.platform import Link, Platform
-from offcert.questions.schedule.problem import Problem, Recompute
+from offcert.core.platform import Kind, Link, Platform
 from offcert.core.program import Program, Segment
 from offcert.core.trace import Trace
 from offcert.core.units import Units
+from offcert.questions.schedule.plan import Move, Plan
+from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.runtime.capture import Capture
 from offcert.runtime.plan.place import kept_with, program_of, steady
 from offcert.runtime.segments.placed import Kept, PlacedProgram, PlacedSegment

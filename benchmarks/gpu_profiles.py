@@ -23,8 +23,8 @@ from typing import Any
 import torch
 
 from offcert.core.errors import OffcertError
-from offcert.questions.schedule.files import write_problem
 from offcert.core.platform import Kind
+from offcert.questions.schedule.files import write_problem
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.training_record import AllocatorPeaks
 from offcert.runtime.device.cuda import versions

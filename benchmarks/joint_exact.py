@@ -29,8 +29,8 @@ from offcert.core.computations import Computation, Value
 from offcert.core.documents import write_json
 from offcert.core.network import Network
 from offcert.core.platform import Link, Platform
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.core.result import Evidence, SolveStatus
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.verify.document import verify
 
 ASKED = (

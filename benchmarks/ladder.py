@@ -45,8 +45,8 @@ from offcert.certify.rung import Rung
 from offcert.core.documents import write_json
 from offcert.core.errors import InputError
 from offcert.core.options import require_count, require_seconds, require_seed
-from offcert.questions.schedule.problem import Problem
 from offcert.instances.library import Library
+from offcert.questions.schedule.problem import Problem
 
 # Some of each ladder, of which most stay open for a while.
 SAMPLE = (

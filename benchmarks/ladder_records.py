@@ -20,9 +20,9 @@ from offcert.certify.ladders.choice import LADDERS, ladder_for
 from offcert.certify.rung import Rung
 from offcert.certify.search import Search
 from offcert.core.errors import MethodError
-from offcert.questions.schedule.problem import Problem
 from offcert.core.result import SolveStatus
 from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.problem import Problem
 
 RAN, DID_NOT_APPLY, FAILED = "ran", "did not apply", "failed"
 SKIPPED, TOO_LITTLE_TIME = "skipped", "too little time"

@@ -11,13 +11,12 @@ from itertools import chain as joined
 from itertools import combinations
 from typing import Any
 
+from offcert.questions.schedule.result import Result
+
 from offcert.certify.methods import solve
 from offcert.certify.records import add
 from offcert.core.errors import InputError, MethodError, NoPlanError
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.core.result import SolveStatus
-from offcert.questions.schedule.result import Result
-from offcert.questions.schedule.simulate import simulate
 from offcert.core.strategy import Strategy
 from offcert.heuristics.persistent.persistent import persistent
 from offcert.heuristics.sequential import sequential
@@ -25,6 +24,8 @@ from offcert.instances.library import Library
 from offcert.instances.recompute_partition import RecomputePartition, strategy_of_part
 from offcert.instances.records import Record
 from offcert.proofs.certificate import Certificate, current_versions
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
+from offcert.questions.schedule.simulate import simulate
 
 MEMORY = (20, 40, 70)
 _SECONDS = 5.0

@@ -29,9 +29,9 @@ from offcert.certify.ladder import certify
 from offcert.certify.search import SearchProgress
 from offcert.certify.warm import warm_local_search, warm_order_search, warm_set_search
 from offcert.core.documents import write_json
+from offcert.instances.cnn import CnnChains
 from offcert.questions.schedule.files import read_problem
 from offcert.questions.schedule.problem import Problem
-from offcert.instances.cnn import CnnChains
 from offcert.verify.document import verify
 
 # Gaps that goals are about.

@@ -20,9 +20,9 @@ from typing import Any
 
 from offcert.certify.methods import solve
 from offcert.core.documents import read_json, write_json
-from offcert.questions.schedule.problem import Problem
 from offcert.core.result import SolveStatus
 from offcert.instances.library import Entry, Library
+from offcert.questions.schedule.problem import Problem
 
 FORMAT = "offcert-models-run"
 PROBLEMS = "three-partition-2-*,three-partition-3-*,cnn-12-*"

@@ -29,8 +29,6 @@ from offcert.certify.stepping import certify_step
 from offcert.core.documents import write_json
 from offcert.core.errors import NoPlanError
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.split.problem import Round
 from offcert.core.trace import Trace
 from offcert.heuristics.modnn.scheduler import algorithm_1
 from offcert.heuristics.modnn.sub_batch import select_sub_batch
@@ -40,6 +38,8 @@ from offcert.instances.modnn.networks import NETWORKS, modnn_network
 from offcert.instances.modnn.problems import RATE, UNITS, modnn_step
 from offcert.instances.modnn.tasks import step_round, step_split
 from offcert.proofs.step_certificate import StepCertificate
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.split.problem import Round
 from offcert.verify import document
 
 Row = dict[str, Any]

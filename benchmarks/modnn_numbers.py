@@ -15,11 +15,8 @@ from typing import Any
 
 from modnn_windows import Reading, Selector, layers_of, profile
 
-from offcert.questions.devices.problem import Accumulation
 from offcert.core.errors import NoPlanError
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.split.problem import Round
 from offcert.core.trace import Trace
 from offcert.heuristics.devices import best_by_rules
 from offcert.heuristics.modnn.scheduler import algorithm_1, modnn
@@ -30,6 +27,9 @@ from offcert.instances.modnn.networks import NETWORKS
 from offcert.instances.modnn.problems import RATE, UNITS
 from offcert.instances.modnn.tasks import step_round
 from offcert.instances.modnn_devices import CORE, CORES, NAIVE, modnn_devices
+from offcert.questions.devices.problem import Accumulation
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.split.problem import Round
 from papers.claims.modnn import written
 from papers.claims.modnn_claims import Agreement, agreement
 

@@ -26,9 +26,9 @@ from offcert.certify.ladder import certify
 from offcert.certify.methods import solve
 from offcert.core.documents import write_json
 from offcert.core.errors import MethodError
-from offcert.questions.schedule.problem import Problem, parse_memory
 from offcert.core.units import format_size, format_time
 from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.problem import Problem, parse_memory
 from offcert.runtime import zoo
 from offcert.runtime.profiling.profile import profile
 from offcert.verify.document import verify

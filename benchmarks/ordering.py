@@ -29,11 +29,11 @@ from offcert.core.chain import Chain
 from offcert.core.documents import write_json
 from offcert.core.errors import MethodError
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem, Transfers
-from offcert.questions.schedule.simulate import simulate
 from offcert.formulations.combinatorial.relaxations import fractional_bound
 from offcert.formulations.fluid.exact import solve_fluid
 from offcert.heuristics.dynprog import algorithm_1, dynprog
+from offcert.questions.schedule.problem import Problem, Transfers
+from offcert.questions.schedule.simulate import simulate
 
 RATIOS = ("fractional", "ordered", "algorithm_1", "dynprog_atomic")
 

@@ -21,12 +21,12 @@ from typing import Any
 
 from offcert.certify.placing import place
 from offcert.certify.warm import warm_placement
-from offcert.questions.placement.problem import PlacementProblem
-from offcert.questions.placement.files import read_placement_csv
-from offcert.questions.schedule.residences import placement_problem
-from offcert.questions.schedule.schedule import Schedule
 from offcert.proofs.certificate import Certificate, read_certificate
 from offcert.proofs.placement.certificate import PlacementCertificate
+from offcert.questions.placement.files import read_placement_csv
+from offcert.questions.placement.problem import PlacementProblem
+from offcert.questions.schedule.residences import placement_problem
+from offcert.questions.schedule.schedule import Schedule
 from offcert.verify.placement.overlap import placement_faults
 
 Problem = PlacementProblem | Certificate

@@ -14,16 +14,16 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
-from offcert.questions.schedule.check import check, peak
 from offcert.core.errors import InputError
 from offcert.core.execution import Execution
 from offcert.core.network import Network
 from offcert.core.platform import Kind
-from offcert.questions.schedule.problem import Problem
 from offcert.core.program import Program, Segment
-from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.core.strategy import Strategy
 from offcert.core.trace import Trace
+from offcert.questions.schedule.check import check, peak
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.verify.execution import execution_faults
 
 PRODUCTS = r"(conv\d*|fc\d*|c_fc|c_attn|c_proj|\w+_proj|lm_head|linear\d*|downsample\.0)$"

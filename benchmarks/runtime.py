@@ -27,8 +27,8 @@ from torch import nn
 
 from offcert.certify.ladder import certify
 from offcert.core.documents import write_json
-from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.runtime.capture import read_capture
 from offcert.runtime.capture.run import Nobody
 from offcert.runtime.capture.step import TrainingStep

@@ -35,17 +35,17 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from offcert.questions.schedule.result import Result
 from planned_ways import PRODUCTS, Way, host_bytes, measured, ways
 
 from offcert.certify.ladder import certify
 from offcert.core.documents import write_json
-from offcert.questions.schedule.files import read_problem
-from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.core.result import SolveStatus
-from offcert.questions.schedule.result import Result
-from offcert.questions.schedule.schedule import Schedule
 from offcert.core.units import format_size, format_time
 from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.files import read_problem
+from offcert.questions.schedule.problem import Problem, Recompute
+from offcert.questions.schedule.schedule import Schedule
 
 
 @dataclass(frozen=True)

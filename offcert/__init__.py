@@ -25,28 +25,14 @@ if TYPE_CHECKING:
     from offcert.certify.placing import place
     from offcert.certify.stepping import certify_step
     from offcert.core.chain import Chain
-    from offcert.questions.schedule.check import check
     from offcert.core.checkpoint_chain import CheckpointChain
     from offcert.core.computations import Computation, Run, Value
-    from offcert.questions.devices.files import read_devices_problem
-    from offcert.questions.devices.problem import Accumulation, DevicesProblem, Gradient
     from offcert.core.errors import InputError, OffcertError, PlanError
     from offcert.core.execution import Execution
-    from offcert.questions.schedule.files import read_problem, write_problem
     from offcert.core.network import Network
-    from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
-    from offcert.questions.placement.files import read_placement_problem
-    from offcert.core.platform import Kind
-    from offcert.questions.schedule.plan import Move, Plan
-    from offcert.core.platform import Link, Platform
-    from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
+    from offcert.core.platform import Kind, Link, Platform
     from offcert.core.program import Program, Segment
     from offcert.core.result import Bound, Evidence, SolveStatus
-    from offcert.questions.schedule.result import Result
-    from offcert.questions.schedule.schedule import Schedule, Transfer
-    from offcert.questions.schedule.simulate import simulate
-    from offcert.questions.split.problem import StepProblem
-    from offcert.questions.split.files import read_step
     from offcert.core.strategy import Strategy
     from offcert.core.trace import Operation, Tensor, Trace
     from offcert.core.units import Units
@@ -55,6 +41,19 @@ if TYPE_CHECKING:
     from offcert.proofs.devices_certificate import DevicesCertificate, read_devices_certificate
     from offcert.proofs.placement.certificate import PlacementCertificate, read_placement
     from offcert.proofs.step_certificate import StepCertificate, read_step_certificate
+    from offcert.questions.devices.files import read_devices_problem
+    from offcert.questions.devices.problem import Accumulation, DevicesProblem, Gradient
+    from offcert.questions.placement.files import read_placement_problem
+    from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
+    from offcert.questions.schedule.check import check
+    from offcert.questions.schedule.files import read_problem, write_problem
+    from offcert.questions.schedule.plan import Move, Plan
+    from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
+    from offcert.questions.schedule.result import Result
+    from offcert.questions.schedule.schedule import Schedule, Transfer
+    from offcert.questions.schedule.simulate import simulate
+    from offcert.questions.split.files import read_step
+    from offcert.questions.split.problem import StepProblem
     from offcert.runtime.capture.step import TrainingStep
     from offcert.runtime.compiled.backend import backend
     from offcert.runtime.profiling.profile import profile

@@ -31,12 +31,12 @@ from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
 from offcert.core.named import users_function
 from offcert.core.options import require_count, require_seconds, require_seed
-from offcert.questions.placement.problem import PlacementProblem
-from offcert.questions.placement.files import placement_problem_digest
-from offcert.questions.schedule.problem import Problem
 from offcert.core.result import Evidence
 from offcert.core.threads import cores
 from offcert.instances.library import Library
+from offcert.questions.placement.files import placement_problem_digest
+from offcert.questions.placement.problem import PlacementProblem
+from offcert.questions.schedule.problem import Problem
 
 Function = Callable[..., Any]
 

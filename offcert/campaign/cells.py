@@ -19,9 +19,9 @@ from offcert.certify.own_method import GIVEN, code_digest
 from offcert.certify.registry import is_own
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
-from offcert.questions.schedule.files import problem_digest
 from offcert.core.messages import cut, meant
 from offcert.core.platform import Kind
+from offcert.questions.schedule.files import problem_digest
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute, parse_memory
 
 CERTIFY = "certify"

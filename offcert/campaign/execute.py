@@ -15,11 +15,11 @@ from offcert.certify.ladder import certify
 from offcert.certify.ladders.plain import PLAIN_LADDERS
 from offcert.certify.methods import METHODS, solve
 from offcert.core.errors import InputError, MethodError
-from offcert.questions.schedule.problem import Recompute, Transfers
 from offcert.core.result import Evidence
-from offcert.questions.schedule.result import Result
 from offcert.instances.cnn import cnn_chain
 from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.problem import Recompute, Transfers
+from offcert.questions.schedule.result import Result
 from offcert.verify.document import verify
 
 # Stages of the chain on which kernels are compiled: enough for a tensor to have to leave. Assumed.

@@ -8,9 +8,9 @@ from enum import StrEnum
 
 from offcert.campaign.selection import Subject
 from offcert.core.errors import InputError
-from offcert.questions.schedule.files import problem_digest
 from offcert.core.messages import cut, meant
 from offcert.core.network import Network
+from offcert.questions.schedule.files import problem_digest
 from offcert.questions.schedule.problem import Problem, Recompute, parse_memory
 
 

@@ -10,11 +10,11 @@ from fractions import Fraction
 from pathlib import Path
 
 from offcert.core.errors import InputError
-from offcert.questions.schedule.files import problem_digest, read_problem
 from offcert.core.messages import cut
-from offcert.questions.schedule.problem import Minimise, Problem
 from offcert.core.units import parse_size
 from offcert.instances.library import Library
+from offcert.questions.schedule.files import problem_digest, read_problem
+from offcert.questions.schedule.problem import Minimise, Problem
 
 LIBRARY_PREFIX = "library:"
 _RANGE = re.compile(r"([0-9.]+)\s*%?\s*:\s*([0-9.]+)\s*%?\s*:\s*([0-9.]+)\s*%?")

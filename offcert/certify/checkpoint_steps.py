@@ -12,12 +12,12 @@ from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import InputError, MethodError
 from offcert.core.execution import Execution
 from offcert.core.network import Network
+from offcert.core.program import Program
+from offcert.heuristics.combined.search import CombinedPlan, combined_plan
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
-from offcert.core.program import Program
 from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.simulate import simulate
-from offcert.heuristics.combined.search import CombinedPlan, combined_plan
 
 # Stages of the longest chain whose exact curve is computed: that of longer chains takes many
 # seconds. Measured; no record.

@@ -17,14 +17,14 @@ from offcert.certify.search import Search
 from offcert.certify.steps import climb_combinatorial
 from offcert.core.errors import PlanError
 from offcert.core.execution import Execution
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.core.result import Bound, Evidence
-from offcert.questions.schedule.schedule import Schedule
-from offcert.questions.schedule.simulate import simulate
 from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.proofs.claims import proved
 from offcert.proofs.joint_document import read
 from offcert.proofs.kinds import MemoryByTime
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.simulate import simulate
 from offcert.verify.execution import persistency_faults
 
 if TYPE_CHECKING:

@@ -12,16 +12,10 @@ from offcert.certify.interrupts import mind_interrupt
 from offcert.certify.ladder import certify
 from offcert.certify.running import Running, SearchProgress, keeper
 from offcert.certify.watchdog import ending_whole, watched
-from offcert.questions.devices.check import check_devices
-from offcert.questions.devices.problem import DevicesProblem
-from offcert.questions.devices.schedule import DevicesSchedule
 from offcert.core.errors import InputError
 from offcert.core.messages import short_repr, show
 from offcert.core.options import require_count, require_seconds, require_seed
-from offcert.questions.schedule.plan import Plan
-from offcert.questions.schedule.problem import Problem
 from offcert.core.result import Bound, Evidence
-from offcert.questions.schedule.schedule import Schedule
 from offcert.formulations.devices.bounds import devices_bounds
 from offcert.formulations.devices.cpsat import solve_devices
 from offcert.heuristics.devices import RULES, best_by_rules, improve
@@ -30,6 +24,12 @@ from offcert.proofs.devices_bounds import DEVICE
 from offcert.proofs.devices_certificate import DevicesCertificate
 from offcert.proofs.questions import DEVICES
 from offcert.proofs.settings import Settings
+from offcert.questions.devices.check import check_devices
+from offcert.questions.devices.problem import DevicesProblem
+from offcert.questions.devices.schedule import DevicesSchedule
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 
 
 class DevicesSearch(Running[DevicesCertificate]):

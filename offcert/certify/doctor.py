@@ -10,19 +10,19 @@ from functools import cached_property
 
 from offcert.certify.ladder import certify
 from offcert.certify.search import SearchProgress
+from offcert.core.errors import InputError
+from offcert.core.options import require_seconds
+from offcert.core.trace import Trace, require_integer
+from offcert.core.units import Units, format_size
+from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.device_memory import (
     describe_uncounted,
     require_optimiser_counted,
     uncounted_bytes,
     with_copies_of_buffers,
 )
-from offcert.core.errors import InputError
 from offcert.questions.schedule.host_residences import host_placement_problem
-from offcert.core.options import require_seconds
 from offcert.questions.schedule.problem import Problem, Recompute
-from offcert.core.trace import Trace, require_integer
-from offcert.core.units import Units, format_size
-from offcert.proofs.certificate import Certificate
 
 # Seconds that a search gets even where captures took all the time. Arbitrary.
 _LEAST_SECONDS = 0.5

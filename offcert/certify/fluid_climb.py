@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 from offcert.certify.search import Search
-from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.result import Bound
 from offcert.formulations.combinatorial.relaxations import required_absent
 from offcert.formulations.fluid.dual import Multipliers
@@ -16,6 +15,7 @@ from offcert.formulations.fluid.tree import Branch, Leaf, ProvedTree, prove
 from offcert.proofs import kinds
 from offcert.proofs.claims import proved, searched
 from offcert.proofs.fluid_document import KINDS, TooLongError, pack
+from offcert.questions.schedule.problem import Problem, Transfers
 
 # Share of the time that HiGHS may take to tell whether a tree can pay. Arbitrary.
 _SOLVER_SHARE = 0.5

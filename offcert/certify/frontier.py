@@ -9,8 +9,8 @@ from functools import partial
 from offcert.certify.ladder import certify
 from offcert.certify.search import SearchProgress
 from offcert.core.errors import InputError
-from offcert.questions.schedule.problem import Minimise, Problem
 from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.problem import Minimise, Problem
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from offcert.certify.placing import checked_schedule
 from offcert.core.errors import InputError
-from offcert.questions.schedule.host_residences import HOST_ALIGNMENT, host_placement_problem
 from offcert.core.messages import short_repr
-from offcert.questions.placement.problem import PlacementProblem, Residence
 from offcert.core.trace import require_integer
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.step_certificate import StepCertificate
+from offcert.questions.placement.problem import PlacementProblem, Residence
+from offcert.questions.schedule.host_residences import HOST_ALIGNMENT, host_placement_problem
 
 
 def host_problem(

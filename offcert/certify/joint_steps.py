@@ -8,13 +8,13 @@ from offcert.certify.effort import Effort
 from offcert.certify.interrupts import held_interrupts
 from offcert.certify.search import Search
 from offcert.core.errors import InputError
-from offcert.questions.schedule.plan import Plan
-from offcert.questions.schedule.problem import Minimise, Recompute
 from offcert.core.program import Program, program_from_json
-from offcert.questions.schedule.schedule import Schedule
-from offcert.questions.schedule.simulate import simulate
 from offcert.heuristics.sequential import sequential
 from offcert.proofs.claims import claimed
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Minimise, Recompute
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.simulate import simulate
 from offcert.verify.execution import legality_faults, persistency_faults
 
 

@@ -12,16 +12,16 @@ from offcert.certify.robust import certify_box
 from offcert.certify.running import keeper
 from offcert.certify.search import Search, SearchProgress
 from offcert.core.errors import InputError, PlanError
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.core.messages import cut
-from offcert.questions.schedule.options import require_search
-from offcert.questions.schedule.problem import Minimise, Problem
-from offcert.questions.schedule.schedule import Schedule
-from offcert.questions.schedule.simulate import simulate
 from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.questions import SCHEDULE
 from offcert.proofs.settings import Settings
+from offcert.questions.schedule.fluid_schedule import FluidSchedule
+from offcert.questions.schedule.options import require_search
+from offcert.questions.schedule.problem import Minimise, Problem
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.simulate import simulate
 
 
 def require_known(problem: Problem, known: Certificate) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 from offcert.certify.effort import Effort
 from offcert.certify.option import SETTINGS, Option, Value, written_options
 from offcert.core.platform import Link
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 from offcert.proofs.placement.registry import PLACEMENT_CLAIMS, PLACEMENT_PROOFS
 from offcert.proofs.proof import Claimable, Provable
 from offcert.proofs.registry import CLAIMS, PROOFS, ClaimKind, ProofKind
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 
 # All bounds, whatever they are on; no two have the same name.
 KINDS: dict[str, Provable | Claimable] = {

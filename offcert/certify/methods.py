@@ -19,11 +19,11 @@ from offcert.certify.steps import climb_combinatorial
 from offcert.certify.watchdog import watched
 from offcert.core.errors import InputError, NoPlanError
 from offcert.core.options import require_count
-from offcert.questions.schedule.options import require_search
-from offcert.questions.schedule.problem import Problem
 from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.settings import Settings
+from offcert.questions.schedule.options import require_search
+from offcert.questions.schedule.problem import Problem
 
 
 def solve(

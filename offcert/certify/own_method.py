@@ -15,18 +15,18 @@ from offcert.certify.method import Method
 from offcert.certify.placement_search import PlacementSearch
 from offcert.certify.running import ContradictionError, UnsoundError
 from offcert.certify.search import Search
-from offcert.questions.schedule.check import peak
 from offcert.core.errors import InputError, NoPlanError, PlanError
 from offcert.core.execution import Execution
 from offcert.core.messages import short_repr
 from offcert.core.named import users_function
 from offcert.core.network import Network
+from offcert.core.strategy import Strategy
 from offcert.questions.placement.problem import Placement
+from offcert.questions.schedule.check import peak
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.simulate import simulate
-from offcert.core.strategy import Strategy
 
 # Functions that a running program gave, by the names under which tables know them.
 GIVEN: dict[str, Callable[..., Any]] = {}

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 from offcert.certify.running import Running, SearchProgress
+from offcert.proofs.attestation import cross_attested
+from offcert.proofs.placement.certificate import PlacementCertificate
+from offcert.proofs.placement.registry import placement_kind_of
 from offcert.questions.placement.problem import (
     Placement,
     PlacementOutcome,
     PlacementProblem,
     PlacementResult,
 )
-from offcert.proofs.attestation import cross_attested
-from offcert.proofs.placement.certificate import PlacementCertificate
-from offcert.proofs.placement.registry import placement_kind_of
 from offcert.verify.placement.overlap import placement_faults
 
 

@@ -9,12 +9,12 @@ from importlib import import_module
 
 from offcert.certify.effort import Effort
 from offcert.certify.placement_search import PlacementSearch
-from offcert.questions.placement.problem import Placement, PlacementProblem
 from offcert.core.result import Bound
 from offcert.formulations.placement.skyline_search import skyline_search
 from offcert.heuristics.placement.ejection import ejection_search
 from offcert.heuristics.placement.in_order import placed_in_order
 from offcert.proofs.placement.registry import PLACEMENT_PROOFS, Computed, InfeasibleSubset, proved
+from offcert.questions.placement.problem import Placement, PlacementProblem
 from offcert.verify.limits import BeyondLimitsError, Limits
 from offcert.verify.recheck import recheck
 

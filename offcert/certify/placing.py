@@ -15,14 +15,9 @@ from offcert.certify.placement_methods import placement_method_called
 from offcert.certify.placement_search import PlacementSearch
 from offcert.certify.running import ALONE, SearchProgress, UnsoundError
 from offcert.certify.watchdog import ending_whole, watched
-from offcert.questions.schedule.check import check
 from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
 from offcert.core.options import require_count, require_seconds, require_seed
-from offcert.questions.placement.problem import Occupant, PlacementProblem
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.residences import placement_problem, require_whole, residences
-from offcert.questions.schedule.schedule import Schedule
 from offcert.core.trace import require_integer
 from offcert.formulations.placement.shortening import shortened
 from offcert.proofs.certificate import Certificate
@@ -30,6 +25,11 @@ from offcert.proofs.placement.certificate import PlacementCertificate
 from offcert.proofs.questions import PLACEMENT
 from offcert.proofs.settings import Settings
 from offcert.proofs.step_certificate import StepCertificate
+from offcert.questions.placement.problem import Occupant, PlacementProblem
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.residences import placement_problem, require_whole, residences
+from offcert.questions.schedule.schedule import Schedule
 
 
 def with_short_residences(certificate: Certificate, time_limit: float) -> Certificate:

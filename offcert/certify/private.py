@@ -9,10 +9,10 @@ from typing import Any
 
 from offcert.certify.records import improve
 from offcert.core.errors import InputError
-from offcert.questions.schedule.files import PROBLEM_FORMAT, problem_digest, problem_from_json
 from offcert.core.messages import show
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.instances.library import Entry, Family, Library, make_entry
+from offcert.questions.schedule.files import PROBLEM_FORMAT, problem_digest, problem_from_json
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.verify.document import verify
 
 _DEFAULT_GROUP = "own"

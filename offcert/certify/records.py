@@ -7,19 +7,19 @@ from dataclasses import replace
 from typing import Any
 
 from offcert.certify.search import UnsoundError
-from offcert.questions.schedule.check import check
 from offcert.core.errors import InputError, PlanError
-from offcert.questions.schedule.files import problem_digest
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
-from offcert.questions.schedule.plan import Plan
-from offcert.questions.schedule.problem import Minimise
 from offcert.core.result import Bound, Evidence
-from offcert.questions.schedule.simulate import simulate
 from offcert.core.strategy import Strategy
 from offcert.instances.library import Entry, Library
 from offcert.instances.records import KnownBound, Record, strategy_of
 from offcert.proofs.attestation import witness
 from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.files import problem_digest
+from offcert.questions.schedule.fluid_schedule import FluidSchedule
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Minimise
+from offcert.questions.schedule.simulate import simulate
 from offcert.verify.document import Verification, verify
 
 _RANKS = list(Evidence)

@@ -10,11 +10,11 @@ from offcert.certify.search import Search
 from offcert.core.errors import MethodError
 from offcert.core.execution import Execution
 from offcert.core.network import Network
+from offcert.core.strategy import Strategy
+from offcert.proofs.claims import claimed
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.questions.schedule.simulate import simulate
-from offcert.core.strategy import Strategy
-from offcert.proofs.claims import claimed
 
 # Slots of persistent checkpointing; stages of the longest chain that is tried exactly, and tried at
 # all; points that its fronts may have. Arbitrary.

@@ -12,12 +12,12 @@ from dataclasses import replace
 
 from offcert.certify.running import SearchProgress
 from offcert.core.other_numbers import executed_on
-from offcert.questions.schedule.problem import Minimise, Problem
 from offcert.core.result import Evidence
-from offcert.questions.schedule.schedule import Schedule
-from offcert.questions.schedule.simulate import simulate
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.robust import Robust
+from offcert.questions.schedule.problem import Minimise, Problem
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.simulate import simulate
 
 # Share of the time for the nominal times. The rest is for bounds at the fastest corner, which are
 # there early: the search for schedules there takes longest, and nobody needs it. Arbitrary.

@@ -10,19 +10,19 @@ from offcert.certify.running import Running
 from offcert.certify.running import SearchProgress as SearchProgress
 from offcert.certify.running import UnsoundError as UnsoundError
 from offcert.certify.warm import warm_plans
-from offcert.questions.schedule.check import check
-from offcert.questions.schedule.check_fluid import check_fluid
 from offcert.core.errors import PlanError
 from offcert.core.execution import Execution
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.core.result import Infeasibility
-from offcert.questions.schedule.result import Result
-from offcert.questions.schedule.schedule import Schedule
-from offcert.questions.schedule.simulate import Simulator
 from offcert.core.strategy import Strategy
 from offcert.proofs.attestation import cross_attested
 from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.check_fluid import check_fluid
+from offcert.questions.schedule.fluid_schedule import FluidSchedule
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
+from offcert.questions.schedule.result import Result
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.simulate import Simulator
 from offcert.verify.execution import legality_faults
 
 

@@ -19,9 +19,9 @@ from offcert.certify.rung import is_fine
 from offcert.certify.search import Search
 from offcert.core.errors import MethodError, PlanError
 from offcert.core.platform import Kind
-from offcert.questions.schedule.simulate import simulate
 from offcert.core.trace import LARGEST_TOTAL
 from offcert.proofs.claims import proved, searched
+from offcert.questions.schedule.simulate import simulate
 from offcert.verify.heads import check as heads_check
 from offcert.verify.limits import BeyondLimitsError
 from offcert.verify.matched import check as matched_check
@@ -31,8 +31,6 @@ from offcert.verify.pivot.check import within_reach
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from offcert.questions.schedule.problem import Problem
-    from offcert.questions.schedule.schedule import Schedule
     from offcert.formulations.labels.atomic_heads.bound import SideEnds
     from offcert.formulations.labels.atomic_heads.orders import Orders
     from offcert.formulations.labels.matched_heads.bound import MatchedOutcome
@@ -40,6 +38,8 @@ if TYPE_CHECKING:
     from offcert.formulations.labels.pivot import PivotOutcome
     from offcert.formulations.labels.pivot_outward import PivotOutwardOutcome
     from offcert.proofs.proof import Proof
+    from offcert.questions.schedule.problem import Problem
+    from offcert.questions.schedule.schedule import Schedule
 
 # Labels of a search, of about 100 bytes each, and of a search on a fine trace: the process stays
 # well below 2 GiB. Derived.

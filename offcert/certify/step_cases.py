@@ -18,17 +18,17 @@ from offcert.certify.interrupts import mind_interrupt
 from offcert.certify.ladder import certify
 from offcert.certify.methods import solve
 from offcert.core.errors import NoPlanError, PlanError
-from offcert.questions.split.menu import Menu
-from offcert.questions.schedule.problem import Problem
 from offcert.core.result import Bound, Evidence
-from offcert.questions.schedule.schedule import Schedule
-from offcert.questions.schedule.simulate import simulate
-from offcert.questions.split.problem import Round
 from offcert.core.trace import Trace
 from offcert.heuristics.modnn.scheduler import algorithm_1
 from offcert.heuristics.modnn.upgrade import upgraded
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.step_certificate import Case, Division, Leaf
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.simulate import simulate
+from offcert.questions.split.menu import Menu
+from offcert.questions.split.problem import Round
 
 Allowed = dict[int, tuple[int, ...]]
 

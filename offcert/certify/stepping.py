@@ -14,15 +14,15 @@ from offcert.certify.watchdog import ending_whole
 from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
 from offcert.core.options import require_count, require_gap, require_seconds, require_seed
-from offcert.questions.schedule.problem import Problem
 from offcert.core.result import SolveStatus
-from offcert.questions.schedule.result import Result
-from offcert.questions.split.problem import StepProblem
 from offcert.core.trace import Trace
 from offcert.proofs.certificate import Certificate, current_versions
 from offcert.proofs.questions import SCHEDULE, SPLIT
 from offcert.proofs.settings import Settings
 from offcert.proofs.step_certificate import RoundAnswer, StepCertificate
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.result import Result
+from offcert.questions.split.problem import StepProblem
 
 # Share of the time that is kept for schedules of the split and the algorithms chosen. Arbitrary.
 _LAST = 0.25

@@ -9,7 +9,6 @@ from offcert.certify.interrupts import held_interrupts
 from offcert.certify.rung import is_long
 from offcert.certify.search import Search
 from offcert.core.errors import MethodError, NoPlanError
-from offcert.questions.schedule.problem import Transfers
 from offcert.formulations.combinatorial.exact_sums import exact_sums_bound
 from offcert.formulations.combinatorial.forced_returns import without_forced_returns
 from offcert.formulations.combinatorial.large_tensors import (
@@ -24,6 +23,7 @@ from offcert.formulations.combinatorial.relaxations import (
 )
 from offcert.proofs.claims import claimed, proved
 from offcert.proofs.kinds import LargeTensors
+from offcert.questions.schedule.problem import Transfers
 
 if TYPE_CHECKING:
     from offcert.formulations.common.outcome import ModelOutcome

@@ -9,8 +9,8 @@ from fractions import Fraction
 from functools import cache
 
 from offcert.core.platform import Link, Platform
-from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import Operation, Tensor, Trace
+from offcert.questions.schedule.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,9 @@ def _small() -> Problem:
 @_in("plans")
 def warm_plans() -> None:
     """Compile what says how long a plan takes, and an ordered one, on either link."""
-    from offcert.questions.schedule.simulate import simulate
     from offcert.heuristics.least_cover import least_cover_plan
     from offcert.heuristics.ordered import ordered_plan
+    from offcert.questions.schedule.simulate import simulate
 
     simulate(_tiny(), least_cover_plan(_tiny()))
     # One tensor returns while the other leaves.
@@ -123,8 +123,8 @@ def warm_checkpoints() -> None:
 def warm_combined() -> None:
     """Compile the dynamic program of the combined paper."""
     from offcert.core.checkpoint_chain import CheckpointChain
-    from offcert.questions.schedule.problem import Recompute
     from offcert.heuristics.combined.search import combined_plan
+    from offcert.questions.schedule.problem import Recompute
 
     warm_plans()
     chain = CheckpointChain((1,) * 3, (1,) * 3, (1,) * 4)
@@ -252,8 +252,8 @@ def warm_verification() -> None:
 def warm_joint_search() -> None:
     """Compile the search for what runs again and what leaves."""
     from offcert.core.checkpoint_chain import CheckpointChain
-    from offcert.questions.schedule.problem import Recompute
     from offcert.heuristics.joint.search import joint_search
+    from offcert.questions.schedule.problem import Recompute
 
     chain = CheckpointChain([1, 1], [1, 1], [1, 1, 1])
     tiny = Problem("chain", chain, Platform(4, Fraction(1)), recompute=Recompute.ANY)
@@ -270,11 +270,11 @@ def warm_joint_search() -> None:
 @_in("addresses")
 def warm_placement() -> None:
     """Compile what places residences."""
-    from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
     from offcert.formulations.placement.sections import Sections
     from offcert.formulations.placement.skyline import Skyline
     from offcert.heuristics.placement.ejection import ejection_search
     from offcert.heuristics.placement.in_order import greedy_by_size
+    from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
 
     problem = PlacementProblem("warm", [Residence("a", 1, 0, 2), Residence("b", 1, 1, 3)])
     greedy_by_size(problem)

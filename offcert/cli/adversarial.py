@@ -13,11 +13,11 @@ from offcert.cli.progress import progress
 from offcert.cli.searching import TRANSFERS
 
 if TYPE_CHECKING:
-    from offcert.questions.schedule.problem import Problem
     from offcert.hunts.adversarial.chains import AdversarialChains
     from offcert.hunts.adversarial.checkpoint_chains import AdversarialCheckpoints
     from offcert.hunts.adversarial.hunt import Hunt, HuntProgress
     from offcert.proofs.certificate import Certificate
+    from offcert.questions.schedule.problem import Problem
 
 # Seconds of a hunt, and of certifying what it found, unless the command says otherwise. Arbitrary.
 _DEFAULT_SECONDS = 60.0
@@ -80,8 +80,8 @@ def add(kinds: Commands) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from offcert.core.documents import require_writable
-    from offcert.questions.schedule.files import write_problem
     from offcert.hunts.adversarial.chains import certified
+    from offcert.questions.schedule.files import write_problem
 
     for path in (options.target_file, options.certificate):
         if path not in (None, STDOUT):

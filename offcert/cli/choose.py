@@ -85,9 +85,9 @@ def _integers(text: str) -> list[int]:
 
 def _run(options: argparse.Namespace) -> int:
     from offcert.certify.stepping import certify_step
-    from offcert.questions.split.files import write_step
     from offcert.core.units import format_time
     from offcert.proofs.questions import SPLIT
+    from offcert.questions.split.files import write_step
     from offcert.report.step_text import describe_step_problem
 
     step = _read(options)
@@ -108,10 +108,10 @@ def _run(options: argparse.Namespace) -> int:
 def _read(options: argparse.Namespace) -> StepProblem:
     """Return the step of a file or of a network, with the memory that the options say."""
     from offcert.core.errors import InputError
-    from offcert.questions.split.files import read_step
     from offcert.core.units import parse_size
     from offcert.instances.modnn.networks import NETWORKS
     from offcert.instances.modnn.problems import modnn_step
+    from offcert.questions.split.files import read_step
 
     given = {name: getattr(options, name) for name in _OF_NETWORKS}
     if options.step in NETWORKS:

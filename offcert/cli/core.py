@@ -12,8 +12,8 @@ from offcert.cli.parser import Commands, add_command
 from offcert.cli.progress import progress
 
 if TYPE_CHECKING:
-    from offcert.questions.schedule.problem import Problem
     from offcert.hunts.phase.search import EffortMap, MapProgress
+    from offcert.questions.schedule.problem import Problem
 
 # Knobs of `CoreProblems`, which knows their defaults; importing it would load solvers.
 _NUMBERS = {
@@ -53,8 +53,8 @@ def add(kinds: Commands) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from offcert.core.documents import require_writable
-    from offcert.questions.schedule.files import write_problem
     from offcert.hunts.phase.search import SHAPES, CoreProblems
+    from offcert.questions.schedule.files import write_problem
 
     if options.shape == "?":
         show(options, {"kinds": list(SHAPES)}, "\n".join(SHAPES))

@@ -99,9 +99,9 @@ def _add_accumulation(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from offcert.certify.devices import certify_devices
-    from offcert.questions.devices.files import write_devices_problem
     from offcert.core.units import format_time
     from offcert.proofs.questions import DEVICES
+    from offcert.questions.devices.files import write_devices_problem
 
     problem = _changed(_read(options), options)
     if options.problem_output is not None:
@@ -118,8 +118,8 @@ def _run(options: argparse.Namespace) -> int:
 
 def _read(options: argparse.Namespace) -> DevicesProblem:
     """Return the problem of the file, or of a network of the paper."""
-    from offcert.questions.devices.files import read_devices_problem
     from offcert.core.errors import InputError
+    from offcert.questions.devices.files import read_devices_problem
 
     if not options.problem.startswith(_NETWORK) or options.problem.endswith(".json"):
         if options.sub_batch is not None:
@@ -137,8 +137,8 @@ def _changed(problem: DevicesProblem, options: argparse.Namespace) -> DevicesPro
     """Return the problem as the options change it."""
     from dataclasses import replace
 
-    from offcert.questions.devices.problem import Accumulation, Place
     from offcert.core.units import parse_bandwidth
+    from offcert.questions.devices.problem import Accumulation, Place
 
     if options.memory is not None:
         problem = replace(problem, step=problem.step.with_memory(options.memory))

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from offcert.certify.frontier import FrontierProgress
-    from offcert.questions.schedule.problem import Problem
     from offcert.proofs.certificate import Certificate
+    from offcert.questions.schedule.problem import Problem
 
 _TABLE, _DOCUMENT, _PICTURE = "curve.md", "curve.json", "curve.svg"
 
@@ -141,8 +141,8 @@ class _Folder:
     def find(self, problem: Problem) -> Certificate | None:
         """Return what a run before this one has left, if it was made as this one would be."""
         from offcert.core.errors import InputError
-        from offcert.questions.schedule.files import problem_digest
         from offcert.proofs.certificate import read_certificate
+        from offcert.questions.schedule.files import problem_digest
 
         path = self.file(problem)
         if not path.is_file():

@@ -114,8 +114,8 @@ def _run(kind: str, options: argparse.Namespace) -> int:
 
 
 def _generated(options: argparse.Namespace, kind: str) -> Problem:
-    from offcert.questions.schedule.problem import parse_memory
     from offcert.instances.kinds import generator, reduced
+    from offcert.questions.schedule.problem import parse_memory
 
     if getattr(options, "values", None) is not None:
         return reduced(kind, options.values, getattr(options, "knob_transfers", "atomic"))

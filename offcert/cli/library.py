@@ -12,8 +12,8 @@ from offcert.cli.output import STDOUT, add_target, print_problem, show
 from offcert.cli.parser import Commands, Run, add_command, add_group
 
 if TYPE_CHECKING:
-    from offcert.questions.schedule.problem import Problem
     from offcert.instances.library import Entry, Family, Library
+    from offcert.questions.schedule.problem import Problem
 
 
 # Where the library is if the command does not say it.
@@ -146,8 +146,8 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _line(family: Family, entry: Entry, width: int) -> str:
-    from offcert.questions.schedule.problem import Minimise
     from offcert.core.units import format_size
+    from offcert.questions.schedule.problem import Minimise
 
     row, problem = _summary(family, entry), entry.problem
     memory = "least"

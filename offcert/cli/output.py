@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from offcert.core.messages import cut, plain
 
 if TYPE_CHECKING:
-    from offcert.questions.schedule.problem import Problem
     from offcert.proofs.questions import Question
+    from offcert.questions.schedule.problem import Problem
     from offcert.report.findings import Text
 
 # What stands for the standard output in the place of a file's name.

@@ -12,9 +12,9 @@ from offcert.cli.searching import add_effort, progress_line, search_and_say, sea
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from offcert.questions.placement.problem import PlacementProblem
     from offcert.core.units import Units
     from offcert.proofs.any_certificate import AnyCertificate
+    from offcert.questions.placement.problem import PlacementProblem
 
 _EXAMPLES = (
     "offcert place certificate.json -o placed.json",
@@ -108,14 +108,14 @@ def _read(path: str) -> tuple[Any, Units]:
     from offcert.core.documents import read_json
     from offcert.core.errors import InputError
     from offcert.core.messages import show as shown
+    from offcert.proofs.questions import PLACEMENT, QUESTIONS
+    from offcert.proofs.reading import certificate_of
     from offcert.questions.placement.files import (
         PLACEMENT_PROBLEM_FORMAT,
         is_table,
         placement_problem_from_json,
         read_placement_csv,
     )
-    from offcert.proofs.questions import PLACEMENT, QUESTIONS
-    from offcert.proofs.reading import certificate_of
 
     if is_table(path):
         problem: PlacementProblem = read_placement_csv(path)[0]
@@ -143,8 +143,8 @@ def _on_host(what: Any, settings: dict[str, Any], path: str) -> PlacementProblem
     """Return what a certificate's schedules hold on the host, to be placed as the settings say."""
     from offcert.certify.host_placing import host_problem
     from offcert.core.errors import InputError
-    from offcert.questions.schedule.host_residences import HOST_ALIGNMENT
     from offcert.questions.placement.problem import PlacementProblem
+    from offcert.questions.schedule.host_residences import HOST_ALIGNMENT
 
     if isinstance(what, PlacementProblem):
         raise InputError(f"--host is for certificates of schedules: nothing in {path} leaves")
@@ -183,9 +183,9 @@ def _settings(options: argparse.Namespace, units: Units) -> dict[str, Any]:
 
 def _write(placed: AnyCertificate[Any], path: str | Path) -> None:
     """Write a certificate or a document, or a table if the file is to be one."""
-    from offcert.questions.placement.files import is_table, write_placement_csv
     from offcert.proofs.certificate import Certificate
     from offcert.proofs.placement.certificate import PlacementCertificate
+    from offcert.questions.placement.files import is_table, write_placement_csv
 
     alone = placed.placement if isinstance(placed, Certificate) else placed
     if is_table(path) and isinstance(alone, PlacementCertificate):

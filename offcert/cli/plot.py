@@ -74,10 +74,10 @@ def _save_one(path: Path, options: argparse.Namespace) -> None:
     from offcert.core.documents import read_json
     from offcert.core.errors import InputError
     from offcert.core.named import named
-    from offcert.questions.schedule.training_files import TRAINING_FORMAT
     from offcert.proofs.certificate import Certificate
     from offcert.proofs.questions import SCHEDULE
     from offcert.proofs.reading import certificate_of, question_of
+    from offcert.questions.schedule.training_files import TRAINING_FORMAT
 
     document = read_json(path)
     if isinstance(document, dict) and document.get("format") == TRAINING_FORMAT:

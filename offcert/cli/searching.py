@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from offcert.certify.search import SearchProgress
-    from offcert.questions.schedule.problem import Problem
     from offcert.proofs.certificate import Certificate
+    from offcert.questions.schedule.problem import Problem
 
 TRANSFERS = ("atomic", "interruptible", "fractional")
 # Settings of a search that the command does not give: seconds, threads, gap, seed. The parser must
@@ -145,10 +145,10 @@ def read_problem(options: argparse.Namespace) -> Problem:
     """Return the problem of the file, changed as the options say."""
     from dataclasses import replace
 
-    from offcert.questions.schedule import files
     from offcert.core.errors import InputError
-    from offcert.questions.schedule.problem import parse_memory
     from offcert.core.units import parse_bandwidth
+    from offcert.questions.schedule import files
+    from offcert.questions.schedule.problem import parse_memory
 
     problem = chosen(files.read_problem(options.problem), options)
     require_no_limit(problem, options)

@@ -14,8 +14,8 @@ from offcert.cli.parser import EXIT_INVALID, Commands, add_command
 from offcert.cli.progress import progress
 
 if TYPE_CHECKING:
-    from offcert.questions.schedule.training_record import HostMemory
     from offcert.proofs.certificate import Certificate
+    from offcert.questions.schedule.training_record import HostMemory
     from offcert.runtime.pairs.training_report import TrainReport
     from offcert.runtime.pairs.ways import Ways
 

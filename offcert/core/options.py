@@ -11,8 +11,8 @@ from numbers import Integral, Real
 
 from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
-from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import require_integer
+from offcert.questions.schedule.problem import Problem
 
 
 def require_seconds(value: object, field: str = "") -> float:

@@ -10,12 +10,12 @@ from fractions import Fraction
 from typing import Any
 
 from offcert.core.execution import Execution
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.core.messages import cut
 from offcert.core.notebook import Shown, html
+from offcert.core.units import Units, format_size, format_time
+from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.questions.schedule.problem import Minimise
 from offcert.questions.schedule.schedule import Schedule
-from offcert.core.units import Units, format_size, format_time
 
 
 class SolveStatus(StrEnum):

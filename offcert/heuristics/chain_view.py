@@ -18,8 +18,8 @@ from itertools import pairwise
 
 from offcert.core.chain import Chain
 from offcert.core.errors import MethodError
-from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import Gap, Tensor, Trace
+from offcert.questions.schedule.problem import Problem
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from typing import TypeVar
 
+from offcert.core.errors import PlanError
 from offcert.questions.devices.problem import DevicesProblem, Job, JobKind, Place
 from offcert.questions.devices.schedule import DeviceMove, DevicesPlan, DevicesSchedule, LinkUse
 from offcert.questions.devices.simulate import Priority, dispatch, simulate_devices
-from offcert.core.errors import PlanError
 from offcert.questions.schedule.plan import Plan
 
 Rule = Callable[[DevicesProblem], Priority]

@@ -24,13 +24,12 @@ from itertools import accumulate, pairwise
 
 from offcert.core.chain import Chain
 from offcert.core.errors import MethodError, NoPlanError
-from offcert.core.platform import Kind
-from offcert.questions.schedule.plan import Plan
-from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem
+from offcert.core.platform import Kind, Platform
 from offcert.heuristics.chain_view import ChainView, chain_view
 from offcert.heuristics.dynprog_states import ScaledChain, least_idle
 from offcert.heuristics.ordered import ordered_makespan, ordered_plan
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Problem
 
 # States that the tables may have, at most. Arbitrary.
 MAX_STATES = 2_000_000

@@ -6,9 +6,9 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 from offcert.core.errors import MethodError
+from offcert.heuristics.ordered import ordered_makespan, ordered_orders, ordered_plan
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
-from offcert.heuristics.ordered import ordered_makespan, ordered_orders, ordered_plan
 
 
 def greedy_gaps(problem: Problem) -> list[int]:

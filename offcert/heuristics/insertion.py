@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from offcert.core.errors import MethodError
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.schedule import Schedule
 from offcert.heuristics.ordered import OrderedArrays, ordered_schedule
 from offcert.heuristics.ordered_kernel import INFEASIBLE, evaluate_ordered
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 
 _Orders = tuple[tuple[int, ...], tuple[int, ...]]
 # The length of an order that is no schedule. By definition.

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 
 from offcert.core.errors import NoPlanError
+from offcert.heuristics.ordered import ordered_plan
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
-from offcert.heuristics.ordered import ordered_plan
 
 # Bits of the largest table, one for each tensor and reachable sum: 32 MB. Arbitrary.
 _MOST_BITS = 1 << 28

@@ -11,14 +11,14 @@ import numpy as np
 
 from offcert.core.errors import MethodError, PlanError
 from offcert.core.platform import Kind
-from offcert.questions.schedule.plan import Move, Plan
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.schedule import Schedule
-from offcert.questions.schedule.simulate import IntArray, Simulator
 from offcert.core.trace import Trace
 from offcert.heuristics.annealing import Annealer
 from offcert.heuristics.cooling import length_of_round
 from offcert.heuristics.sequential import sequential
+from offcert.questions.schedule.plan import Move, Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.simulate import IntArray, Simulator
 
 # The chance that no further gap is limited, the most gaps that are, and the share of limits that
 # ask a gap to stay. Arbitrary.

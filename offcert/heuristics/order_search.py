@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 
 from offcert.core.errors import MethodError
 from offcert.core.platform import Kind
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.schedule import Schedule
 from offcert.heuristics.cooling import Cooling, OrderedAnnealer, coolings
 from offcert.heuristics.order_moves import Classes, State, anneal
 from offcert.heuristics.ordered import (
@@ -33,6 +31,8 @@ from offcert.heuristics.ordered import (
 )
 from offcert.heuristics.ordered_kernel import INFEASIBLE
 from offcert.heuristics.set_search import classes_of_equal_size
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 
 Integers = NDArray[np.int64]
 

@@ -10,9 +10,6 @@ import numpy as np
 
 from offcert.core.errors import MethodError
 from offcert.core.platform import Kind
-from offcert.questions.schedule.plan import Plan
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.core.trace import Trace
 from offcert.heuristics.ordered_kernel import (
     AFTER,
@@ -35,6 +32,9 @@ from offcert.heuristics.ordered_kernel import (
     evaluate_ordered,
     split_makespan,
 )
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule, Transfer
 
 
 def leaving_again(trace: Trace, gaps: Iterable[int]) -> set[int]:

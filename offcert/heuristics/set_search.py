@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 
 from offcert.core.compiled import compiled, inlined
 from offcert.core.errors import MethodError
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.schedule import Schedule
 from offcert.heuristics.cooling import Cooling, OrderedAnnealer, coolings
 from offcert.heuristics.ordered import (
     OrderedArrays,
@@ -30,6 +28,8 @@ from offcert.heuristics.ordered import (
     ordered_schedule,
 )
 from offcert.heuristics.ordered_kernel import INFEASIBLE, evaluate_ordered
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 
 Integers = NDArray[np.int64]
 

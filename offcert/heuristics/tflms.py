@@ -24,13 +24,13 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 
-from offcert.questions.schedule.check import check
 from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.platform import Kind
+from offcert.heuristics.ordered import ordered_orders, require_possible, require_single_gaps
+from offcert.questions.schedule.check import check
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule, Transfer
-from offcert.heuristics.ordered import ordered_orders, require_possible, require_single_gaps
 
 
 def tflms_schedule(problem: Problem, n_tensors: int, lb: int) -> Schedule:

@@ -30,8 +30,6 @@ from fractions import Fraction
 
 from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.platform import Kind
-from offcert.questions.schedule.plan import Move, Plan
-from offcert.questions.schedule.problem import Problem
 from offcert.heuristics.chain_view import ChainView, chain_view
 from offcert.heuristics.ordered import (
     OrderedSets,
@@ -39,6 +37,8 @@ from offcert.heuristics.ordered import (
     require_possible,
     require_single_gaps,
 )
+from offcert.questions.schedule.plan import Move, Plan
+from offcert.questions.schedule.problem import Problem
 
 VARIANTS = ("all", "half")
 

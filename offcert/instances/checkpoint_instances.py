@@ -11,8 +11,8 @@ from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.instances.generator import MOST, Generator, knob
+from offcert.questions.schedule.problem import Problem, Recompute
 
 _RECOMPUTE = tuple(map(str, Recompute))
 

@@ -10,8 +10,8 @@ from typing import ClassVar
 
 from offcert.core.chain import Chain
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem
 from offcert.instances.generator import MOST, Generator, knob
+from offcert.questions.schedule.problem import Problem
 
 # The mean size of the first stage's input. Arbitrary: only ratios matter.
 _FIRST_SIZE = 2000

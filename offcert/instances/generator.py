@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 
 from offcert.core.errors import InputError
 from offcert.core.messages import meant, short_repr
-from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import require_integer
+from offcert.questions.schedule.problem import Problem
 
 Knob = int | Fraction | bool | str
 

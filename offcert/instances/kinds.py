@@ -9,7 +9,6 @@ from typing import Any
 
 from offcert.core.documents import parse_rational, show
 from offcert.core.errors import InputError
-from offcert.questions.schedule.problem import Problem
 from offcert.instances.checkpoint_instances import CheckpointChains, RecomputeNetworks
 from offcert.instances.cnn import CnnChains
 from offcert.instances.generator import Generator
@@ -19,6 +18,7 @@ from offcert.instances.stages import TransformerTraces, UnetTraces
 from offcert.instances.three_partition import ThreePartition, three_partition
 from offcert.instances.two_partition import TwoPartition, two_partition
 from offcert.instances.uniform import UniformChains
+from offcert.questions.schedule.problem import Problem
 
 KINDS: dict[str, type[Generator]] = {
     cls.kind: cls

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 from offcert.core.documents import Fields, read_json, require_format, show, write_atomically
 from offcert.core.errors import InputError
-from offcert.questions.schedule.files import problem_digest, problem_from_json, problem_to_json
 from offcert.core.messages import cut, meant
 from offcert.core.notebook import Shown, html
-from offcert.questions.schedule.problem import Problem
 from offcert.core.result import SolveStatus
 from offcert.instances.records import Record, record_from_json, record_to_json
+from offcert.questions.schedule.files import problem_digest, problem_from_json, problem_to_json
+from offcert.questions.schedule.problem import Problem
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock

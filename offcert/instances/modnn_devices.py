@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from offcert.questions.devices.problem import Accumulation, DevicesProblem, Gradient, Place
 from offcert.core.errors import InputError
 from offcert.core.platform import Link, Platform
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.split.problem import Split
 from offcert.core.trace import Operation, Tensor, Trace, require_integer
 from offcert.instances.modnn.algorithms import FLOAT, K40, K40_MEMORY
 from offcert.instances.modnn.layers import Layers
 from offcert.instances.modnn.networks import NETWORKS, modnn_network
 from offcert.instances.modnn.problems import RATE, UNITS, chosen
 from offcert.instances.modnn.tasks import step_split
+from offcert.questions.devices.problem import Accumulation, DevicesProblem, Gradient, Place
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.split.problem import Split
 
 
 def joined(rounds: Sequence[Trace]) -> Trace:

@@ -19,10 +19,10 @@ from offcert.core.errors import InputError
 from offcert.core.execution import Execution
 from offcert.core.network import Network
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.core.strategy import Strategy
 from offcert.instances.generator import MOST, Generator, knob
 from offcert.instances.two_partition import TwoPartition, halve, reduced_values
+from offcert.questions.schedule.problem import Problem, Recompute
 
 
 def recompute_partition(values: Sequence[int]) -> Problem:

@@ -12,11 +12,11 @@ from offcert.core.errors import InputError, PlanError
 from offcert.core.execution import Execution
 from offcert.core.network import Network
 from offcert.core.platform import Kind
-from offcert.questions.schedule.plan import Move, Plan
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.core.result import Bound, Evidence, SolveStatus
 from offcert.core.strategy import Strategy
 from offcert.core.trace import Trace, require_integer
+from offcert.questions.schedule.plan import Move, Plan
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 
 
 def strategy_of(execution: Execution, network: Network) -> Strategy | None:

@@ -9,9 +9,9 @@ from fractions import Fraction
 from typing import ClassVar
 
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.instances.generator import MOST, Generator, knob
+from offcert.questions.schedule.problem import Problem
 
 
 @dataclass(frozen=True, slots=True)

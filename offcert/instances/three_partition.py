@@ -27,15 +27,14 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from offcert.core.chain import Chain
-from offcert.questions.schedule.check import check
 from offcert.core.errors import InputError
-from offcert.core.platform import Kind
-from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.schedule import Schedule, Transfer
+from offcert.core.platform import Kind, Platform
 from offcert.core.trace import require_integer
 from offcert.instances.generator import MOST, Generator, knob
 from offcert.instances.two_partition import reduced_values
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule, Transfer
 
 Triple = tuple[int, int, int]
 # Draws in search of an instance with the answer that was asked for. Arbitrary.

@@ -9,8 +9,8 @@ from typing import ClassVar
 
 from offcert.core.chain import Chain
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem
 from offcert.instances.generator import MOST, Generator, knob
+from offcert.questions.schedule.problem import Problem
 
 
 @dataclass(frozen=True, kw_only=True)

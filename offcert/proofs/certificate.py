@@ -7,13 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from offcert.core.documents import Fields, read_document
-from offcert.questions.schedule.files import problem_from_json, problem_to_json
 from offcert.core.messages import cut
 from offcert.core.network_json import execution_from_json, execution_to_json
 from offcert.core.notebook import html
-from offcert.questions.schedule.problem import Minimise, Problem
 from offcert.core.result import Infeasibility, SolveStatus
-from offcert.questions.schedule.result import Result
 from offcert.core.units import format_size
 from offcert.proofs.any_certificate import AnyCertificate
 from offcert.proofs.any_certificate import current_versions as current_versions
@@ -22,6 +19,9 @@ from offcert.proofs.placement.certificate import PlacementCertificate
 from offcert.proofs.questions import SCHEDULE
 from offcert.proofs.robust import Robust, robust_from_fields
 from offcert.proofs.schedule_json import schedule_from_json, schedule_to_json
+from offcert.questions.schedule.files import problem_from_json, problem_to_json
+from offcert.questions.schedule.problem import Minimise, Problem
+from offcert.questions.schedule.result import Result
 
 
 @dataclass(frozen=True, repr=False)

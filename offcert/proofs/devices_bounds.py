@@ -8,9 +8,9 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any
 
-from offcert.questions.devices.problem import JobKind
 from offcert.core.documents import Fields, parse_rational, rational_text, show
 from offcert.core.errors import InputError
+from offcert.questions.devices.problem import JobKind
 
 # How bounds for several devices are called in certificates.
 DEVICE, RESOURCE, MODEL = "devices-alone", "devices-resource", "devices-cpsat"

@@ -6,18 +6,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from offcert.questions.devices.files import devices_from_json, devices_to_json
-from offcert.questions.devices.problem import DevicesProblem, Job, JobKind
-from offcert.questions.devices.schedule import DevicesSchedule, TimedJob
 from offcert.core.documents import Fields, read_document
 from offcert.core.errors import InputError
 from offcert.core.result import Bound, Bounded, SolveStatus
-from offcert.questions.schedule.schedule import Schedule
 from offcert.core.units import format_time
 from offcert.proofs.any_certificate import AnyCertificate
 from offcert.proofs.bounds_json import bound_from_json, bounds_to_json, member
 from offcert.proofs.questions import DEVICES
 from offcert.proofs.schedule_json import schedule_from_json, schedule_to_json
+from offcert.questions.devices.files import devices_from_json, devices_to_json
+from offcert.questions.devices.problem import DevicesProblem, Job, JobKind
+from offcert.questions.devices.schedule import DevicesSchedule, TimedJob
+from offcert.questions.schedule.schedule import Schedule
 
 
 @dataclass(frozen=True, repr=False)

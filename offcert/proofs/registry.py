@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from offcert.core.platform import Link
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 from offcert.proofs.kinds import (
     AtomicHeads,
     Computed,
@@ -26,6 +25,7 @@ from offcert.proofs.kinds import (
     PivotOutward,
 )
 from offcert.proofs.proof import Claimable, Provable
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 
 _ALL = frozenset(Transfers)
 _ATOMIC = frozenset({Transfers.ATOMIC})

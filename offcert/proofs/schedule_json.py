@@ -7,10 +7,10 @@ from typing import Any
 
 from offcert.core.documents import Fields, parse_rational, rational_text, show
 from offcert.core.errors import InputError
-from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
 from offcert.core.platform import Kind
-from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.core.trace import Trace
+from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
+from offcert.questions.schedule.schedule import Schedule, Transfer
 
 # Times and amounts of pieces hold products of sizes and of both sides of the bandwidth.
 _LONG_RATIONAL = re.compile(r"([0-9]{1,200})(?:/([0-9]{1,200}))?")

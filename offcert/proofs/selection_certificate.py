@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from offcert.questions.selection.graph import CheckpointGraph
 from offcert.core.documents import Fields, canonical_digest, require_format
 from offcert.core.errors import InputError
 from offcert.core.messages import show
 from offcert.proofs.component_packing import PackingBound, packing_bound_from_json
 from offcert.proofs.questions import SELECTION
+from offcert.questions.selection.graph import CheckpointGraph
 
 CHAIN_MODELS = ("static", "dynamic", "reforwarding")
 GRAPH_MODELS = ("components", "closed-components")

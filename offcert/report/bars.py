@@ -7,15 +7,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
 from offcert.core.messages import cut
-from offcert.questions.placement.problem import PlacementProblem
 from offcert.core.platform import Kind
+from offcert.core.units import Units, format_size, format_time
+from offcert.proofs.certificate import Certificate
+from offcert.questions.placement.problem import PlacementProblem
+from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.questions.schedule.training_record import TrainingRecord
-from offcert.core.units import Units, format_size, format_time
-from offcert.proofs.certificate import Certificate
 from offcert.report.execution import Reruns
 
 _TIMES = ((10**9, "s"), (10**6, "ms"), (10**3, "µs"), (1, "ns"))

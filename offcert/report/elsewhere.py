@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from offcert.questions.schedule.problem import format_objective
 from offcert.core.units import format_gap, format_size, format_time
+from offcert.questions.schedule.problem import format_objective
 from offcert.verify.elsewhere import Elsewhere
 
 

@@ -7,9 +7,9 @@ from functools import cached_property
 from typing import Any
 
 from offcert.core.execution import Execution
-from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.core.units import Units, format_size, format_time
 from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.problem import Problem, Recompute
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from offcert.core.messages import cut
-from offcert.questions.schedule.problem import Problem
 from offcert.core.units import format_size, format_time
 from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.problem import Problem
 from offcert.report.bars import size_scale
 from offcert.report.frontier import FrontierRow, frontier_rows
 from offcert.report.svg import LETTER, Element, element, ticks, write

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from offcert.core.documents import write_atomically
 from offcert.core.errors import InputError
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.core.messages import cut
-from offcert.questions.schedule.problem import Minimise, Problem
-from offcert.questions.schedule.schedule import Schedule
 from offcert.core.units import format_size, format_time
 from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.fluid_schedule import FluidSchedule
+from offcert.questions.schedule.problem import Minimise, Problem
+from offcert.questions.schedule.schedule import Schedule
 from offcert.report.bars import (
     BOUND,
     HELD,

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from offcert.core.messages import cut
-from offcert.questions.schedule.problem import Minimise, Problem, format_objective
-from offcert.questions.schedule.schedule import Schedule
 from offcert.core.units import format_size
 from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.problem import Minimise, Problem, format_objective
+from offcert.questions.schedule.schedule import Schedule
 from offcert.report.bars import (
     BOUND,
     HELD,

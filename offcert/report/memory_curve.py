@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from itertools import pairwise
 
-from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
 from offcert.core.platform import Kind
+from offcert.core.trace import Trace
+from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
-from offcert.core.trace import Trace
 
 
 def resident_changes(

@@ -10,11 +10,11 @@ from typing import Any
 
 from offcert.core.messages import cut
 from offcert.core.notebook import Shown
-from offcert.questions.schedule.problem import Minimise, Problem, format_objective
 from offcert.core.result import Evidence
 from offcert.core.units import format_size, format_time
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.placement.certificate import PlacementCertificate
+from offcert.questions.schedule.problem import Minimise, Problem, format_objective
 from offcert.report.bars import BOUND, HELD
 from offcert.report.execution import choices_summary, reruns_of
 from offcert.report.gantt_svg import (

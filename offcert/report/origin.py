@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from offcert.questions.schedule.device_memory import describe_uncounted, uncounted_bytes
 from offcert.core.errors import InputError
 from offcert.core.messages import cut
-from offcert.questions.schedule.problem import Problem
 from offcert.core.units import format_size
+from offcert.questions.schedule.device_memory import describe_uncounted, uncounted_bytes
+from offcert.questions.schedule.problem import Problem
 
 _CLOCKS = {
     "modules": "modules: what happens between two events at leaf modules",

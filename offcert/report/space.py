@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from offcert.core.documents import write_atomically
 from offcert.core.errors import InputError
 from offcert.core.messages import cut
-from offcert.questions.placement.problem import Placement, PlacementProblem
 from offcert.core.units import format_size
 from offcert.proofs.placement.certificate import PlacementCertificate
+from offcert.questions.placement.problem import Placement, PlacementProblem
 from offcert.report.bars import BOUND, LIMIT, Look, size_scale, time_scale
 from offcert.report.gantt_svg import LEFT, RIGHT, draw_time_axis, picture
 from offcert.report.svg import Element, element, ticks, write

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from offcert.questions.split.problem import StepProblem
 from offcert.core.units import format_gap, format_size, format_time
 from offcert.proofs.step_certificate import StepCertificate
+from offcert.questions.split.problem import StepProblem
 from offcert.report.findings import Text, notes_lines, notes_summary
 from offcert.verify.document import Verification
 

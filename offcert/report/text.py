@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from offcert.core.platform import Kind
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute, format_objective
 from offcert.core.result import SolveStatus
 from offcert.core.units import format_gap, format_size, format_time
 from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute, format_objective
 from offcert.report.execution import choices_lines, choices_summary, reruns_of, within
 from offcert.report.findings import Text, checked_bounds, known_summary, notes_lines, notes_summary
 from offcert.report.origin import origin_lines, origin_summary

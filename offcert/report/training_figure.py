@@ -12,8 +12,8 @@ from offcert.core.documents import write_atomically
 from offcert.core.errors import InputError
 from offcert.core.messages import cut
 from offcert.core.platform import Kind
-from offcert.questions.schedule.training_record import Course, TrainingRecord
 from offcert.core.units import format_time
+from offcert.questions.schedule.training_record import Course, TrainingRecord
 from offcert.report.bars import (
     AGAIN,
     BOUND,

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from offcert.questions.devices.problem import Accumulation, DevicesProblem, Gradient
 from offcert.core.errors import InputError
+from offcert.questions.devices.problem import Accumulation, DevicesProblem, Gradient
 from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture.borrowed import Originals, borrowed, random_state_kept
 from offcert.runtime.capture.capture import Capture, Clock, read_capture

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from offcert.core.errors import InputError, NoPlanError, OffcertError, PlanError
-from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.runtime.capture.recorder import Recorder
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.host_memory import host_memory_of

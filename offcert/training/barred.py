@@ -8,8 +8,8 @@ from dataclasses import replace
 from torch import nn
 
 from offcert.core.carried.ranges import ranges_from_json
-from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.runtime.segments.reachable import Reach
 
 

@@ -15,8 +15,8 @@ from offcert.certify.doctor import Diagnosis, Size, diagnose
 from offcert.certify.search import SearchProgress
 from offcert.core.errors import InputError
 from offcert.core.options import require_count
-from offcert.questions.schedule.problem import Problem
 from offcert.core.units import require_size
+from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.hardware import Hardware
 from offcert.runtime.hardware import hardware as find_hardware

@@ -13,19 +13,19 @@ from torch.nn.parameter import is_lazy
 
 from offcert.certify.ladder import certify
 from offcert.core.chain import Chain
+from offcert.core.errors import InputError, NoPlanError
+from offcert.core.network import Network
+from offcert.core.options import require_seconds
+from offcert.core.platform import Platform
+from offcert.core.trace import Trace
+from offcert.core.units import Units, format_size, require_size
+from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.device_memory import (
     memory_beside,
     uncounted_bytes,
     with_copies_of_buffers,
 )
-from offcert.core.errors import InputError, NoPlanError
-from offcert.core.network import Network
-from offcert.core.options import require_seconds
-from offcert.core.platform import Platform
 from offcert.questions.schedule.problem import Problem, Recompute, parse_memory
-from offcert.core.trace import Trace
-from offcert.core.units import Units, format_size, require_size
-from offcert.proofs.certificate import Certificate
 from offcert.runtime.capture import Capture
 from offcert.runtime.capture.run import uncounted_bytes as uncounted_bytes_of
 from offcert.runtime.capture.step import TrainingStep

@@ -15,22 +15,22 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from offcert.questions.schedule.check import check, peak
 from offcert.core.errors import InputError, PlanError
 from offcert.core.execution import Execution
-from offcert.questions.schedule.files import problem_from_json
 from offcert.core.messages import short_repr
 from offcert.core.network import Network
 from offcert.core.other_numbers import executed_on
-from offcert.questions.schedule.plan import Move, Plan
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 from offcert.core.result import Bound, Bounded, Evidence
-from offcert.questions.schedule.schedule import Schedule
 from offcert.core.trace import Trace
 from offcert.proofs.certificate import Certificate, read_certificate
 from offcert.proofs.kinds import Computed, JointProof
 from offcert.proofs.questions import SCHEDULE
 from offcert.proofs.registry import PROOFS
+from offcert.questions.schedule.check import check, peak
+from offcert.questions.schedule.files import problem_from_json
+from offcert.questions.schedule.plan import Move, Plan
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
+from offcert.questions.schedule.schedule import Schedule
 from offcert.verify.document import read_within, verify_within
 from offcert.verify.execution import legality_faults
 from offcert.verify.fractional import recompute

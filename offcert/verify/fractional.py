@@ -8,11 +8,10 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 
-from offcert.core.platform import Kind
-from offcert.core.platform import Link
-from offcert.questions.schedule.problem import Problem, Transfers
+from offcert.core.platform import Kind, Link
 from offcert.core.trace import Tensor, Trace
 from offcert.proofs.kinds import Computed, LargeTensors
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.verify.common.absence import absences, least_memory, needs, whole_tensors
 from offcert.verify.common.absence import large_tensors as rounded_up
 from offcert.verify.common.fluid_times import rests, starts

@@ -6,15 +6,15 @@ at the slowest, by code that no search uses, and every bound is established at t
 
 from __future__ import annotations
 
-from offcert.questions.schedule.check import check
 from offcert.core.errors import PlanError
 from offcert.core.other_numbers import executed_on
-from offcert.questions.schedule.problem import Minimise, Problem
 from offcert.core.result import Evidence
-from offcert.questions.schedule.schedule import Schedule
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.registry import CLAIMS, PROOFS
 from offcert.proofs.robust import Robust
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.problem import Minimise, Problem
+from offcert.questions.schedule.schedule import Schedule
 from offcert.verify.execution import legality_faults
 from offcert.verify.findings import BoundCheck, CheckedBound, Verification
 from offcert.verify.limits import Allowance

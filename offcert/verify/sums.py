@@ -24,10 +24,9 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.core.platform import Kind
-from offcert.core.platform import Link
-from offcert.questions.schedule.problem import Problem
+from offcert.core.platform import Kind, Link
 from offcert.proofs.kinds import ExactSums
+from offcert.questions.schedule.problem import Problem
 from offcert.verify.common.absence import Absence, absences, large_tensors, least_memory, needs
 from offcert.verify.common.fluid_times import rests, starts
 from offcert.verify.fractional import NO_SCHEDULE

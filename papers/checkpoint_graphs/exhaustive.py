@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import combinations
 
-from offcert.questions.selection.graph import CheckpointGraph, GraphSelection
 from offcert.core.errors import InputError
+from offcert.questions.selection.graph import CheckpointGraph, GraphSelection
 
 # There are twice as many selections with every vertex more.
 LARGEST = 18

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from offcert.questions.selection.graph import CheckpointGraph
 from offcert.core.errors import InputError
 from offcert.core.trace import require_integer
+from offcert.questions.selection.graph import CheckpointGraph
 
 _FLOAT, _INDEX = 4, 8
 _VGG = {11: (1, 1, 2, 2, 2), 13: (2, 2, 2, 2, 2), 16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}

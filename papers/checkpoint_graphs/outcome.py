@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from offcert.questions.selection.graph import CheckpointGraph, GraphSelection
 from offcert.core.result import SolveStatus
+from offcert.questions.selection.graph import CheckpointGraph, GraphSelection
 
 
 @dataclass(frozen=True)

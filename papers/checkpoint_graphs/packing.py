@@ -15,9 +15,9 @@ from math import ceil
 import numpy as np
 from scipy.sparse import csr_array
 
-from offcert.questions.selection.graph import CheckpointGraph, GraphSelection, bits
 from offcert.formulations.common.highs import run_highs
 from offcert.proofs.component_packing import Case, HeavySet, LimitProof, Packing, PackingBound
+from offcert.questions.selection.graph import CheckpointGraph, GraphSelection, bits
 from papers.checkpoint_graphs.frontier import size_unit
 from papers.checkpoint_graphs.heavy_sets import missed_sets
 

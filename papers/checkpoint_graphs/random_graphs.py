@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from fractions import Fraction
 
-from offcert.questions.selection.graph import CheckpointGraph
 from offcert.core.errors import InputError
 from offcert.core.trace import require_integer
+from offcert.questions.selection.graph import CheckpointGraph
 
 
 def random_checkpoint_graph(

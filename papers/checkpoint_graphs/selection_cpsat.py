@@ -7,8 +7,8 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from offcert.questions.selection.graph import CheckpointGraph, GraphSelection
 from offcert.formulations.common.cpsat import CP_SAT, OverrunError, run_cpsat
+from offcert.questions.selection.graph import CheckpointGraph, GraphSelection
 from papers.checkpoint_graphs.frontier import size_unit
 from papers.checkpoint_graphs.outcome import GraphOutcome, GraphRun
 from papers.checkpoint_graphs.pairs import component_pairs

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from offcert.questions.selection.graph import CheckpointGraph, GraphSelection
 from offcert.formulations.common.linear_model import ONE, LinearModel, Terms, scaled
 from offcert.formulations.common.linear_solvers import SCIPY, solve_linear
+from offcert.questions.selection.graph import CheckpointGraph, GraphSelection
 from papers.checkpoint_graphs.frontier import size_unit
 from papers.checkpoint_graphs.outcome import GraphOutcome, GraphRun
 from papers.checkpoint_graphs.pairs import component_pairs

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from offcert.questions.selection.graph import CheckpointGraph, bits
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
+from offcert.questions.selection.graph import CheckpointGraph, bits
 
 
 def training_step(graph: CheckpointGraph, unread: Collection[int] = ()) -> Network:

@@ -23,8 +23,7 @@ from math import ceil
 
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.computations import Run
-from offcert.core.platform import Kind
-from offcert.core.platform import Platform
+from offcert.core.platform import Kind, Platform
 from offcert.core.strategy import Strategy
 from papers.combined.assumptions import Assumptions
 

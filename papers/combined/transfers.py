@@ -13,13 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from offcert.questions.schedule.check_fluid import check_fluid
 from offcert.core.execution import Execution
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.core.network import Network
 from offcert.core.platform import Kind
-from offcert.questions.schedule.problem import Problem, Transfers
-from offcert.questions.schedule.schedule import Schedule
 from offcert.core.trace import Tensor, Trace
 from offcert.formulations.combinatorial.relaxations import (
     fractional_bound,
@@ -31,6 +27,10 @@ from offcert.formulations.common.linear_solvers import SCIPY, solve_linear
 from offcert.formulations.fluid.milp import RELATIVE_MARGIN
 from offcert.formulations.fluid.pieces import exact_amounts, fluid_schedule
 from offcert.formulations.fluid.program import Decisions, FluidProgram, Rules
+from offcert.questions.schedule.check_fluid import check_fluid
+from offcert.questions.schedule.fluid_schedule import FluidSchedule
+from offcert.questions.schedule.problem import Problem, Transfers
+from offcert.questions.schedule.schedule import Schedule
 from papers.combined.assumptions import Assumptions
 
 # Bytes are rounded to one over the rates' denominators and these.

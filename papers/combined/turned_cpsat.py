@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from ortools.sat.python import cp_model
 
-from offcert.questions.schedule.check import check
 from offcert.core.platform import Kind
+from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule, Transfer
 

@@ -14,12 +14,12 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from offcert.questions.schedule.check import check
-from offcert.questions.placement.problem import Placement
 from offcert.core.platform import Kind
+from offcert.formulations.common.cpsat import run_cpsat
+from offcert.questions.placement.problem import Placement
+from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
-from offcert.formulations.common.cpsat import run_cpsat
 from papers.fragmentation.placed_model import PlacedModel
 
 # The solver reports an integer bound as a float.

@@ -32,15 +32,14 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from offcert.core.platform import Kind
-from offcert.core.platform import Link
-from offcert.questions.schedule.problem import Problem
+from offcert.core.platform import Kind, Link
 from offcert.core.result import Bound
 from offcert.core.trace import LARGEST_TOTAL
 from offcert.formulations.combinatorial.large_tensors import required_of_large
 from offcert.formulations.combinatorial.relaxations import heads_and_tails
 from offcert.proofs.claims import proved
 from offcert.proofs.kinds import ExactSums
+from offcert.questions.schedule.problem import Problem
 
 METHOD = "exact-sums"
 

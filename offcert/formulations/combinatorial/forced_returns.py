@@ -17,8 +17,8 @@ from dataclasses import replace
 
 from offcert.core.errors import MethodError
 from offcert.core.platform import Kind
-from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.trace import Tensor, Trace
+from offcert.questions.schedule.problem import Problem, Transfers
 
 
 def forced_returns(problem: Problem) -> list[int]:

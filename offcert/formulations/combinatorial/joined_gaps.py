@@ -14,8 +14,8 @@ from collections import defaultdict
 from dataclasses import replace
 
 from offcert.core.errors import MethodError
-from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import Gap, Trace
+from offcert.questions.schedule.problem import Problem
 
 
 def joined_gaps(problem: Problem) -> Problem:

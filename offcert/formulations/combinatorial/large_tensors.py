@@ -12,11 +12,11 @@ import math
 from collections import Counter
 from itertools import accumulate
 
-from offcert.questions.schedule.problem import Problem
 from offcert.core.result import Bound
 from offcert.formulations.combinatorial.relaxations import heads_and_tails, required_absent
 from offcert.proofs.claims import proved
 from offcert.proofs.kinds import LargeTensors
+from offcert.questions.schedule.problem import Problem
 
 METHOD = "fractional-large-tensors"
 

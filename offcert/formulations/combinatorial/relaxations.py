@@ -15,11 +15,11 @@ from functools import lru_cache
 
 from offcert.core.network import Network, sources
 from offcert.core.platform import Kind
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 from offcert.core.result import COMPUTING, Bound, Infeasibility
 from offcert.core.trace import Trace
 from offcert.proofs.claims import proved
 from offcert.proofs.kinds import Computed
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 
 # An amount that is never reached. By definition.
 _NEVER = -1

@@ -39,9 +39,9 @@ from fractions import Fraction
 from itertools import pairwise
 
 from offcert.core.platform import Kind
-from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import Gap, Trace
 from offcert.formulations.combinatorial.relaxations import heads_and_tails, required_absent
+from offcert.questions.schedule.problem import Problem
 
 # Ticks, one entry an operation.
 Ticks = Sequence[int | Fraction]

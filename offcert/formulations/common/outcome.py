@@ -11,14 +11,14 @@ from typing import Any
 
 from offcert.core.errors import InputError, PlanError
 from offcert.core.platform import Kind
-from offcert.questions.schedule.plan import Move, Plan
-from offcert.questions.schedule.problem import Problem
 from offcert.core.result import SolveStatus
-from offcert.questions.schedule.schedule import Schedule
-from offcert.questions.schedule.simulate import simulate
 from offcert.core.trace import Trace
 from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.formulations.common.grid import longest_makespan
+from offcert.questions.schedule.plan import Move, Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.simulate import simulate
 
 OnSolution = Callable[[Schedule], object]
 

@@ -16,9 +16,6 @@ from dataclasses import dataclass
 
 from offcert.core.errors import InputError
 from offcert.core.platform import Kind
-from offcert.questions.schedule.plan import Plan
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.core.trace import Trace, require_integer
 from offcert.formulations.combinatorial.relaxations import least_subset_sum, required_absent
 from offcert.formulations.common.grid import (
@@ -32,6 +29,9 @@ from offcert.formulations.common.grid import (
     useful_gaps,
 )
 from offcert.formulations.common.outcome import ModelRun, first_evicted, rough_plans
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule, Transfer
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,13 @@ from math import ceil
 import numpy as np
 from scipy.sparse import coo_array
 
-from offcert.questions.devices.problem import DevicesProblem, JobKind, Place
 from offcert.core.platform import Kind
-from offcert.questions.schedule.problem import Problem
 from offcert.core.result import Bound, Evidence
 from offcert.formulations.common.highs import run_highs
 from offcert.formulations.devices.times import Times, Work
 from offcert.proofs.devices_bounds import DEVICE, RESOURCE, Resource, ResourceProof
+from offcert.questions.devices.problem import DevicesProblem, JobKind, Place
+from offcert.questions.schedule.problem import Problem
 
 # Bits of the largest multiplier. Arbitrary.
 _BITS = 40

@@ -14,16 +14,16 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from offcert.questions.devices.problem import DevicesProblem, Job, JobKind, Place
-from offcert.questions.devices.schedule import DevicesPlan, DevicesSchedule, TimedJob
-from offcert.questions.devices.simulate import simulate_devices
 from offcert.core.errors import PlanError
 from offcert.core.platform import Kind
 from offcert.core.result import Bound
-from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.formulations.common.cpsat import CP_SAT, OverrunError, run_cpsat
 from offcert.proofs.claims import claimed
 from offcert.proofs.devices_bounds import MODEL
+from offcert.questions.devices.problem import DevicesProblem, Job, JobKind, Place
+from offcert.questions.devices.schedule import DevicesPlan, DevicesSchedule, TimedJob
+from offcert.questions.devices.simulate import simulate_devices
+from offcert.questions.schedule.schedule import Schedule, Transfer
 
 # How far the solver's integer bound may be off, as it reports a float. Assumed.
 _MARGIN = 1e-6

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import accumulate
 
-from offcert.questions.devices.problem import DevicesProblem, Job, JobKind, Place
 from offcert.core.platform import Kind
+from offcert.questions.devices.problem import DevicesProblem, Job, JobKind, Place
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from scipy.sparse import vstack
 
 from offcert.core.platform import Kind
-from offcert.questions.schedule.problem import Problem
 from offcert.formulations.common.highs import run_highs
 from offcert.formulations.fluid.milp import AggregatedProgram
+from offcert.questions.schedule.problem import Problem
 
 Number = TypeVar("Number", int, float)
 

@@ -20,16 +20,16 @@ from typing import Any
 
 import scipy
 
-from offcert.questions.schedule.check_fluid import check_fluid
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.core.platform import Kind
-from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.formulations.combinatorial.relaxations import infeasibility, required_absent
 from offcert.formulations.common.linear_solvers import SCIPY, LinearAnswer, solve_linear
 from offcert.formulations.common.outcome import details
 from offcert.formulations.fluid.milp import RELATIVE_MARGIN
 from offcert.formulations.fluid.pieces import exact_amounts, fluid_schedule
 from offcert.formulations.fluid.program import Decisions, FluidProgram, Rules, rate
+from offcert.questions.schedule.check_fluid import check_fluid
+from offcert.questions.schedule.fluid_schedule import FluidSchedule
+from offcert.questions.schedule.problem import Problem, Transfers
 
 # Ticks of work up to which idle times are integers in the program. HiGHS holds integrality and rows
 # to 1e-6 of the mean work of an operation, so beyond it a tick would mean nothing to it. Derived.

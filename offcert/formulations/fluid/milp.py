@@ -53,10 +53,10 @@ from scipy.optimize import Bounds, LinearConstraint
 from scipy.sparse import csr_array
 
 from offcert.core.platform import Kind
-from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.formulations.combinatorial.relaxations import infeasibility, required_absent
 from offcert.formulations.common.highs import FAILED, run_highs
 from offcert.formulations.common.outcome import details
+from offcert.questions.schedule.problem import Problem, Transfers
 
 # HiGHS meets rows and integrality to 1e-6. No unit of time or data is worth more than two of idle
 # time, so a bound this fraction of the total work lower is safe; the tests try to refute it.

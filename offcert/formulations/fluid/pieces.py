@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
 
-from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
 from offcert.core.platform import Kind
-from offcert.questions.schedule.problem import Problem
 from offcert.formulations.fluid.program import FluidProgram, rate
+from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
+from offcert.questions.schedule.problem import Problem
 
 
 @dataclass(frozen=True)

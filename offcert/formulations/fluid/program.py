@@ -33,10 +33,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from offcert.core.platform import Kind
-from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem
+from offcert.core.platform import Kind, Platform
 from offcert.formulations.common.linear_model import ONE, LinearModel, Terms, scaled
+from offcert.questions.schedule.problem import Problem
 
 
 def rate(platform: Platform, kind: Kind) -> Fraction:

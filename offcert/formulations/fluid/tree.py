@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.formulations.combinatorial.relaxations import required_absent
 from offcert.formulations.fluid.dual import Dual, Multipliers, Prices, Relaxation, Relaxed
+from offcert.questions.schedule.problem import Problem, Transfers
 
 # Distance from 0 or 1 within which the linear program has decided a gap. Given by HiGHS: its
 # tolerance.

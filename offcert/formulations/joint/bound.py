@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator
 
 from offcert.core.network import Network
-from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.result import Bound
 from offcert.formulations.joint.program import JointProgram, Solved
 from offcert.formulations.joint.room import (
@@ -22,6 +21,7 @@ from offcert.formulations.joint.tree import JointBound, grow, rounded
 from offcert.proofs.claims import proved
 from offcert.proofs.joint_document import PLACES, JointCases, JointWeights, write
 from offcert.proofs.kinds import JointProof
+from offcert.questions.schedule.problem import Problem, Transfers
 
 METHOD = "joint-lp"
 # Numbers of runs, beside the worst one, at which grids are cut, tried in turn. Arbitrary.

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from offcert.core.platform import Kind
-from offcert.questions.schedule.problem import Problem
 from offcert.formulations.common.highs import run_highs
 from offcert.formulations.joint.room import Contents, Grid, Room, beside_outputs
+from offcert.questions.schedule.problem import Problem
 
 # Families of rows about the length of a window.
 LENGTHS = ("compute", "link", "out", "in")

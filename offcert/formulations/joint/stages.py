@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from offcert.core.errors import MethodError
-from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.formulations.common.linear_model import LinearModel
 from offcert.formulations.common.linear_solvers import SCIPY, solve_linear
 from offcert.formulations.joint.program import ONE, ZERO, JointProgram, Terms
 from offcert.formulations.joint.room import Grid, contents, rooms
+from offcert.questions.schedule.problem import Problem, Transfers
 
 # How far the solver may be off, as a part of the computing time. Its rows hold to 1e-6: given by
 # HiGHS, ten times as much to be safe.

@@ -38,9 +38,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from offcert.core.platform import Kind
-from offcert.questions.schedule.plan import Move, Plan
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.schedule import Schedule
 from offcert.formulations.common.linear_model import (
     ONE,
     ROUNDING,
@@ -52,6 +49,9 @@ from offcert.formulations.common.linear_model import (
 from offcert.formulations.common.linear_solvers import DEFAULT, require_solver, run_model
 from offcert.formulations.common.outcome import ModelOutcome, ModelRun, first_evicted
 from offcert.formulations.common.time_grid import StartWindow, TimeGrid, build_grid
+from offcert.questions.schedule.plan import Move, Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 
 # Part of the horizon that is taken off a bound. A binary may be off by 1e-6, which lowers a row
 # with a big M by that part; ten times as much comes off, as pruning adds less than that. Derived.

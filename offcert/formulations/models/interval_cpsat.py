@@ -18,9 +18,7 @@ from typing import Any
 import numpy as np
 from ortools.sat.python import cp_model
 
-from offcert.questions.schedule.problem import Problem
 from offcert.core.result import SolveStatus
-from offcert.questions.schedule.schedule import Schedule
 from offcert.formulations.common.cpsat import CP_SAT, run_cpsat
 from offcert.formulations.common.grid import Ticks
 from offcert.formulations.common.outcome import (
@@ -33,6 +31,8 @@ from offcert.formulations.common.outcome import (
 from offcert.formulations.models.interval_data import IntervalData, choose_grid, prepare
 from offcert.formulations.models.interval_energy import choose_windows
 from offcert.formulations.models.interval_model import IntervalModel
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 
 # Share of the time limit that may go into choosing energy constraints. Arbitrary.
 _ENERGY_SHARE = 0.1

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from offcert.core.platform import Kind
-from offcert.questions.schedule.problem import Problem
 from offcert.formulations.combinatorial.relaxations import least_subset_sum, required_absent
 from offcert.formulations.common.grid import (
     GridData,
@@ -25,6 +24,7 @@ from offcert.formulations.common.grid import (
     transfer_times,
     useful_gaps,
 )
+from offcert.questions.schedule.problem import Problem
 
 # The largest energy, height and horizon of a model: the solver multiplies times by heights and adds
 # the products in 64 bits. Derived.

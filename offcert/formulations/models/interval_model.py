@@ -15,7 +15,6 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 from offcert.core.platform import Kind
-from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.formulations.common.grid import symmetric_pairs
 from offcert.formulations.models.interval_data import (
     Instant,
@@ -24,6 +23,7 @@ from offcert.formulations.models.interval_data import (
     instants,
 )
 from offcert.formulations.models.interval_energy import Window
+from offcert.questions.schedule.schedule import Schedule, Transfer
 
 # A linear expression over variables of the solver; its Python types are not exported.
 Linear = Any

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from offcert.core.platform import Kind
-from offcert.questions.schedule.plan import Move, Plan
-from offcert.questions.schedule.problem import Problem
 from offcert.formulations.common.linear_model import ONE, LinearModel, Terms, scaled, value_of
 from offcert.formulations.common.outcome import first_evicted
 from offcert.formulations.common.time_grid import StartWindow, TimeGrid
+from offcert.questions.schedule.plan import Move, Plan
+from offcert.questions.schedule.problem import Problem
 
 
 class Instants:

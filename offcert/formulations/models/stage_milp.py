@@ -46,13 +46,13 @@ stays a bound, with or without the extra binaries.
 
 from __future__ import annotations
 
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.schedule import Schedule
 from offcert.formulations.common.linear_model import ROUNDING, LinearModel, Terms, scaled
 from offcert.formulations.common.linear_solvers import SCIPY, require_solver, run_model
 from offcert.formulations.common.outcome import ModelOutcome, ModelRun
 from offcert.formulations.common.time_grid import TimeGrid, build_grid
 from offcert.formulations.models.stage_instants import Instants, TransferVariables, plan_of
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 
 # Part of the horizon that is taken off a bound, and units of the horizon. HiGHS and CBC hold rows
 # and integrality to 1e-6 of such a unit: an error of that size in one row moves the bound by 1e-9

@@ -17,12 +17,12 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.schedule import Schedule
 from offcert.formulations.common.cpsat import CP_SAT, run_cpsat
 from offcert.formulations.common.outcome import ModelOutcome, ModelRun, rough_plans
 from offcert.formulations.common.time_grid import TimeGrid, exact_grid_of, require_coarse_enough
 from offcert.formulations.models.time_indexed_model import TickModel
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 
 Literal = Any
 

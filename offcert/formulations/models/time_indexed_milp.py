@@ -16,8 +16,6 @@ from __future__ import annotations
 
 import math
 
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.schedule import Schedule
 from offcert.formulations.common.linear_model import (
     ONE,
     ROUNDING,
@@ -38,6 +36,8 @@ from offcert.formulations.common.time_grid import (
 )
 from offcert.formulations.models.stage_instants import plan_of
 from offcert.formulations.models.stage_milp import RELATIVE_MARGIN, StageModel
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 
 # Pairs of an item and a cell for which a grid is chosen by default, on simplex and on duplex links.
 # On a simplex link the stages make the program exact, and cells only strengthen it; on a duplex

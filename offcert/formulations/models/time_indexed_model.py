@@ -18,9 +18,9 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 from offcert.core.platform import Kind
-from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.formulations.common.grid import symmetric_pairs
 from offcert.formulations.common.time_grid import GridGap, StartWindow, TimeGrid
+from offcert.questions.schedule.schedule import Schedule, Transfer
 
 # A literal, and a linear expression; the solver does not export their types.
 Literal = Any

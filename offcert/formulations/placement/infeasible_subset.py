@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from offcert.questions.placement.problem import Placement, PlacementProblem
 from offcert.formulations.placement.sections import Sections
 from offcert.formulations.placement.skyline import Answer, Skyline
+from offcert.questions.placement.problem import Placement, PlacementProblem
 
 # An asking search may take so many times the nodes of the one before, and so many more. Arbitrary.
 _MORE, _LEAST_NODES = 1.5, 500

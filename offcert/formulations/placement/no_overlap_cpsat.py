@@ -14,11 +14,11 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from offcert.questions.placement.problem import Placement, PlacementOutcome, PlacementProblem
 from offcert.core.result import Bound
 from offcert.formulations.common.cpsat import CP_SAT, CpSatEnd, run_cpsat
 from offcert.formulations.placement.sections import Sections
 from offcert.proofs.placement.registry import claimed
+from offcert.questions.placement.problem import Placement, PlacementOutcome, PlacementProblem
 
 # The name of its bounds.
 NO_OVERLAP = "no_overlap_cpsat"

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from offcert.core.platform import Kind
+from offcert.formulations.common.highs import run_highs
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule, Transfer
-from offcert.formulations.common.highs import run_highs
 
 # The solver's unit of bytes times ticks, as its tolerances are absolute. Arbitrary.
 _UNIT = 1e6

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from offcert.questions.placement.problem import Placement, PlacementOutcome, PlacementProblem
 from offcert.core.result import Bound
 from offcert.formulations.placement.sections import Integers, Sections
 from offcert.formulations.placement.skyline import Answer, Skyline, least_capacity
 from offcert.proofs.placement.registry import searched
+from offcert.questions.placement.problem import Placement, PlacementOutcome, PlacementProblem
 
 # The name of its bounds.
 SKYLINE = "skyline"

@@ -15,7 +15,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from offcert.core.execution import Execution
-from offcert.questions.schedule.problem import Problem
 from offcert.formulations.common.linear_model import ONE, LinearModel, Terms, scaled
 from offcert.formulations.common.linear_solvers import SCIPY
 from offcert.formulations.rematerialisation.linear import RELATIVE_MARGIN, LinearRun, solved
@@ -26,6 +25,7 @@ from offcert.formulations.rematerialisation.states import (
     executed,
     state_network,
 )
+from offcert.questions.schedule.problem import Problem
 
 
 @dataclass

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offcert.core.network import Network
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.core.result import Bound
 from offcert.formulations.rematerialisation.memory_cut import CutFinder, Prices
 from offcert.proofs.claims import proved
 from offcert.proofs.kinds import Computed, LeastMemoryCut
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 
 # Steps of the search for prices, each of which takes a few least cuts. Arbitrary.
 _PRICE_STEPS = 24

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from offcert.core.execution import Execution
-from offcert.questions.schedule.problem import Problem
 from offcert.formulations.common.linear_model import LinearModel
 from offcert.formulations.common.linear_solvers import (
     LinearAnswer,
@@ -17,6 +16,7 @@ from offcert.formulations.rematerialisation.outcome import (
     RematerialisationOutcome,
     RematerialisationRun,
 )
+from offcert.questions.schedule.problem import Problem
 
 # How far solvers may be off, as a part of the memory or of the computing time. Their rows hold to
 # 1e-6: given by HiGHS, ten times as much to be safe.

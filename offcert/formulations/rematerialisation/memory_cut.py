@@ -15,10 +15,9 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
 from offcert.core.network import Network
-from offcert.core.platform import Kind
-from offcert.core.platform import Link
-from offcert.questions.schedule.problem import Problem
+from offcert.core.platform import Kind, Link
 from offcert.proofs.kinds import LeastMemoryCut
+from offcert.questions.schedule.problem import Problem
 
 # The largest capacity of an edge. Given by SciPy: its maximum flow takes 32 bits.
 _LARGEST = 2**31 - 1

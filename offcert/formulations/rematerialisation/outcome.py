@@ -12,11 +12,11 @@ from typing import Any
 from offcert.core.errors import InputError, MethodError
 from offcert.core.execution import Execution
 from offcert.core.network import Network
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.core.result import SolveStatus
-from offcert.questions.schedule.schedule import Schedule
 from offcert.formulations.common.outcome import SolverClaim, details
 from offcert.formulations.rematerialisation.states import scheduled
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
+from offcert.questions.schedule.schedule import Schedule
 
 OnExecution = Callable[[Execution, Schedule, int], object]
 

@@ -20,7 +20,6 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 from offcert.core.execution import Execution
-from offcert.questions.schedule.problem import Problem
 from offcert.formulations.common.cpsat import CP_SAT, run_cpsat
 from offcert.formulations.rematerialisation.outcome import (
     OnExecution,
@@ -29,6 +28,7 @@ from offcert.formulations.rematerialisation.outcome import (
 )
 from offcert.formulations.rematerialisation.retention_model import RetentionModel
 from offcert.formulations.rematerialisation.states import StateNetwork, state_network
+from offcert.questions.schedule.problem import Problem
 
 # How far the solver's integer bound may be off, as it reports a float. Assumed.
 _MARGIN = 1e-6

@@ -24,12 +24,12 @@ order of runs in a stage, nor how often they run there.
 from __future__ import annotations
 
 from offcert.core.execution import Execution
-from offcert.questions.schedule.problem import Problem
 from offcert.formulations.common.linear_model import ONE, LinearModel, Terms, scaled
 from offcert.formulations.common.linear_solvers import SCIPY
 from offcert.formulations.rematerialisation.linear import RELATIVE_MARGIN, LinearRun, solved
 from offcert.formulations.rematerialisation.outcome import RematerialisationOutcome
 from offcert.formulations.rematerialisation.states import StateNetwork, state_network
+from offcert.questions.schedule.problem import Problem
 
 
 def solve(

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 
 from offcert.core.execution import Execution
 from offcert.core.network import Network
+from offcert.core.trace import Operation, Tensor, Trace
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.simulate import simulate
-from offcert.core.trace import Operation, Tensor, Trace
 
 
 @dataclass(slots=True)

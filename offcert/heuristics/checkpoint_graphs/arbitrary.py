@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
-from offcert.questions.selection.graph import CheckpointGraph, GraphSelection
 from offcert.heuristics.checkpoint_graphs.division_tree import (
     Division,
     Kind,
     Reading,
     division_tree,
 )
+from offcert.questions.selection.graph import CheckpointGraph, GraphSelection
 
 if TYPE_CHECKING:
     import networkx

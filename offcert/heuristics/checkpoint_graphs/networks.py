@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from offcert.questions.selection.graph import CheckpointGraph, GraphSelection
 from offcert.core.errors import InputError
 from offcert.core.network import Network
 from offcert.core.strategy import Strategy
+from offcert.questions.selection.graph import CheckpointGraph, GraphSelection
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,14 @@ from fractions import Fraction
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.execution import Execution
-from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
 from offcert.core.platform import Kind
-from offcert.questions.schedule.problem import Problem, Transfers
-from offcert.questions.schedule.schedule import Schedule
 from offcert.core.strategy import Strategy
 from offcert.heuristics.combined.decisions import Decisions, Sweep, Tables
 from offcert.heuristics.combined.slots import grid, slotted
 from offcert.heuristics.ordered import ordered_orders, ordered_schedule
+from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
+from offcert.questions.schedule.problem import Problem, Transfers
+from offcert.questions.schedule.schedule import Schedule
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import MethodError
-from offcert.core.platform import Kind
-from offcert.core.platform import Platform
+from offcert.core.platform import Kind, Platform
 
 Integers = NDArray[np.int64]
 

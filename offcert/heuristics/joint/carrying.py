@@ -21,8 +21,8 @@ from offcert.core.carried.within import Within
 from offcert.core.computations import held_to_the_end
 from offcert.core.errors import InputError
 from offcert.core.network import Network
-from offcert.questions.schedule.problem import Problem
 from offcert.core.program import Program, Segment
+from offcert.questions.schedule.problem import Problem
 
 Integers = NDArray[np.int64]
 

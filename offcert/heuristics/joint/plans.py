@@ -7,14 +7,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from offcert.questions.schedule.carried import carried_on
 from offcert.core.errors import MethodError
 from offcert.core.execution import Execution
-from offcert.questions.schedule.plan import Plan
-from offcert.questions.schedule.problem import Problem
 from offcert.core.program import Program
-from offcert.questions.schedule.schedule import Schedule
-from offcert.questions.schedule.simulate import simulate
 from offcert.core.strategy import Strategy
 from offcert.heuristics.joint.evaluation import Estimate, estimate, evaluate
 from offcert.heuristics.joint.state import UNCOVERED, State, Work, program_of
@@ -24,6 +19,11 @@ from offcert.heuristics.order_search import order_search
 from offcert.heuristics.ordered import ordered_orders, ordered_schedule
 from offcert.heuristics.sequential import sequential
 from offcert.heuristics.set_search import set_search
+from offcert.questions.schedule.carried import carried_on
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.simulate import simulate
 
 # Coolings without success after which annealing over places ends. Arbitrary.
 _PATIENCE = 12

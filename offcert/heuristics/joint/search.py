@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from offcert.questions.schedule.problem import Problem
 from offcert.core.program import Program
 from offcert.heuristics.joint.annealing import ALONE, JointAnnealer, Spreading, weight_of
 from offcert.heuristics.joint.changes import alike
@@ -24,6 +23,7 @@ from offcert.heuristics.joint.repeats import repeats_of
 from offcert.heuristics.joint.starts import starts
 from offcert.heuristics.joint.state import UNCOVERED, State, new_state, new_work, state_of
 from offcert.heuristics.joint.tables import COMPUTE, Ranges, tables_of
+from offcert.questions.schedule.problem import Problem
 
 # Temperatures as shares of the computing time: where coolings begin, in turn, and where they end.
 # Arbitrary.

@@ -17,7 +17,6 @@ from dataclasses import replace
 import numpy as np
 
 from offcert.core.errors import MethodError
-from offcert.questions.schedule.problem import Minimise, Problem
 from offcert.core.program import Program
 from offcert.heuristics.joint.annealing import JointAnnealer, weight_of
 from offcert.heuristics.joint.changes import alike
@@ -26,6 +25,7 @@ from offcert.heuristics.joint.plans import JointPlan, realised, tidied
 from offcert.heuristics.joint.starts import starts
 from offcert.heuristics.joint.state import UNCOVERED, State, new_state, new_work, state_of
 from offcert.heuristics.joint.tables import COMPUTE, MEMORY, Ranges, tables_of
+from offcert.questions.schedule.problem import Minimise, Problem
 
 # Temperatures as shares of the computing time: where coolings begin, in turn, and where they end.
 # Arbitrary.

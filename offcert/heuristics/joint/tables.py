@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from offcert.core.errors import InputError, MethodError
 from offcert.core.network import Network
 from offcert.core.platform import Kind
-from offcert.questions.schedule.problem import Problem
 from offcert.heuristics.joint.carrying import (
     Carrying,
     Recorded,
@@ -21,6 +20,7 @@ from offcert.heuristics.joint.carrying import (
     nothing_recorded,
     recorded,
 )
+from offcert.questions.schedule.problem import Problem
 
 Integers = NDArray[np.int64]
 

@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from offcert.questions.split.menu import Alternative, Menu
-from offcert.questions.placement.problem import Placement, PlacementProblem
-from offcert.questions.schedule.plan import Plan
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.schedule import Schedule
 from offcert.core.trace import Trace
 from offcert.core.units import Units
 from offcert.heuristics.modnn.memory import Memory
 from offcert.heuristics.modnn.schemes import Scheme
 from offcert.heuristics.modnn.tasks import Record, TaskView
+from offcert.questions.placement.problem import Placement, PlacementProblem
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.split.menu import Alternative, Menu
 
 
 def gain(memory: Memory, task: int, now: int, way: Alternative, base: Alternative) -> int | None:

@@ -17,9 +17,9 @@ from functools import cache
 from itertools import accumulate
 
 from offcert.core.errors import InputError
+from offcert.core.trace import Trace, require_integer
 from offcert.questions.split.menu import Menu
 from offcert.questions.split.problem import Round
-from offcert.core.trace import Trace, require_integer
 
 
 def task_memory(trace: Trace, menu: Menu | None = None) -> tuple[int, ...]:

@@ -6,12 +6,11 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
-from offcert.questions.split.menu import Alternative, Menu
-from offcert.questions.placement.problem import Residence
-from offcert.core.platform import Kind
-from offcert.core.platform import Platform
-from offcert.questions.schedule.schedule import Schedule, Transfer
+from offcert.core.platform import Kind, Platform
 from offcert.core.trace import Trace
+from offcert.questions.placement.problem import Residence
+from offcert.questions.schedule.schedule import Schedule, Transfer
+from offcert.questions.split.menu import Alternative, Menu
 
 
 class TaskView:

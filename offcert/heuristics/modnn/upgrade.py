@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from offcert.questions.split.menu import Menu
 from offcert.core.platform import Kind
-from offcert.questions.schedule.schedule import Schedule
 from offcert.core.trace import Trace
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.split.menu import Menu
 
 
 def free_workspace(trace: Trace, schedule: Schedule, memory: int) -> list[int]:

@@ -17,14 +17,13 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from offcert.core.errors import MethodError, NoPlanError
-from offcert.questions.split.menu import Menu
-from offcert.core.platform import Kind
-from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.schedule import Schedule, Transfer
-from offcert.questions.split.problem import Round
+from offcert.core.platform import Kind, Platform
 from offcert.core.trace import Trace
 from offcert.heuristics.modnn.sub_batch import select_sub_batch
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule, Transfer
+from offcert.questions.split.menu import Menu
+from offcert.questions.split.problem import Round
 
 POLICIES = ("none", "all", "conv")
 

@@ -16,7 +16,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from offcert.questions.placement.problem import Placement, PlacementProblem
 from offcert.heuristics.placement.ejection_kernel import (
     WAITING,
     Boxes,
@@ -27,6 +26,7 @@ from offcert.heuristics.placement.ejection_kernel import (
     new_pool,
 )
 from offcert.heuristics.placement.in_order import greedy_by_area
+from offcert.questions.placement.problem import Placement, PlacementProblem
 
 # The excess of the next pool over the load, as a part of the best pool's excess. Arbitrary.
 _NEXT = 0.85

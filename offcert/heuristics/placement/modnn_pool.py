@@ -13,8 +13,8 @@ from __future__ import annotations
 from bisect import insort
 
 from offcert.core.errors import InputError
-from offcert.questions.placement.problem import Placement, PlacementProblem
 from offcert.heuristics.placement.in_order import Rule, in_time, placed_in_order
+from offcert.questions.placement.problem import Placement, PlacementProblem
 
 
 def modnn_pool(problem: PlacementProblem) -> Placement:

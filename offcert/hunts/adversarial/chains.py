@@ -8,7 +8,6 @@ from typing import ClassVar
 
 from offcert.certify.ladder import certify
 from offcert.certify.search import UnsoundError
-from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.hunts.adversarial.contest import Contest
 from offcert.hunts.adversarial.hunt import Find, Terms
 from offcert.hunts.adversarial.hunted import WIDER, Hunted
@@ -16,6 +15,7 @@ from offcert.hunts.adversarial.numbers import Box
 from offcert.hunts.adversarial.values import BOUNDS, NAMES, OPTIMUM
 from offcert.instances.generator import knob
 from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.problem import Problem, Transfers
 
 
 @dataclass(frozen=True, kw_only=True)

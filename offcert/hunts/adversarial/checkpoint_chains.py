@@ -8,19 +8,19 @@ from fractions import Fraction
 from typing import ClassVar
 
 from offcert.certify.search import UnsoundError
-from offcert.questions.schedule.check import check
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import InputError, MethodError, NoPlanError, PlanError
 from offcert.core.execution import Execution
-from offcert.questions.schedule.plan import Plan
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
-from offcert.questions.schedule.simulate import simulate
 from offcert.hunts.adversarial.contest import Contest, Score
 from offcert.hunts.adversarial.hunt import Find, Terms
 from offcert.hunts.adversarial.hunted import WIDER, Hunted
 from offcert.hunts.adversarial.numbers import Box, Numbers
 from offcert.instances.generator import knob
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
+from offcert.questions.schedule.simulate import simulate
 
 # Seconds and points of an exact search; the chains are small. Arbitrary.
 _SECONDS = 20.0

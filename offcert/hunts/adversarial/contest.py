@@ -7,9 +7,9 @@ from fractions import Fraction
 
 from offcert.certify.search import UnsoundError
 from offcert.core.errors import NoPlanError
-from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.hunts.adversarial import values
 from offcert.hunts.adversarial.values import BOUNDS, OPTIMUM, ORDERED, require_applicable, value
+from offcert.questions.schedule.problem import Problem, Transfers
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from offcert.core.errors import NoPlanError
-from offcert.questions.schedule.problem import Transfers
 from offcert.hunts.adversarial.contest import Contest, Score
 from offcert.hunts.adversarial.numbers import Box, Numbers, draw, moved, simplifications
+from offcert.questions.schedule.problem import Transfers
 
 
 def minimise(numbers: Numbers, holds: Callable[[Numbers], bool], box: Box) -> Numbers:

@@ -8,10 +8,10 @@ from dataclasses import fields, replace
 from typing import Any, ClassVar
 
 from offcert.core.errors import InputError, MethodError
-from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import require_integer
 from offcert.hunts.adversarial.hunt import Find, Hunt, HuntProgress, Terms
 from offcert.instances.generator import Generator
+from offcert.questions.schedule.problem import Problem
 
 # Stages beyond the fewest that a search tries if it is not told. Arbitrary.
 WIDER = 2

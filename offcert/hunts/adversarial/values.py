@@ -14,9 +14,7 @@ from offcert.certify.methods import METHODS
 from offcert.certify.search import Search
 from offcert.core.errors import InputError, MethodError, PlanError
 from offcert.core.platform import Kind
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 from offcert.core.result import Bound, Evidence
-from offcert.questions.schedule.simulate import simulate
 from offcert.formulations.combinatorial.relaxations import (
     fractional_bound,
     prop3_bound,
@@ -25,6 +23,8 @@ from offcert.formulations.combinatorial.relaxations import (
 from offcert.heuristics.dynprog import algorithm_1, dynprog
 from offcert.heuristics.greedy import greedy
 from offcert.heuristics.sequential import sequential
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
+from offcert.questions.schedule.simulate import simulate
 
 OPTIMUM = "optimum"
 ORDERED = "ordered"

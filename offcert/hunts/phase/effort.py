@@ -18,15 +18,15 @@ from fractions import Fraction
 from typing import Any
 
 from offcert.core.errors import MethodError, PlanError
-from offcert.questions.schedule.plan import Plan
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.simulate import Simulator, simulate
 from offcert.formulations.labels.atomic_heads.bound import heads_bound
 from offcert.formulations.labels.pivot.bound import pivot_bound
 from offcert.heuristics.annealing import Annealer
 from offcert.heuristics.greedy import greedy_gaps
 from offcert.heuristics.ordered import OrderedSets, ordered_plan
 from offcert.heuristics.sequential import sequential
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.simulate import Simulator, simulate
 
 # Sets to try, for each gap of the trace. Arbitrary.
 _TRIES = 200

@@ -17,11 +17,11 @@ from typing import Any, ClassVar
 
 from offcert.core.documents import parse_rational
 from offcert.core.errors import InputError
-from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import require_integer
 from offcert.hunts.phase.effort import Effort, effort
 from offcert.instances.generator import Generator, knob
 from offcert.instances.kinds import generator
+from offcert.questions.schedule.problem import Problem
 
 # A point is measured with these parts of the labels, the next one if the one before left it open.
 _PARTS = (16, 4, 1)

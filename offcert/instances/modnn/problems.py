@@ -10,14 +10,14 @@ from typing import ClassVar
 
 from offcert.core.errors import InputError
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem, Transfers
-from offcert.questions.split.problem import Round, StepProblem
 from offcert.core.trace import Trace, require_integer
 from offcert.core.units import Units
 from offcert.instances.generator import Generator, knob
 from offcert.instances.modnn.algorithms import K40, K40_MEMORY
 from offcert.instances.modnn.networks import NETWORKS, modnn_network
 from offcert.instances.modnn.tasks import step_round, step_split
+from offcert.questions.schedule.problem import Problem, Transfers
+from offcert.questions.split.problem import Round, StepProblem
 
 ALGORITHMS = ("fastest", "leanest")
 UNITS = Units("ns", "B")

@@ -12,8 +12,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from offcert.questions.split.menu import Alternative, Menu, undominated
-from offcert.questions.split.problem import Round, Split
 from offcert.core.trace import Operation, Tensor, Trace, require_integer
 from offcert.instances.modnn.algorithms import (
     FLOAT,
@@ -24,6 +22,8 @@ from offcert.instances.modnn.algorithms import (
     alternatives,
 )
 from offcert.instances.modnn.layers import Kind, Layer, Layers
+from offcert.questions.split.menu import Alternative, Menu, undominated
+from offcert.questions.split.problem import Round, Split
 
 # Bytes of a number of the truth, for example a class. Assumed.
 _LABEL = 4

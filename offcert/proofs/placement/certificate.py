@@ -9,6 +9,12 @@ from typing import Any
 from offcert.core.documents import Fields, read_document
 from offcert.core.errors import InputError
 from offcert.core.notebook import html
+from offcert.core.result import SolveStatus
+from offcert.core.units import Units
+from offcert.proofs.any_certificate import AnyCertificate
+from offcert.proofs.bounds_json import bound_from_json, member
+from offcert.proofs.questions import PLACEMENT
+from offcert.questions.placement.files import placement_problem_from_json, placement_problem_to_json
 from offcert.questions.placement.problem import (
     Occupant,
     Placement,
@@ -16,12 +22,6 @@ from offcert.questions.placement.problem import (
     PlacementResult,
     Residence,
 )
-from offcert.questions.placement.files import placement_problem_from_json, placement_problem_to_json
-from offcert.core.result import SolveStatus
-from offcert.core.units import Units
-from offcert.proofs.any_certificate import AnyCertificate
-from offcert.proofs.bounds_json import bound_from_json, member
-from offcert.proofs.questions import PLACEMENT
 
 
 @dataclass(frozen=True, repr=False)

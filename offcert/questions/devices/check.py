@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from offcert.questions.schedule.check import check
+from offcert.core.platform import Kind
 from offcert.questions.devices.problem import DevicesProblem, Job, JobKind, Place
 from offcert.questions.devices.schedule import DevicesSchedule, TimedJob
-from offcert.core.platform import Kind
+from offcert.questions.schedule.check import check
 
 _OUT = (JobKind.SEND, JobKind.COLLECT)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from offcert.questions.devices.problem import Accumulation, DevicesProblem, Gradient, Place
 from offcert.core.documents import (
     Fields,
     canonical_digest,
@@ -16,6 +15,7 @@ from offcert.core.documents import (
     write_json,
 )
 from offcert.core.errors import InputError
+from offcert.questions.devices.problem import Accumulation, DevicesProblem, Gradient, Place
 from offcert.questions.schedule.files import problem_from_json, problem_to_json
 
 DEVICES_FORMAT = "offcert-devices-problem"

@@ -11,8 +11,8 @@ from functools import cached_property
 from offcert.core.errors import InputError
 from offcert.core.messages import cut, short_repr
 from offcert.core.platform import Kind
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 from offcert.core.trace import LARGEST_TOTAL, require_integer
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 
 
 class Place(StrEnum):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from offcert.questions.devices.problem import DevicesProblem, Job, JobKind
 from offcert.core.platform import Kind
+from offcert.questions.devices.problem import DevicesProblem, Job, JobKind
 from offcert.questions.schedule.plan import Move
 from offcert.questions.schedule.schedule import Schedule
 

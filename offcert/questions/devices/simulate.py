@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 
+from offcert.core.errors import PlanError
+from offcert.core.platform import Kind
 from offcert.questions.devices.problem import DevicesProblem, Job, JobKind, Place
 from offcert.questions.devices.schedule import (
     DeviceMove,
@@ -22,8 +24,6 @@ from offcert.questions.devices.schedule import (
     direction,
 )
 from offcert.questions.devices.stepping import Stepping
-from offcert.core.errors import PlanError
-from offcert.core.platform import Kind
 from offcert.questions.schedule.plan import Plan
 
 # Smaller comes first, among transfers or additions that can start at the same time.

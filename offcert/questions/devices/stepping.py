@@ -12,10 +12,10 @@ from itertools import accumulate
 
 from offcert.core.errors import PlanError
 from offcert.core.platform import Kind
+from offcert.core.trace import Trace
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule, Transfer
-from offcert.core.trace import Trace
 
 
 class Stepping:

@@ -25,8 +25,8 @@ from offcert.core.documents import (
 )
 from offcert.core.errors import InputError
 from offcert.core.messages import cut
-from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
 from offcert.core.platform_json import units_from_fields
+from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
 
 PLACEMENT_PROBLEM_FORMAT = "offcert-placement-problem"
 # The version of the format. By definition.

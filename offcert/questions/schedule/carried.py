@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from offcert.core.carried.carry import Carried, carry
 from offcert.core.carried.ranges import ranges_from_json
 from offcert.core.carried.record import record_from_json
-from offcert.questions.schedule.problem import Problem
 from offcert.core.program import Program
+from offcert.questions.schedule.problem import Problem
 
 
 def carried_on(problem: Problem, program: Program) -> Carried | None:

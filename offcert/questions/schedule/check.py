@@ -16,10 +16,10 @@ from heapq import heappop, heappush
 from itertools import pairwise
 
 from offcert.core.platform import Kind
+from offcert.core.trace import Gap, Trace
 from offcert.questions.schedule.presence import after, during, held_at_stations, sums_at
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule, Transfer
-from offcert.core.trace import Gap, Trace
 
 # The place of the start, before the first operation. By definition.
 _START = -1

@@ -16,9 +16,9 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import pairwise
 
+from offcert.core.platform import Kind
 from offcert.questions.schedule.check import operation_faults
 from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
-from offcert.core.platform import Kind
 from offcert.questions.schedule.presence import (
     Grid,
     Rational,

@@ -33,9 +33,9 @@ from offcert.core.network_json import (
     trace_to_json,
 )
 from offcert.core.platform_json import platform_fields, platform_from_fields, units_from_fields
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.core.trace import Trace
 from offcert.core.uncertainty import uncertainty_from_fields, uncertainty_to_json
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 
 PROBLEM_FORMAT = "offcert-problem"
 # The version of the format. By definition.

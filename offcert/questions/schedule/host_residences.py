@@ -25,14 +25,14 @@ are used one after the other, however long anything takes.
 from __future__ import annotations
 
 from offcert.core.errors import InputError
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
-from offcert.questions.placement.problem import Occupant, PlacementProblem, Residence
 from offcert.core.platform import Kind
+from offcert.core.trace import Trace
+from offcert.core.units import Units
+from offcert.questions.placement.problem import Occupant, PlacementProblem, Residence
+from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
-from offcert.core.trace import Trace
-from offcert.core.units import Units
 
 # Bytes of which addresses on the host are multiples. Given by processors: a line of the cache, and
 # the widest vector.

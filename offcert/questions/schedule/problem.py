@@ -11,14 +11,12 @@ from typing import Any
 
 from offcert.core.chain import Chain
 from offcert.core.checkpoint_chain import CheckpointChain
-from offcert.questions.schedule.device_memory import memory_beside, uncounted_bytes, with_optimiser
 from offcert.core.errors import InputError
 from offcert.core.execution import Execution
 from offcert.core.messages import cut, short_repr
 from offcert.core.network import Network, sources
 from offcert.core.notebook import html
-from offcert.core.platform import Kind
-from offcert.core.platform import Platform
+from offcert.core.platform import Kind, Platform
 from offcert.core.trace import LARGEST_TOTAL, Tensor, Trace, require_integer
 from offcert.core.uncertainty import Uncertainty
 from offcert.core.uncertainty_text import parse_uncertainty
@@ -31,6 +29,7 @@ from offcert.core.units import (
     parse_limit,
     require_size,
 )
+from offcert.questions.schedule.device_memory import memory_beside, uncounted_bytes, with_optimiser
 
 
 class Transfers(StrEnum):

@@ -26,13 +26,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from offcert.core.errors import InputError
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
-from offcert.questions.placement.problem import Occupant, PlacementProblem, Residence
 from offcert.core.platform import Kind
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.core.trace import Trace
 from offcert.core.units import Units
+from offcert.questions.placement.problem import Occupant, PlacementProblem, Residence
+from offcert.questions.schedule.fluid_schedule import FluidSchedule
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule, Transfer
 
 
 def placement_problem(

@@ -9,8 +9,8 @@ from functools import cached_property
 from itertools import accumulate
 
 from offcert.core.platform import Kind
-from offcert.questions.schedule.plan import Move, Plan
 from offcert.core.trace import Trace
+from offcert.questions.schedule.plan import Move, Plan
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from offcert.core.compiled import inlined, inlined_and_entered
 from offcert.core.errors import PlanError
 from offcert.core.platform import Kind
+from offcert.core.trace import Trace
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule, Transfer
-from offcert.core.trace import Trace
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]

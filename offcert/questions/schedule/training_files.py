@@ -16,8 +16,8 @@ from offcert.core.documents import (
 from offcert.core.errors import InputError
 from offcert.core.messages import show
 from offcert.core.platform import Kind
-from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.core.trace import require_integer
+from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.questions.schedule.training_record import (
     AllocatorPeaks,
     Course,

@@ -12,8 +12,8 @@ from fractions import Fraction
 from functools import cached_property
 
 from offcert.core.platform import Kind
-from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.core.units import Units
+from offcert.questions.schedule.schedule import Schedule, Transfer
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from offcert.core.execution import Execution
 from offcert.core.platform import Kind
-from offcert.questions.schedule.plan import Move, Plan
 from offcert.core.trace import Gap
+from offcert.questions.schedule.plan import Move, Plan
 
 
 def translated(plan: Plan, planned: Execution, real: Execution) -> Plan:

@@ -18,12 +18,12 @@ from functools import cached_property
 from typing import Any
 
 from offcert.core.errors import InputError
-from offcert.questions.split.menu import Menu
 from offcert.core.messages import short_repr
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.trace import LARGEST_TOTAL, Trace, require_integer
 from offcert.core.units import Units
+from offcert.questions.schedule.problem import Problem, Transfers
+from offcert.questions.split.menu import Menu
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from offcert.core.errors import InputError
-from offcert.questions.schedule.training_record import HostMemory
 from offcert.core.units import require_size
+from offcert.questions.schedule.training_record import HostMemory
 from offcert.runtime.plan.step_plan import StepPlan
 
 

@@ -18,9 +18,9 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from offcert.questions.schedule.host_residences import HOST_ALIGNMENT, HostResidences
-from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
 from offcert.core.units import Units
+from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
+from offcert.questions.schedule.host_residences import HOST_ALIGNMENT, HostResidences
 
 Key = TypeVar("Key", bound=Hashable)
 

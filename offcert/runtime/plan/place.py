@@ -11,8 +11,8 @@ from offcert.core.carried.ranges import Called, Range, Ranges
 from offcert.core.errors import InputError
 from offcert.core.execution import Execution
 from offcert.core.network import Network
-from offcert.questions.schedule.problem import Problem
 from offcert.core.program import Program, Segment, program_from_json
+from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture.capture import Capture, number_places, read_capture
 from offcert.runtime.segments.placed import Kept, PlacedProgram, PlacedSegment
 from offcert.runtime.watch.events import ENTER, LEAVE, Event

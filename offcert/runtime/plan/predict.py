@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from offcert.core.errors import InputError, PlanError
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.core.platform import Kind
+from offcert.core.trace import Trace
+from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.schedule import Schedule
-from offcert.core.trace import Trace
 
 
 @dataclass(frozen=True)

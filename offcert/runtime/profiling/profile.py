@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from offcert.questions.schedule.device_memory import memory_beside
 from offcert.core.errors import InputError, OffcertError
 from offcert.core.network import Network
 from offcert.core.platform import Link
-from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import Trace
 from offcert.core.units import Units, parse_limit, require_size
+from offcert.questions.schedule.device_memory import memory_beside
+from offcert.questions.schedule.problem import Problem
 from offcert.runtime import zoo
 from offcert.runtime.capture import Clock, capture
 from offcert.runtime.capture.capture import Capture

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from offcert.core.errors import InputError
-from offcert.questions.schedule.plan import Plan
 from offcert.core.trace import Trace
+from offcert.questions.schedule.plan import Plan
 from offcert.runtime.capture.borrowed import Originals, borrowed, random_state_kept
 from offcert.runtime.capture.capture import Capture, Clock
 from offcert.runtime.capture.run import Nobody, borrowing

@@ -11,8 +11,7 @@ from typing import Any
 import torch
 
 from offcert.core.errors import OffcertError
-from offcert.core.platform import Kind
-from offcert.core.platform import Link, Platform
+from offcert.core.platform import Kind, Link, Platform
 from offcert.runtime.device.interface import Event, MemoryReading, Part
 from offcert.runtime.device.pinned import CHUNK, FileArena, PageableArena, PinnedArena
 from offcert.runtime.simulated.allocator import Ledger, Policy, allocator

@@ -26,8 +26,8 @@ from typing import Generic, TypeVar
 
 import torch
 
-from offcert.questions.schedule.host_residences import HOST_ALIGNMENT
 from offcert.core.platform import Kind
+from offcert.questions.schedule.host_residences import HOST_ALIGNMENT
 from offcert.runtime.device.interface import Arena, Device, Event, Part
 
 

@@ -6,9 +6,9 @@ import time
 from dataclasses import dataclass
 
 from offcert.core.platform import Kind
+from offcert.core.trace import Trace
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule, Transfer
-from offcert.core.trace import Trace
 from offcert.runtime.device.interface import Event
 from offcert.runtime.device.store import HostStore
 from offcert.runtime.plan.predict import Prediction

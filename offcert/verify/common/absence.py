@@ -11,8 +11,8 @@ from functools import wraps
 from itertools import accumulate
 from typing import NamedTuple
 
-from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import Trace
+from offcert.questions.schedule.problem import Problem
 from offcert.verify.common.cover import Covers
 
 # Units that the sums of large tensors are told apart in, at most. By definition: finders keep to

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from offcert.questions.devices.problem import DevicesProblem, Gradient, JobKind, Place
 from offcert.core.platform import Kind
 from offcert.proofs.devices_bounds import Resource, ResourceProof
+from offcert.questions.devices.problem import DevicesProblem, Gradient, JobKind, Place
 
 _RESOURCE_KINDS: Mapping[Resource, tuple[Kind, ...]] = {
     Resource.LINK: (Kind.OFFLOAD, Kind.PREFETCH),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from offcert.questions.devices.check import check_devices
 from offcert.core.errors import InputError
 from offcert.core.messages import cut
 from offcert.core.result import Bound, Evidence
 from offcert.proofs.claims import solver_of
 from offcert.proofs.devices_bounds import DEVICE, MODEL, RESOURCE, ResourceProof
 from offcert.proofs.devices_certificate import DevicesCertificate
+from offcert.questions.devices.check import check_devices
 from offcert.verify.devices.bounds import resource_fault
 from offcert.verify.findings import LONGEST, CheckedBound, Verification
 from offcert.verify.limits import Allowance, BeyondLimitsError

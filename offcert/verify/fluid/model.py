@@ -49,10 +49,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate, repeat
 
-from offcert.core.platform import Kind
-from offcert.core.platform import Link, Platform
-from offcert.questions.schedule.problem import Problem
+from offcert.core.platform import Kind, Link, Platform
 from offcert.proofs.fluid_document import Weights
+from offcert.questions.schedule.problem import Problem
 
 # A gap by its tensor and the uses before and after it.
 Key = tuple[int, int, int]

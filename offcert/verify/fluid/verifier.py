@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from offcert.core.errors import InputError
-from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.proofs.fluid_document import Node, TooLongError, Weights, read
 from offcert.proofs.kinds import FluidProof
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.verify.common.absence import least_memory, needs, whole_tensors
 from offcert.verify.fluid.model import FluidModel
 from offcert.verify.fractional import NO_SCHEDULE

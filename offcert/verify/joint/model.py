@@ -57,8 +57,8 @@ from itertools import accumulate
 
 from offcert.core.errors import InputError
 from offcert.core.platform import Kind
-from offcert.questions.schedule.problem import Problem
 from offcert.proofs.joint_document import JointWeights, Place
+from offcert.questions.schedule.problem import Problem
 from offcert.verify.joint.room import Cuts, Room, States
 
 # A share by its kind, its span or boundary, and what it is of; or what it is.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 from offcert.proofs.kinds import Computed
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 from offcert.verify.joint_labels.contents import Contents
 from offcert.verify.joint_labels.search import JointLabels
 from offcert.verify.limits import Allowance

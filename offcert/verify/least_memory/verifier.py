@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offcert.core.network import Network
-from offcert.core.platform import Kind
-from offcert.core.platform import Link
-from offcert.questions.schedule.problem import Problem, Recompute
+from offcert.core.platform import Kind, Link
 from offcert.proofs.kinds import Computed, LeastMemoryCut
+from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.verify.common.absence import least_memory
 from offcert.verify.least_memory.needs import Needs, at_start, needs_of
 from offcert.verify.limits import Allowance, BeyondLimitsError

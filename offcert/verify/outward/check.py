@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from offcert.core.platform import Link
-from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.threads import cores
 from offcert.proofs.kinds import Outward
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.verify.heads.check import TooLargeError
 from offcert.verify.limits import Allowance, BeyondLimitsError
 from offcert.verify.outward.sets import FaultError, order_fault

@@ -10,8 +10,8 @@ from itertools import compress
 import numpy as np
 
 from offcert.core.platform import Kind
-from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import Tensor
+from offcert.questions.schedule.problem import Problem
 from offcert.verify.heads.check import TooLargeError, link_rate, ticks_of
 from offcert.verify.outward.view import IntArray, Tables
 

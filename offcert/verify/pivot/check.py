@@ -8,11 +8,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from offcert.core.platform import Kind
-from offcert.core.platform import Link
-from offcert.questions.schedule.problem import Problem, Transfers
+from offcert.core.platform import Kind, Link
 from offcert.core.threads import cores, in_threads
 from offcert.proofs.kinds import Pivot
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.verify.heads.check import ends
 from offcert.verify.limits import Allowance, BeyondLimitsError
 from offcert.verify.pivot.side import Evictable, Found, Side, TooLargeError, nothing_found

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from offcert.questions.schedule.problem import Problem
 from offcert.proofs.kinds import PivotOutward
+from offcert.questions.schedule.problem import Problem
 from offcert.verify.heads.check import ends
 from offcert.verify.limits import Allowance
 from offcert.verify.pivot.check import MOST_LABELS

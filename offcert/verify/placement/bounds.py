@@ -7,9 +7,9 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from offcert.questions.placement.problem import PlacementProblem
 from offcert.proofs.placement.registry import InfeasibleSubset
 from offcert.proofs.proof import Proof
+from offcert.questions.placement.problem import PlacementProblem
 from offcert.verify.limits import Allowance, BeyondLimitsError
 
 # Parts that are looked at where nobody sets a limit: a minute or so. Measured; no record.

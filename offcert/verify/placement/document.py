@@ -7,10 +7,10 @@ from itertools import zip_longest
 from typing import Any
 
 from offcert.core.messages import cut
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.schedule import Schedule
 from offcert.proofs.placement.certificate import PlacementCertificate
 from offcert.proofs.placement.registry import PLACEMENT_CLAIMS, PLACEMENT_PROOFS
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 from offcert.verify.findings import BoundCheck, CheckedBound, Verification
 from offcert.verify.limits import Allowance
 from offcert.verify.placement.overlap import Stay, placement_faults, stays

@@ -14,10 +14,10 @@ from heapq import heappop, heappush
 from itertools import islice
 
 from offcert.core.messages import cut
-from offcert.questions.placement.problem import Placement, PlacementProblem
 from offcert.core.platform import Kind
-from offcert.questions.schedule.schedule import Schedule
 from offcert.core.trace import Trace
+from offcert.questions.placement.problem import Placement, PlacementProblem
+from offcert.questions.schedule.schedule import Schedule
 
 _Key = tuple[int, int, int]
 _RELEASED, _RUNS, _TAKEN = range(3)

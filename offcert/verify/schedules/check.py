@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from offcert.proofs.certificate import Certificate
+from offcert.proofs.registry import CLAIMS, PROOFS
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.check_fluid import check_fluid
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.questions.schedule.schedule import Schedule
-from offcert.proofs.certificate import Certificate
-from offcert.proofs.registry import CLAIMS, PROOFS
 from offcert.verify.execution import least_need, legality_faults
 from offcert.verify.findings import BoundCheck, Verification
 from offcert.verify.joint_labels.verifier import nothing_fits

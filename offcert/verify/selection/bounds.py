@@ -7,8 +7,8 @@ from fractions import Fraction
 from itertools import accumulate, pairwise
 from math import ceil, gcd
 
-from offcert.questions.selection.graph import CheckpointGraph
 from offcert.proofs.component_packing import Case, Packing, PackingBound
+from offcert.questions.selection.graph import CheckpointGraph
 
 
 def memory_of(model: str, sizes: Sequence[int], checkpoints: Sequence[int]) -> int:

@@ -10,11 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from offcert.questions.split.menu import Alternative
 from offcert.core.messages import cut
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.core.result import Evidence
-from offcert.questions.split.problem import Round, StepProblem
 from offcert.core.trace import Operation, Trace
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.questions import SCHEDULE
@@ -23,6 +20,9 @@ from offcert.proofs.step_certificate import (
     Division,
     StepCertificate,
 )
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
+from offcert.questions.split.menu import Alternative
+from offcert.questions.split.problem import Round, StepProblem
 from offcert.verify.findings import Verification, examined
 from offcert.verify.limits import Allowance, BeyondLimitsError
 from offcert.verify.recheck import recheck

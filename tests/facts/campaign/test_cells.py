@@ -11,10 +11,10 @@ from offcert.campaign.execute import execute
 from offcert.campaign.selection import Subject
 from offcert.certify.methods import METHODS, solve
 from offcert.core.errors import InputError, MethodError
-from offcert.questions.schedule.files import problem_digest
-from offcert.questions.schedule.problem import Recompute
 from offcert.instances.cnn import cnn_chain
 from offcert.instances.library import default_library
+from offcert.questions.schedule.files import problem_digest
+from offcert.questions.schedule.problem import Recompute
 
 PROBLEM = cnn_chain(8, 0)
 

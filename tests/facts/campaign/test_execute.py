@@ -8,12 +8,12 @@ import pytest
 from offcert.campaign import execute as module
 from offcert.campaign.cells import Cell, CellSettings, Point
 from offcert.campaign.execute import execute, warm_up
-from offcert.questions.schedule.problem import Problem
 from offcert.core.result import Bound, Evidence
 from offcert.heuristics.greedy import greedy
 from offcert.instances.cnn import cnn_chain
 from offcert.instances.library import load
 from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.problem import Problem
 from offcert.verify.document import verify
 
 

@@ -15,9 +15,9 @@ from offcert.campaign.storage import SUFFIXES, read_rows, write_rows
 from offcert.campaign.table import Table, frame
 from offcert.campaign.text import describe_rows
 from offcert.core.errors import InputError
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.instances.checkpoint_instances import RecomputeNetworks
 from offcert.instances.cnn import cnn_chain
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.report.curves import Quantity, curves_of
 from offcert.report.points import by_problem, points_of
 from support.problems.joint_certificates import chain_problem, network_problem

@@ -16,12 +16,12 @@ from offcert.certify import own_method, watchdog
 from offcert.certify.methods import METHODS, solve
 from offcert.cli import main
 from offcert.core.errors import InputError
-from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute
-from offcert.questions.schedule.simulate import simulate
 from offcert.heuristics.sequential import sequential
 from offcert.instances.checkpoint_instances import CheckpointChains
 from offcert.instances.cnn import cnn_chain
+from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
+from offcert.questions.schedule.simulate import simulate
 from offcert.report.profile_svg import profile_svg
 from support.workers.own_methods import delayed, hangs, planned
 

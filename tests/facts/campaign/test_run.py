@@ -15,8 +15,8 @@ from offcert.campaign.run import CampaignProgress, batches, run
 from offcert.campaign.schema import Row
 from offcert.campaign.table import Table
 from offcert.core.errors import InputError
-from offcert.questions.schedule.problem import Problem
 from offcert.instances.cnn import cnn_chain
+from offcert.questions.schedule.problem import Problem
 from offcert.verify.document import verify_file
 from support.workers import campaign_workers
 from support.workers.campaign_workers import DOOMED, PRELOADED

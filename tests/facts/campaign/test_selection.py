@@ -8,10 +8,10 @@ import pytest
 
 from offcert.campaign.selection import find_subjects, parse_limits, percent_of
 from offcert.core.errors import InputError
-from offcert.questions.schedule.files import problem_digest, write_problem
-from offcert.questions.schedule.problem import parse_memory
 from offcert.instances.cnn import cnn_chain
 from offcert.instances.library import default_library
+from offcert.questions.schedule.files import problem_digest, write_problem
+from offcert.questions.schedule.problem import parse_memory
 from support.problems.random_instances import tiny_problems
 
 

@@ -10,8 +10,8 @@ from offcert.core.computations import Computation, Value
 from offcert.core.errors import InputError
 from offcert.core.network import Network
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.core.units import Units
+from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.report.doctor import describe_doctor, doctor_summary
 from offcert.verify.document import verify
 

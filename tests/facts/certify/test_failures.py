@@ -25,16 +25,16 @@ from offcert.certify.rung import Rung
 from offcert.certify.running import ALONE, ContradictionError, UnsoundError
 from offcert.certify.search import Search
 from offcert.core.errors import InputError, MethodError
-from offcert.questions.schedule.files import write_problem
-from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.result import Bound, Evidence, SolveStatus
-from offcert.questions.schedule.simulate import simulate
 from offcert.heuristics.sequential import sequential
 from offcert.instances.cnn import CnnChains
 from offcert.instances.library import default_library
 from offcert.instances.stages import UnetTraces
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.settings import Notes, Settings
+from offcert.questions.schedule.files import write_problem
+from offcert.questions.schedule.problem import Problem, Transfers
+from offcert.questions.schedule.simulate import simulate
 from offcert.verify.document import verify, verify_file
 from support.problems.random_instances import random_problem
 

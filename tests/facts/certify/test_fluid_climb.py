@@ -10,13 +10,13 @@ import pytest
 from offcert.certify import fluid_climb
 from offcert.certify.methods import solve
 from offcert.certify.search import Search
-from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.result import Evidence
-from offcert.questions.schedule.simulate import simulate
 from offcert.formulations.combinatorial.relaxations import required_absent
 from offcert.formulations.fluid.milp import FluidBound, fluid_bound
 from offcert.formulations.fluid.tree import prove
 from offcert.heuristics.sequential import sequential
+from offcert.questions.schedule.problem import Problem, Transfers
+from offcert.questions.schedule.simulate import simulate
 from offcert.verify.document import verify
 from support.problems.random_instances import FAMILIES, problem_on, seeded
 

@@ -8,11 +8,11 @@ import pytest
 from offcert.certify.frontier import FrontierProgress, frontier
 from offcert.certify.ladder import certify
 from offcert.certify.search import SearchProgress
-from offcert.questions.schedule.check import check
 from offcert.core.errors import InputError
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 from offcert.verify.document import verify
 from support.problems.joint_certificates import (
     chain_problem,

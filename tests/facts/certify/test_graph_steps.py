@@ -11,12 +11,12 @@ from offcert.certify.effort import Effort
 from offcert.certify.ladder import certify
 from offcert.certify.methods import solve
 from offcert.certify.search import Search
-from offcert.questions.selection.graph import CheckpointGraph
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.heuristics.checkpoint_graphs.networks import graph_of
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
+from offcert.questions.selection.graph import CheckpointGraph
 from offcert.verify.document import verify
 from papers.checkpoint_graphs.random_graphs import random_checkpoint_graph
 from papers.checkpoint_graphs.training_steps import training_step

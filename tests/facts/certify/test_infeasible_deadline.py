@@ -11,9 +11,9 @@ import pytest
 from offcert.certify.ladder import certify
 from offcert.certify.methods import solve
 from offcert.core.documents import canonical_digest
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.core.result import SolveStatus
 from offcert.proofs.certificate import certificate_from_json
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.report.text import certificate_summary, describe_certificate
 from offcert.verify.document import verify
 from support.problems.joint_certificates import chain_problem, network_problem

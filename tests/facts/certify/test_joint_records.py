@@ -10,15 +10,15 @@ import pytest
 from offcert.certify.private import add
 from offcert.certify.records import merged
 from offcert.certify.search import UnsoundError
-from offcert.questions.schedule.check import check
 from offcert.core.errors import InputError
-from offcert.questions.schedule.problem import Minimise, Recompute
 from offcert.core.result import Bound, Evidence
-from offcert.questions.schedule.simulate import simulate
 from offcert.core.strategy import Strategy
 from offcert.instances.library import Entry, Library, make_entry
 from offcert.instances.records import Record
 from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.problem import Minimise, Recompute
+from offcert.questions.schedule.simulate import simulate
 from support.problems.joint_certificates import (
     certificate_of,
     chain_problem,

@@ -10,8 +10,8 @@ import pytest
 from offcert.certify.effort import Effort
 from offcert.certify.joint_steps import descend_joint
 from offcert.certify.search import Search
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.core.program import program_from_json
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.verify.execution import execution_faults, persistency_faults
 from support.problems.random_instances import seeded
 from support.problems.random_networks import checkpoint_chain, recompute_problem

@@ -10,11 +10,11 @@ from offcert.certify.ladder import certify
 from offcert.certify.ladders.choice import LADDERS
 from offcert.certify.rung import MOST_GAPS, MOST_OPERATIONS, is_fine, is_long
 from offcert.certify.search import SearchProgress
-from offcert.questions.schedule.check import check
 from offcert.core.platform import Link
-from offcert.questions.schedule.problem import Problem
 from offcert.core.result import Evidence
 from offcert.instances.library import default_library
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.problem import Problem
 from offcert.verify.document import verify
 from support.problems.long_problems import long_problem
 

@@ -11,7 +11,6 @@ from offcert.certify.descents import _PATIENCE
 from offcert.certify.methods import METHODS, method_called, solve
 from offcert.certify.option import NONE, written
 from offcert.core.errors import InputError
-from offcert.questions.schedule.simulate import simulate
 from offcert.heuristics.autoswap import autoswap
 from offcert.heuristics.combined.search import combined_plan
 from offcert.heuristics.dynprog import dynprog
@@ -21,6 +20,7 @@ from offcert.heuristics.persistent.persistent import persistent
 from offcert.heuristics.tflms import tflms
 from offcert.heuristics.vdnn import vdnn, vdnn_policy
 from offcert.instances.cnn import cnn_chain
+from offcert.questions.schedule.simulate import simulate
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "dynprog": dynprog,

@@ -9,8 +9,8 @@ import pytest
 from offcert.certify.methods import solve
 from offcert.certify.private import add, find_problem, insert
 from offcert.core.errors import InputError
-from offcert.questions.schedule.files import problem_to_json
 from offcert.instances.library import Library
+from offcert.questions.schedule.files import problem_to_json
 from support.problems.random_instances import random_problem
 
 

@@ -16,9 +16,9 @@ from offcert.certify.search import UnsoundError
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
 from offcert.core.result import Bound, Evidence, SolveStatus
-from offcert.questions.schedule.simulate import simulate
 from offcert.instances.library import Entry, Family, Library, default_library, make_entry
 from offcert.instances.records import KnownBound, Record
+from offcert.questions.schedule.simulate import simulate
 from offcert.verify.document import verify
 from offcert.verify.limits import BeyondLimitsError
 from offcert.verify.recheck import recheck

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from offcert.cli import main
-from offcert.questions.schedule.files import problem_digest, problem_from_json, read_problem
 from offcert.hunts.adversarial.chains import AdversarialChains
+from offcert.questions.schedule.files import problem_digest, problem_from_json, read_problem
 from offcert.verify.document import verify_file
 
 COMMAND = ["generate", "adversarial"]

@@ -11,12 +11,11 @@ import pytest
 
 from offcert.cli import main
 from offcert.core.chain import Chain
-from offcert.questions.schedule.files import problem_to_json, read_problem, write_problem
-from offcert.core.platform import Kind
-from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem
+from offcert.core.platform import Kind, Platform
 from offcert.core.units import Units
 from offcert.proofs.certificate import read_certificate
+from offcert.questions.schedule.files import problem_to_json, read_problem, write_problem
+from offcert.questions.schedule.problem import Problem
 
 
 @pytest.fixture

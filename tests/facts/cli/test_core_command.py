@@ -9,9 +9,9 @@ import pytest
 
 from offcert.cli import main
 from offcert.cli.core import _NUMBERS, map_table
-from offcert.questions.schedule.files import problem_digest, problem_from_json, read_problem
 from offcert.hunts.phase.effort import Effort
 from offcert.hunts.phase.search import SHAPES, CoreProblems, EffortMap, Point
+from offcert.questions.schedule.files import problem_digest, problem_from_json, read_problem
 
 COMMAND = ["generate", "core"]
 SMALL = ["--stages", "4", "--kind", "narrow", "--labels", "500", "--seed", "3"]

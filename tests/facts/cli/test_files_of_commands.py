@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from offcert.cli import main
-from offcert.questions.schedule.files import write_problem
 from offcert.instances.cnn import cnn_chain
+from offcert.questions.schedule.files import write_problem
 
 
 @pytest.fixture

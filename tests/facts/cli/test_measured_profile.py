@@ -4,9 +4,9 @@ from fractions import Fraction
 
 from offcert.cli.profile import _measured_lines
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.core.units import Units
+from offcert.questions.schedule.problem import Problem
 
 
 def _problem(source):

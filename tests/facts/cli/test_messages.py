@@ -15,8 +15,8 @@ from offcert.certify import methods
 from offcert.certify.effort import Effort
 from offcert.certify.search import Search
 from offcert.cli import main
-from offcert.questions.schedule.files import write_problem
 from offcert.instances.cnn import cnn_chain
+from offcert.questions.schedule.files import write_problem
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import pytest
 
 from offcert.certify.methods import METHODS
 from offcert.cli import main
-from offcert.questions.schedule.files import write_problem
 from offcert.instances.cnn import cnn_chain
+from offcert.questions.schedule.files import write_problem
 
 
 @pytest.fixture

@@ -20,16 +20,15 @@ from offcert.certify.stepping import certify_step
 from offcert.cli import main
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
-from offcert.questions.split.menu import Alternative, Menu
-from offcert.questions.placement.problem import PlacementProblem, Residence
-from offcert.questions.placement.files import write_placement_problem
-from offcert.core.platform import Kind
-from offcert.core.platform import Platform
-from offcert.questions.split.problem import Round, Split, StepProblem
+from offcert.core.platform import Kind, Platform
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.proofs.certificate import read_certificate
 from offcert.proofs.placement.certificate import read_placement
 from offcert.proofs.step_certificate import StepCertificate, read_step_certificate
+from offcert.questions.placement.files import write_placement_problem
+from offcert.questions.placement.problem import PlacementProblem, Residence
+from offcert.questions.split.menu import Alternative, Menu
+from offcert.questions.split.problem import Round, Split, StepProblem
 from support.problems.placements import scheduled
 
 TABLE = "id,lower,upper,size\nx,0,2,4000\ny,1,3,3000\nz,2,4,4000\n"

@@ -13,12 +13,10 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from offcert.questions.schedule.result import Result
 
 from offcert.cli import main
-from offcert.questions.schedule.files import write_problem
-from offcert.questions.schedule.problem import Problem
 from offcert.core.result import Bound, SolveStatus
-from offcert.questions.schedule.result import Result
 from offcert.core.units import Units
 from offcert.formulations.combinatorial.relaxations import fractional_bound
 from offcert.instances.library import load
@@ -26,6 +24,8 @@ from offcert.instances.uniform import UniformChains
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.claims import proved
 from offcert.proofs.kinds import FluidProof, Pivot
+from offcert.questions.schedule.files import write_problem
+from offcert.questions.schedule.problem import Problem
 
 
 @pytest.fixture(scope="module")

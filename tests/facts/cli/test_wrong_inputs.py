@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from offcert.cli import main
-from offcert.questions.schedule.files import write_problem
 from offcert.instances.cnn import cnn_chain
+from offcert.questions.schedule.files import write_problem
 
 # What each is to name: the field or the place, and the value.
 WRONG = {

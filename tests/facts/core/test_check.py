@@ -6,14 +6,13 @@ from fractions import Fraction
 
 import pytest
 
+from offcert.core.platform import Kind, Link, Platform
+from offcert.core.trace import Operation, Tensor, Trace
 from offcert.questions.schedule.check import check
-from offcert.core.platform import Kind
 from offcert.questions.schedule.plan import Move, Plan
-from offcert.core.platform import Link, Platform
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.questions.schedule.simulate import simulate
-from offcert.core.trace import Operation, Tensor, Trace
 
 OUT, BACK = Kind.OFFLOAD, Kind.PREFETCH
 

@@ -9,16 +9,15 @@ from fractions import Fraction
 
 import pytest
 
+from offcert.core.platform import Kind, Link, Platform
+from offcert.core.trace import Operation, Tensor, Trace
+from offcert.heuristics.sequential import sequential
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.check_fluid import check_fluid
 from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
-from offcert.core.platform import Kind
-from offcert.core.platform import Link, Platform
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.simulate import simulate
-from offcert.core.trace import Operation, Tensor, Trace
-from offcert.heuristics.sequential import sequential
 from support.problems.random_instances import random_problem
 
 OUT, BACK = Kind.OFFLOAD, Kind.PREFETCH

@@ -5,8 +5,8 @@ import random
 import networkx
 import pytest
 
-from offcert.questions.selection.graph import CheckpointGraph, bits
 from offcert.core.errors import InputError
+from offcert.questions.selection.graph import CheckpointGraph, bits
 from support.oracles.graphs import objective, random_graphs
 
 

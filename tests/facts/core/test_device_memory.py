@@ -6,13 +6,13 @@ from fractions import Fraction
 import pytest
 
 from offcert.core.chain import Chain
+from offcert.core.errors import InputError
+from offcert.core.platform import Platform
 from offcert.questions.schedule.device_memory import (
     describe_uncounted,
     memory_beside,
     uncounted_bytes,
 )
-from offcert.core.errors import InputError
-from offcert.core.platform import Platform
 from offcert.questions.schedule.problem import Problem
 
 

@@ -10,6 +10,7 @@ import pytest
 from offcert.core.chain import Chain
 from offcert.core.documents import canonical_digest, write_atomically, write_json
 from offcert.core.errors import InputError
+from offcert.core.platform import Kind, Platform
 from offcert.questions.schedule.files import (
     problem_digest,
     problem_from_json,
@@ -17,8 +18,6 @@ from offcert.questions.schedule.files import (
     read_problem,
     write_problem,
 )
-from offcert.core.platform import Kind
-from offcert.core.platform import Platform
 from offcert.questions.schedule.problem import Problem
 from support.problems.random_instances import mixed_problem
 

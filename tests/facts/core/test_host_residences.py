@@ -6,8 +6,11 @@ from itertools import combinations
 
 import pytest
 
-from offcert.questions.schedule.check import check
 from offcert.core.errors import InputError
+from offcert.core.platform import Kind, Link, Platform
+from offcert.core.trace import Operation, Tensor, Trace
+from offcert.questions.placement.problem import Occupant, PlacementProblem
+from offcert.questions.schedule.check import check
 from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.questions.schedule.host_residences import (
     HostResidences,
@@ -15,14 +18,10 @@ from offcert.questions.schedule.host_residences import (
     host_residences,
     host_residences_in_order,
 )
-from offcert.questions.placement.problem import Occupant, PlacementProblem
-from offcert.core.platform import Kind
 from offcert.questions.schedule.plan import Move, Plan
-from offcert.core.platform import Link, Platform
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.simulate import simulate
-from offcert.core.trace import Operation, Tensor, Trace
 from support.problems.schedules import cases
 
 OUT, BACK = Kind.OFFLOAD, Kind.PREFETCH

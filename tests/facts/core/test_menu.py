@@ -5,9 +5,9 @@ from itertools import product
 import pytest
 
 from offcert.core.errors import InputError
-from offcert.questions.split.menu import Alternative, Menu, undominated
-from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import Operation, Tensor, Trace
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.split.menu import Alternative, Menu, undominated
 from support.oracles.schedules import brute_force
 from support.problems.random_instances import mixed_problem, seeded
 

@@ -7,10 +7,10 @@ import pytest
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.computations import Computation, Run, Value
 from offcert.core.errors import InputError
-from offcert.questions.schedule.files import problem_from_json, problem_to_json
 from offcert.core.network import Network
 from offcert.core.network_json import execution_from_json, execution_to_json
 from offcert.core.strategy import Strategy
+from offcert.questions.schedule.files import problem_from_json, problem_to_json
 from support.problems.random_instances import cnn_chain, seeded
 from support.problems.random_networks import (
     checkpoint_chain,

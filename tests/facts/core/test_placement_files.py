@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offcert.core.errors import InputError
-from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
+from offcert.core.units import Units
 from offcert.questions.placement.files import (
     placement_problem_from_json,
     placement_problem_to_json,
@@ -16,7 +16,7 @@ from offcert.questions.placement.files import (
     write_placement_csv,
     write_placement_problem,
 )
-from offcert.core.units import Units
+from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
 from support.problems.placements import random_placement_problem
 
 TABLE = """id,lower,upper,size,offset

@@ -8,9 +8,8 @@ import pytest
 
 from offcert.core.chain import Chain
 from offcert.core.errors import InputError
+from offcert.core.platform import Kind, Link, Platform
 from offcert.questions.schedule.files import problem_digest, problem_from_json, problem_to_json
-from offcert.core.platform import Kind
-from offcert.core.platform import Link, Platform
 from offcert.questions.schedule.problem import Problem
 
 

@@ -5,19 +5,18 @@ from fractions import Fraction
 
 import pytest
 
-from offcert.questions.schedule.check import check
 from offcert.core.errors import InputError
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
+from offcert.core.platform import Kind, Link, Platform
+from offcert.core.trace import Operation, Tensor, Trace
+from offcert.core.units import Units
 from offcert.questions.placement.problem import Occupant
-from offcert.core.platform import Kind
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.questions.schedule.plan import Move, Plan
-from offcert.core.platform import Link, Platform
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.residences import placement_problem, residences
 from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.questions.schedule.simulate import simulate
-from offcert.core.trace import Operation, Tensor, Trace
-from offcert.core.units import Units
 from support.problems.schedules import cases
 
 OUT, BACK = Kind.OFFLOAD, Kind.PREFETCH

@@ -8,10 +8,10 @@ import pytest
 
 from offcert.core.chain import Chain
 from offcert.core.errors import InputError
-from offcert.questions.schedule.files import problem_digest, problem_from_json, problem_to_json
 from offcert.core.platform import Link, Platform
-from offcert.questions.schedule.problem import Problem
 from offcert.core.uncertainty import Spread, Uncertainty
+from offcert.questions.schedule.files import problem_digest, problem_from_json, problem_to_json
+from offcert.questions.schedule.problem import Problem
 from support.problems.random_networks import checkpoint_chain, random_network
 
 

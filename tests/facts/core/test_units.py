@@ -4,7 +4,6 @@ from fractions import Fraction
 import pytest
 
 from offcert.core.errors import InputError
-from offcert.questions.schedule.problem import parse_memory
 from offcert.core.units import (
     Units,
     format_gap,
@@ -13,6 +12,7 @@ from offcert.core.units import (
     parse_bandwidth,
     parse_size,
 )
+from offcert.questions.schedule.problem import parse_memory
 from support.problems.random_instances import random_problem
 
 NS = Units("ns", "B")

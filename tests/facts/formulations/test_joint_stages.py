@@ -12,9 +12,9 @@ from offcert.core.computations import Computation, Value
 from offcert.core.errors import MethodError
 from offcert.core.network import Network
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.core.result import Evidence
 from offcert.formulations.joint.stages import solve
+from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.verify.document import verify
 from support.problems.joint import solvable
 

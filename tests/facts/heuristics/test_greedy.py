@@ -7,15 +7,15 @@ from itertools import accumulate
 import pytest
 
 from offcert.core.chain import Chain
-from offcert.questions.schedule.check import check
 from offcert.core.errors import MethodError
-from offcert.questions.schedule.plan import Plan
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.simulate import simulate
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.heuristics.greedy import greedy, greedy_gaps
 from offcert.heuristics.ordered import ordered_makespan, ordered_orders
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.simulate import simulate
 from support.problems.long_problems import long_problem
 from support.problems.random_instances import (
     cnn_chain,

@@ -9,12 +9,8 @@ from itertools import combinations, permutations
 import pytest
 
 from offcert.core.chain import Chain
-from offcert.questions.schedule.check import check
 from offcert.core.errors import MethodError
-from offcert.core.platform import Kind
-from offcert.core.platform import Link, Platform
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.simulate import simulate
+from offcert.core.platform import Kind, Link, Platform
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.heuristics.ordered import (
     INFEASIBLE,
@@ -24,6 +20,9 @@ from offcert.heuristics.ordered import (
     ordered_plan,
     ordered_schedule,
 )
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.simulate import simulate
 from support.oracles.schedules import brute_force
 from support.problems.random_instances import (
     counterexample,

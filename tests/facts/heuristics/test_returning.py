@@ -4,11 +4,8 @@ from fractions import Fraction
 
 import pytest
 
-from offcert.questions.schedule.check import check
 from offcert.core.errors import MethodError
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.schedule import Schedule
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.combinatorial.relaxations import required_absent
 from offcert.heuristics.order_search import order_search
@@ -20,6 +17,9 @@ from offcert.heuristics.ordered import (
     ordered_plan,
 )
 from offcert.heuristics.set_search import set_search
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 
 
 def read_on_the_way_back(memory: int = 10) -> Problem:

@@ -6,18 +6,17 @@ from fractions import Fraction
 import pytest
 
 from offcert.core.chain import Chain
-from offcert.questions.schedule.check import check
 from offcert.core.errors import MethodError, NoPlanError
-from offcert.core.platform import Kind
-from offcert.questions.schedule.plan import Plan
-from offcert.core.platform import Link, Platform
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.schedule import Transfer
-from offcert.questions.schedule.simulate import simulate
+from offcert.core.platform import Kind, Link, Platform
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.heuristics.greedy import greedy
 from offcert.heuristics.tflms import tflms, tflms_schedule
 from offcert.instances.cnn import cnn_chain
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Transfer
+from offcert.questions.schedule.simulate import simulate
 from support.oracles.optimum import against_the_optimum
 from support.problems.random_instances import mixed_problem, tiny_problems
 

@@ -5,18 +5,18 @@ from fractions import Fraction
 import pytest
 
 from offcert.core.chain import Chain
-from offcert.questions.schedule.check import check
 from offcert.core.errors import MethodError, NoPlanError
-from offcert.questions.schedule.plan import Plan
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.simulate import simulate
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.heuristics.chain_view import chain_view
 from offcert.heuristics.greedy import greedy
 from offcert.heuristics.ordered import ordered_makespan
 from offcert.heuristics.vdnn import vdnn, vdnn_sets
 from offcert.instances.cnn import cnn_chain
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.simulate import simulate
 from support.oracles.optimum import against_the_optimum
 from support.problems.random_instances import mixed_problem, tiny_problems
 

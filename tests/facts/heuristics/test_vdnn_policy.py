@@ -5,15 +5,14 @@ from fractions import Fraction
 import pytest
 
 from offcert.core.chain import Chain
-from offcert.questions.schedule.check import check
 from offcert.core.errors import MethodError, NoPlanError
-from offcert.core.platform import Kind
-from offcert.questions.schedule.plan import Move, Plan
-from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.simulate import simulate
+from offcert.core.platform import Kind, Platform
 from offcert.heuristics.chain_view import chain_view
 from offcert.heuristics.vdnn import named_convolutions, prefetch_triggers, vdnn_policy
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.plan import Move, Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.simulate import simulate
 from support.oracles.optimum import against_the_optimum
 from support.problems.random_instances import mixed_problem, tiny_problems
 

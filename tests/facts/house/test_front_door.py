@@ -23,8 +23,8 @@ from offcert.certify.ladder import certify
 from offcert.core.chain import Chain
 from offcert.core.errors import MissingPackageError
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import Operation, Trace
+from offcert.questions.schedule.problem import Problem
 from offcert.verify.document import Verification
 from offcert.verify.limits import BeyondLimitsError, Limits
 from support.problems.random_instances import random_problem

@@ -10,16 +10,16 @@ import pytest
 
 from offcert.certify.search import UnsoundError
 from offcert.core.errors import InputError, MethodError, NoPlanError
-from offcert.questions.schedule.files import problem_digest
-from offcert.questions.schedule.problem import Transfers
 from offcert.core.result import Evidence, SolveStatus
-from offcert.questions.schedule.simulate import simulate
 from offcert.heuristics.greedy import greedy
 from offcert.hunts.adversarial import values
 from offcert.hunts.adversarial.chains import AdversarialChains, certified
 from offcert.hunts.adversarial.contest import Contest
 from offcert.hunts.adversarial.hunt import Hunt, minimise
 from offcert.hunts.adversarial.numbers import Box, Numbers, draw, moved, simplifications
+from offcert.questions.schedule.files import problem_digest
+from offcert.questions.schedule.problem import Transfers
+from offcert.questions.schedule.simulate import simulate
 from offcert.verify.document import verify
 from support.oracles.schedules import brute_force
 

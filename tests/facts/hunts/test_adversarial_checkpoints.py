@@ -11,8 +11,6 @@ import pytest
 
 from offcert.certify.search import UnsoundError
 from offcert.core.errors import InputError, MethodError
-from offcert.questions.schedule.files import problem_digest
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.formulations.checkpoint.live import live_bytes
 from offcert.hunts.adversarial.checkpoint_chains import (
     NAMES,
@@ -26,6 +24,8 @@ from offcert.hunts.adversarial.checkpoint_chains import (
 )
 from offcert.hunts.adversarial.numbers import Box, Numbers, draw, moved, simplifications
 from offcert.instances.library import default_library
+from offcert.questions.schedule.files import problem_digest
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 
 BOX = Box(range(3, 6), 9, 1, CheckpointNumbers)
 

@@ -6,7 +6,6 @@ from functools import cache
 
 import pytest
 
-from offcert.questions.schedule.files import problem_digest
 from offcert.core.result import Evidence, SolveStatus
 from offcert.formulations.labels.pivot.bound import default_pivots
 from offcert.formulations.labels.pivot.model import nested
@@ -14,6 +13,7 @@ from offcert.hunts.phase import search
 from offcert.hunts.phase.effort import Effort, effort
 from offcert.hunts.phase.search import CoreProblems
 from offcert.instances.library import FOLDER, Family, default_library
+from offcert.questions.schedule.files import problem_digest
 
 GRADES = ("core-1s", "core-10s", "core-60s", "core-open")
 # By the names of the files: to read them all takes seconds, and every process would.

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 from offcert.core.errors import InputError, MethodError
-from offcert.questions.schedule.files import problem_digest
 from offcert.core.platform import Kind
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.simulate import simulate
 from offcert.formulations.labels.pivot.bound import pivot_bound
 from offcert.heuristics.sequential import sequential
 from offcert.hunts.phase import effort as descent
 from offcert.hunts.phase import search
 from offcert.hunts.phase.effort import Effort, climbed, descended, effort, improved
 from offcert.hunts.phase.search import SHAPES, CoreProblems, EffortMap, MapProgress, Point
+from offcert.questions.schedule.files import problem_digest
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.simulate import simulate
 from support.oracles.schedules import brute_force
 from support.problems.random_instances import tiny_problems
 

@@ -6,10 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from offcert.questions.schedule.check import check
 from offcert.core.errors import InputError
-from offcert.questions.schedule.problem import Recompute
-from offcert.questions.schedule.simulate import simulate
 from offcert.core.strategy import Strategy
 from offcert.heuristics.sequential import sequential
 from offcert.instances.checkpoint_instances import CheckpointChains, RecomputeNetworks
@@ -20,6 +17,9 @@ from offcert.instances.recompute_partition import (
     recompute_partition,
     strategy_of_part,
 )
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.problem import Recompute
+from offcert.questions.schedule.simulate import simulate
 from offcert.verify.document import verify
 from offcert.verify.execution import execution_faults
 from support.oracles.joint import least_time

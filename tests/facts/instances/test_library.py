@@ -8,12 +8,8 @@ from typing import Any
 
 import pytest
 
-from offcert.questions.schedule.check import check
 from offcert.core.errors import InputError
-from offcert.questions.schedule.files import problem_digest, problem_to_json
-from offcert.questions.schedule.problem import Minimise, Recompute
 from offcert.core.result import Evidence, SolveStatus
-from offcert.questions.schedule.simulate import simulate
 from offcert.hunts.adversarial.chains import AdversarialChains
 from offcert.hunts.adversarial.checkpoint_chains import AdversarialCheckpoints
 from offcert.hunts.phase.search import CoreProblems
@@ -30,6 +26,10 @@ from offcert.instances.library import (
     names,
     record,
 )
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.files import problem_digest, problem_to_json
+from offcert.questions.schedule.problem import Minimise, Recompute
+from offcert.questions.schedule.simulate import simulate
 from offcert.verify.execution import execution_faults
 
 

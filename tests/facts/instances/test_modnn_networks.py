@@ -6,7 +6,6 @@ from fractions import Fraction
 import pytest
 
 from offcert.core.errors import InputError
-from offcert.questions.split.menu import Alternative
 from offcert.instances.modnn.algorithms import (
     GIGABYTE,
     K40,
@@ -19,6 +18,7 @@ from offcert.instances.modnn.layers import Builder, Layers
 from offcert.instances.modnn.networks import NETWORKS, modnn_network
 from offcert.instances.modnn.problems import ModnnSteps, modnn_step, regular_sizes
 from offcert.instances.modnn.tasks import step_round, step_split
+from offcert.questions.split.menu import Alternative
 
 
 def parameters(layers: Layers) -> int:

@@ -6,9 +6,7 @@ from itertools import combinations
 import pytest
 
 from offcert.core.chain import Chain
-from offcert.questions.schedule.check import check
 from offcert.core.errors import InputError
-from offcert.questions.schedule.problem import Problem
 from offcert.formulations.labels.pivot.bound import pivot_bound
 from offcert.instances.cnn import cnn_chain
 from offcert.instances.three_partition import (
@@ -18,6 +16,8 @@ from offcert.instances.three_partition import (
     three_partition,
     triples_of,
 )
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.problem import Problem
 from support.oracles.schedules import brute_force
 
 

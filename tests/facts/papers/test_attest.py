@@ -11,12 +11,12 @@ import pytest
 
 from offcert.certify.records import add
 from offcert.core.errors import InputError
-from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.result import Bound, Evidence
-from offcert.questions.schedule.simulate import simulate
 from offcert.heuristics.sequential import sequential
 from offcert.instances.library import FOLDER, Library, default_library
 from offcert.instances.records import KnownBound, Record
+from offcert.questions.schedule.problem import Problem, Transfers
+from offcert.questions.schedule.simulate import simulate
 from offcert.verify.document import verify
 from papers.attest import attest
 from support.problems.short_problems import pair_problems

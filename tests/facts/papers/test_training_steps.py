@@ -1,7 +1,7 @@
 """Training steps on graphs of tensors, with gradients."""
 
-from offcert.questions.selection.graph import CheckpointGraph
 from offcert.heuristics.checkpoint_graphs.networks import graph_of
+from offcert.questions.selection.graph import CheckpointGraph
 from offcert.verify.execution import execution_faults
 from papers.checkpoint_graphs.training_steps import training_step
 from support.oracles.graphs import random_graphs

@@ -13,10 +13,10 @@ from offcert.certify.placing import place
 from offcert.core.documents import read_json
 from offcert.core.errors import InputError
 from offcert.core.named import named
-from offcert.questions.placement.problem import PlacementProblem, Residence
 from offcert.core.result import Bound, Bounded, Evidence, SolveStatus
 from offcert.proofs.questions import QUESTIONS, SCHEDULE, Question
 from offcert.proofs.reading import certificate_of, question_of
+from offcert.questions.placement.problem import PlacementProblem, Residence
 from offcert.report.findings import Text
 
 ROOT = Path(__file__).parents[3]

@@ -15,13 +15,13 @@ from offcert.certify.ladder import certify
 from offcert.certify.methods import solve
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.result import SolveStatus
-from offcert.questions.schedule.schedule import Schedule
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.proofs.certificate import certificate_from_json, read_certificate
+from offcert.questions.schedule.fluid_schedule import FluidSchedule
+from offcert.questions.schedule.problem import Problem, Transfers
+from offcert.questions.schedule.schedule import Schedule
 from offcert.verify.document import verify, verify_file
 from support.problems.random_instances import counterexample, random_problem
 

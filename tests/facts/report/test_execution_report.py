@@ -7,11 +7,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute
-from offcert.questions.schedule.schedule import Schedule
 from offcert.core.strategy import Strategy
 from offcert.core.units import Units
 from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
+from offcert.questions.schedule.schedule import Schedule
 from offcert.report.bars import LOOKS, bars_of, looks_of, turn
 from offcert.report.execution import Reruns, choices_summary, reruns_of
 from offcert.report.gantt import save_gantt

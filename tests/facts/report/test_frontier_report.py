@@ -7,11 +7,11 @@ from xml.etree import ElementTree
 import pytest
 
 from offcert.certify.frontier import frontier
-from offcert.questions.schedule.problem import Problem
 from offcert.core.result import Bound, Evidence
-from offcert.questions.schedule.schedule import Schedule
 from offcert.core.units import Units
 from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 from offcert.report.frontier import (
     describe_frontier,
     frontier_json,

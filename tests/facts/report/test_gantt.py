@@ -7,19 +7,19 @@ from xml.etree import ElementTree
 
 import pytest
 from matplotlib.figure import Figure
+from offcert.questions.schedule.result import Result
 
 from offcert.certify.methods import solve
 from offcert.core.chain import Chain
 from offcert.core.errors import InputError
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.result import SolveStatus
-from offcert.questions.schedule.result import Result
-from offcert.questions.schedule.schedule import Schedule
-from offcert.questions.schedule.simulate import simulate
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.heuristics.sequential import sequential
 from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.problem import Problem, Transfers
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.simulate import simulate
 from offcert.report.bars import BOUND, LOOKS, Bar, bars_of, joined, turn
 from offcert.report.gantt import plot_bound, plot_gantt, save_gantt
 from offcert.report.gantt_svg import gantt_svg, thinned

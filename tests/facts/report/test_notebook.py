@@ -13,10 +13,10 @@ import pytest
 from offcert.certify.methods import solve
 from offcert.core.chain import Chain
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.result import Bound, Evidence
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.proofs.certificate import certificate_from_json
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.report.notebook import _CELL
 from support.problems.long_schedules import long_certificate
 from support.problems.random_instances import random_problem

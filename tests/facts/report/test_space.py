@@ -5,24 +5,23 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from offcert.questions.schedule.result import Result
 
 from offcert.certify.placing import place
 from offcert.core.errors import InputError
+from offcert.core.platform import Kind, Platform
+from offcert.core.result import SolveStatus
+from offcert.core.trace import Operation, Tensor, Trace
+from offcert.proofs.certificate import Certificate
+from offcert.proofs.placement.certificate import PlacementCertificate
 from offcert.questions.placement.problem import (
     Placement,
     PlacementProblem,
     PlacementResult,
     Residence,
 )
-from offcert.core.platform import Kind
-from offcert.core.platform import Platform
 from offcert.questions.schedule.problem import Problem
-from offcert.core.result import SolveStatus
-from offcert.questions.schedule.result import Result
 from offcert.questions.schedule.schedule import Schedule, Transfer
-from offcert.core.trace import Operation, Tensor, Trace
-from offcert.proofs.certificate import Certificate
-from offcert.proofs.placement.certificate import PlacementCertificate
 from offcert.report.space import lines_of, save_space, shown_spaces, spaces_of
 
 

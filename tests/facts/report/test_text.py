@@ -4,8 +4,8 @@ from fractions import Fraction
 
 from offcert.core.chain import Chain
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem
 from offcert.proofs.settings import Notes
+from offcert.questions.schedule.problem import Problem
 from offcert.report.findings import notes_lines
 from offcert.report.text import describe_problem, problem_summary
 

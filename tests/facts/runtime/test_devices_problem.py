@@ -8,8 +8,8 @@ from torch import nn
 
 import offcert
 from offcert.certify.devices import certify_devices
-from offcert.questions.devices.problem import Accumulation, Place
 from offcert.core.errors import InputError
+from offcert.questions.devices.problem import Accumulation, Place
 from offcert.runtime.devices import devices_problem
 
 HOST = Accumulation(Place.HOST, Fraction(4))

@@ -8,22 +8,22 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from offcert.questions.schedule.result import Result
 
 from offcert.certify.methods import solve
 from offcert.cli import main
-from offcert.questions.schedule.check import check
 from offcert.core.errors import InputError
-from offcert.questions.schedule.files import write_problem
 from offcert.core.network import Network
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.core.result import SolveStatus
-from offcert.questions.schedule.result import Result
-from offcert.questions.schedule.simulate import simulate
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.heuristics.sequential import sequential
 from offcert.instances.library import load
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.kinds import JointProof
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.files import write_problem
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
+from offcert.questions.schedule.simulate import simulate
 from offcert.verify.elsewhere import verify_on
 from offcert.verify.execution import execution_faults
 from offcert.verify.joint.verifier import proved_by

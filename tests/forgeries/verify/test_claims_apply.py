@@ -6,14 +6,14 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from offcert.questions.schedule.result import Result
 
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 from offcert.core.result import Bound, Evidence, SolveStatus
-from offcert.questions.schedule.result import Result
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.registry import CLAIMS
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 from offcert.verify.document import verify
 
 CHAIN = CheckpointChain([2, 1, 3], [2, 2, 3], [4, 6, 5, 2])

@@ -17,13 +17,13 @@ import pytest
 
 from offcert.certify.fluid_climb import as_bound, document
 from offcert.core.platform import Link, Platform
-from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.result import Bound
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.combinatorial.relaxations import required_absent
 from offcert.formulations.fluid.tree import prove
 from offcert.proofs import fluid_document
 from offcert.proofs.fluid_document import KINDS, Weights, pack, unpack
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.verify.fluid.model import FluidModel, speeds
 from offcert.verify.recheck import recheck
 from support.oracles.schedules import brute_force

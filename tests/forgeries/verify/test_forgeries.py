@@ -17,7 +17,6 @@ from offcert.certify.methods import METHODS, solve
 from offcert.certify.search import Search
 from offcert.certify.steps import climb_combinatorial, climb_returns
 from offcert.core.errors import MethodError
-from offcert.questions.schedule.problem import Minimise, Problem, Transfers
 from offcert.core.result import Bound, Evidence
 from offcert.formulations.combinatorial.large_tensors import (
     large_tensors_bound,
@@ -25,6 +24,7 @@ from offcert.formulations.combinatorial.large_tensors import (
 )
 from offcert.proofs.fluid_document import pack, unpack
 from offcert.proofs.registry import PROOFS
+from offcert.questions.schedule.problem import Minimise, Problem, Transfers
 from offcert.verify.recheck import recheck
 from support.oracles.schedules import brute_force
 from support.problems.joint import joint_proofs

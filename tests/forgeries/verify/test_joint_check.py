@@ -15,13 +15,13 @@ import pytest
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
 from offcert.core.platform import Link, Platform
-from offcert.questions.schedule.problem import Problem, Recompute, Transfers
 from offcert.core.result import Bound
 from offcert.formulations.joint.bound import cases, cut
 from offcert.formulations.joint.room import contents, grid_of
 from offcert.proofs import claims
 from offcert.proofs.fluid_document import pack, unpack
 from offcert.proofs.kinds import JointProof
+from offcert.questions.schedule.problem import Problem, Recompute, Transfers
 from offcert.verify.joint.room import largest_sum
 from offcert.verify.recheck import recheck
 from support.oracles.joint import least_time

@@ -14,12 +14,12 @@ from offcert.certify.methods import solve
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import MethodError
 from offcert.core.platform import Link
-from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.result import Bound, Evidence
 from offcert.core.trace import Trace
 from offcert.formulations.labels.outward import tree as trees
 from offcert.formulations.labels.outward.bound import OutwardProof, proof_of
 from offcert.formulations.labels.outward.tree import Tree
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.verify.document import verify
 from offcert.verify.limits import BeyondLimitsError
 from offcert.verify.outward import sets as outward_sets

@@ -10,9 +10,9 @@ import pytest
 
 from offcert.certify.proofs_of import pivot_outward_proof
 from offcert.core.platform import Link
-from offcert.questions.schedule.problem import Problem
 from offcert.core.result import Bound, Evidence
 from offcert.formulations.labels.pivot_outward import PivotOutwardProgram
+from offcert.questions.schedule.problem import Problem
 from offcert.verify.limits import BeyondLimitsError
 from offcert.verify.pivot.side import Found
 from offcert.verify.pivot_outward import check as pivot_outward_check

@@ -10,22 +10,22 @@ from functools import cache
 from typing import Any
 
 import pytest
+from offcert.questions.schedule.result import Result
 
 from offcert.certify.ladder import certify
 from offcert.certify.stepping import certify_step
 from offcert.core.computations import Computation
-from offcert.questions.split.menu import Alternative, Menu
 from offcert.core.network import Network
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem
 from offcert.core.result import Bound, Evidence, SolveStatus
-from offcert.questions.schedule.result import Result
-from offcert.questions.schedule.schedule import Schedule
-from offcert.questions.split.problem import Round, Split, StepProblem
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.core.units import Units
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.step_certificate import Division, Leaf, RoundAnswer, StepCertificate
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.split.menu import Alternative, Menu
+from offcert.questions.split.problem import Round, Split, StepProblem
 from offcert.verify.document import verify
 from offcert.verify.limits import Limits
 

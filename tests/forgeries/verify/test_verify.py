@@ -15,11 +15,11 @@ from offcert.certify.methods import solve
 from offcert.core.chain import Chain
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
-from offcert.questions.schedule.files import problem_digest, problem_from_json
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem
 from offcert.proofs.certificate import certificate_from_json, read_certificate
 from offcert.proofs.registry import PROOFS
+from offcert.questions.schedule.files import problem_digest, problem_from_json
+from offcert.questions.schedule.problem import Problem
 from offcert.verify.document import verify, verify_file
 
 
@@ -42,8 +42,9 @@ def problem() -> Problem:
 @cache
 def document_text() -> str:
     """A certificate with proved and attested bounds, and transfers both ways."""
-    from offcert.core.result import Bound, Evidence
     from offcert.questions.schedule.result import Result
+
+    from offcert.core.result import Bound, Evidence
 
     certificate = certify(problem(), time_limit=20, seed=3)
     result = certificate.result

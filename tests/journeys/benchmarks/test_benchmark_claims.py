@@ -14,10 +14,10 @@ from offcert.campaign.execute import execute
 from offcert.campaign.table import Table
 from offcert.certify.ladder import certify
 from offcert.core.chain import Chain
-from offcert.questions.schedule.files import read_problem, write_problem
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.instances.cnn import cnn_chain
+from offcert.questions.schedule.files import read_problem, write_problem
+from offcert.questions.schedule.problem import Problem, Transfers
 from papers.claims.evidence import evidence_path, read_evidence
 from papers.claims.evidence_check import check_section
 from papers.claims.offloading import CLAIMS

@@ -13,8 +13,8 @@ import pytest
 
 from offcert.core.documents import read_json
 from offcert.core.errors import InputError
-from offcert.questions.schedule.problem import Minimise, Recompute
 from offcert.formulations.rematerialisation.least_memory import single_run_bound
+from offcert.questions.schedule.problem import Minimise, Recompute
 from offcert.runtime.profiling.profile import profile
 from papers.claims.combined import (
     COMBINED,

@@ -23,11 +23,11 @@ from offcert.certify.rung import Rung
 from offcert.certify.search import Search
 from offcert.certify.steps import climb_combinatorial
 from offcert.core.errors import MethodError
-from offcert.questions.schedule.problem import Minimise, Problem
 from offcert.core.result import Bound, Evidence
 from offcert.instances.cnn import CnnChains
 from offcert.instances.library import default_library
 from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.problem import Minimise, Problem
 from support.problems.random_instances import random_problem, seeded
 from support.problems.random_networks import checkpoint_chain, recompute_problem
 

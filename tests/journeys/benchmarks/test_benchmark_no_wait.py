@@ -8,8 +8,7 @@ from types import ModuleType
 import pytest
 
 from offcert.core.chain import Chain
-from offcert.core.platform import Kind
-from offcert.core.platform import Platform
+from offcert.core.platform import Kind, Platform
 from offcert.questions.schedule.problem import Problem
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"

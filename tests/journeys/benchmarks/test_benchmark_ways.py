@@ -10,9 +10,9 @@ import pytest
 
 from offcert.core.computations import Computation, Value
 from offcert.core.errors import InputError
-from offcert.questions.schedule.files import write_problem
 from offcert.core.network import Network
 from offcert.core.platform import Link, Platform
+from offcert.questions.schedule.files import write_problem
 from offcert.questions.schedule.problem import Problem
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"

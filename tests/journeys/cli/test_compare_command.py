@@ -14,8 +14,8 @@ import pytest
 from offcert.campaign.storage import read_rows
 from offcert.campaign.table import Table, read
 from offcert.cli import main
-from offcert.questions.schedule.files import write_problem
 from offcert.instances.cnn import cnn_chain
+from offcert.questions.schedule.files import write_problem
 
 # Four chains, 11 limits, six methods.
 CELLS = 264

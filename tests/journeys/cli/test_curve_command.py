@@ -9,11 +9,11 @@ import pytest
 
 from offcert.cli import arguments as choices
 from offcert.cli import main
-from offcert.questions.schedule.files import problem_from_json, read_problem, write_problem
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.core.units import Units
 from offcert.instances.cnn import cnn_chain
 from offcert.proofs.certificate import read_certificate
+from offcert.questions.schedule.files import problem_from_json, read_problem, write_problem
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from support.problems.joint_certificates import chain_problem
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from offcert.questions.schedule.files import write_problem
 from offcert.instances.cnn import CnnChains
+from offcert.questions.schedule.files import write_problem
 
 # Interrupts before this module is loaded meet the interpreter itself, not us.
 FIRST_OF_OURS = b"offcert.cli.interrupts"

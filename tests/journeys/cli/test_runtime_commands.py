@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from offcert.cli import main
-from offcert.questions.schedule.files import problem_to_json, read_problem
 from offcert.proofs.certificate import read_certificate
+from offcert.questions.schedule.files import problem_to_json, read_problem
 
 STEP = """
 import torch

@@ -13,9 +13,9 @@ from offcert.certify.methods import solve
 from offcert.core.documents import read_json
 from offcert.core.platform import Kind
 from offcert.core.result import Evidence
-from offcert.questions.schedule.schedule import Schedule
 from offcert.heuristics.dynprog import algorithm_1
 from offcert.hunts.adversarial.values import ordered_optimum
+from offcert.questions.schedule.schedule import Schedule
 from offcert.report.points import CERTIFY, Cell, Point
 from offcert.verify.document import Verification, verify_file
 from papers.claims.exhibits import EXHIBITS_FORMAT, LARGEST

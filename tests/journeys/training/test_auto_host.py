@@ -12,10 +12,10 @@ from torch import nn
 
 from offcert.certify.ladder import certify
 from offcert.core.errors import InputError, NoPlanError
-from offcert.questions.schedule.host_residences import host_residences_in_order
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import Operation, Tensor, Trace
+from offcert.questions.schedule.host_residences import host_residences_in_order
+from offcert.questions.schedule.problem import Problem
 from offcert.runtime.hardware import HARDWARE
 from offcert.runtime.simulated import SimulatedDevice
 from offcert.runtime.watch.guard import OffloadWarning

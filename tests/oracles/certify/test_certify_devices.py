@@ -16,14 +16,10 @@ from offcert.certify.devices import certify_devices, shared_link
 from offcert.certify.ladder import certify
 from offcert.certify.running import SearchProgress
 from offcert.certify.watchdog import ending_whole, ending_with
-from offcert.questions.devices.problem import Accumulation, DevicesProblem, Gradient, JobKind, Place
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
-from offcert.core.platform import Kind
-from offcert.core.platform import Link, Platform
-from offcert.questions.schedule.problem import Problem
+from offcert.core.platform import Kind, Link, Platform
 from offcert.core.result import Bound, Evidence, SolveStatus
-from offcert.questions.schedule.schedule import Schedule
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.devices.bounds import devices_bounds
 from offcert.formulations.devices.cpsat import solve_devices
@@ -32,6 +28,9 @@ from offcert.proofs.certificate import Certificate
 from offcert.proofs.devices_bounds import DEVICE, MODEL, RESOURCE, Resource, ResourceProof
 from offcert.proofs.devices_certificate import DevicesCertificate, read_devices_certificate
 from offcert.proofs.settings import Notes, Settings
+from offcert.questions.devices.problem import Accumulation, DevicesProblem, Gradient, JobKind, Place
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 from offcert.report.devices_text import devices_summary
 from offcert.verify.devices.bounds import resource_fault
 from offcert.verify.document import verify

@@ -10,9 +10,9 @@ from offcert.certify import checkpoint_steps
 from offcert.certify.checkpoint_steps import descend_checkpoints
 from offcert.certify.effort import Effort
 from offcert.certify.search import Search
-from offcert.questions.schedule.problem import Minimise, Recompute
 from offcert.formulations.checkpoint.live import live_bytes, recomputed_time
 from offcert.heuristics.checkpoint.live_curve import live_curve, live_selection
+from offcert.questions.schedule.problem import Minimise, Recompute
 from papers.checkpoint_chains.networks import selection_network
 from support.oracles.checkpoint import subsets
 from support.problems.random_networks import checkpoint_chain, recompute_problem

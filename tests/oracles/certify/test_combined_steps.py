@@ -11,8 +11,8 @@ from offcert.certify.checkpoint_steps import SLOTS, descend_combined, seconds
 from offcert.certify.effort import Effort
 from offcert.certify.search import Search
 from offcert.core.errors import MethodError
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.heuristics.combined.search import combined_plan
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from support.problems.combined import combined_problem
 
 

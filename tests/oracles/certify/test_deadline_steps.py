@@ -21,10 +21,10 @@ from offcert.certify.joint_steps import descend_whole
 from offcert.certify.rematerialisation_steps import bound_least_memory
 from offcert.certify.search import Search
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.core.result import Bound, Evidence
 from offcert.formulations.joint.bound import joint_bounds
 from offcert.proofs.settings import Settings
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.verify.document import verify
 from support.oracles.joint import least_time
 from support.oracles.schedules import brute_force

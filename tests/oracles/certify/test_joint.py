@@ -13,12 +13,12 @@ from offcert.core.computations import Computation, Value
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
 from offcert.core.network import Network
-from offcert.questions.schedule.plan import Plan
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.core.result import SolveStatus
-from offcert.questions.schedule.simulate import simulate
 from offcert.core.strategy import Strategy
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
+from offcert.questions.schedule.simulate import simulate
 from offcert.verify.document import verify
 from support.problems.random_instances import seeded
 from support.problems.random_networks import random_network, recompute_problem

@@ -10,9 +10,9 @@ from offcert.certify.joint_methods import JOINT_METHODS
 from offcert.certify.method import Method
 from offcert.certify.methods import METHODS, solve
 from offcert.core.errors import InputError, MethodError
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.core.result import SolveStatus
 from offcert.proofs.registry import PROOFS
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.verify.document import verify
 from support.problems.joint import solvable
 from support.problems.random_networks import checkpoint_chain, recompute_problem

@@ -12,13 +12,13 @@ from offcert.certify.rung import Rung
 from offcert.certify.search import Search, SearchProgress, UnsoundError
 from offcert.core.chain import Chain
 from offcert.core.errors import InputError, MethodError
-from offcert.questions.schedule.problem import Problem, Recompute, Transfers
 from offcert.core.result import Bound, Evidence, SolveStatus
-from offcert.questions.schedule.schedule import Schedule
-from offcert.questions.schedule.simulate import simulate
 from offcert.core.trace import Trace
 from offcert.heuristics.sequential import sequential
 from offcert.proofs.attestation import witness
+from offcert.questions.schedule.problem import Problem, Recompute, Transfers
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.simulate import simulate
 from offcert.verify.document import verify
 from support.oracles.schedules import brute_force
 from support.problems.long_problems import long_problem

@@ -19,8 +19,8 @@ from offcert.certify.rematerialisation_steps import (
 )
 from offcert.certify.search import Search
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.core.result import Evidence, SolveStatus
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.verify.recheck import recheck
 from support.oracles.rematerialisation import RematerialisationOracle
 from support.problems.random_networks import checkpoint_chain, random_network

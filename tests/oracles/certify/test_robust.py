@@ -14,15 +14,15 @@ from offcert.certify.ladder import certify
 from offcert.certify.robust import longest
 from offcert.cli import main
 from offcert.core.errors import PlanError
-from offcert.questions.schedule.files import write_problem
 from offcert.core.other_numbers import executed_on, with_durations
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.schedule import Schedule
-from offcert.questions.schedule.simulate import simulate
 from offcert.core.uncertainty import Spread, Uncertainty
 from offcert.instances.library import load
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.robust import Robust
+from offcert.questions.schedule.files import write_problem
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.simulate import simulate
 from offcert.verify.document import verify
 from offcert.verify.replay import replay
 from support.oracles.joint import least_time

@@ -16,15 +16,15 @@ from offcert.certify.running import SearchProgress
 from offcert.certify.stepping import certify_step
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
-from offcert.questions.split.menu import Alternative, Menu
 from offcert.core.platform import Link, Platform
 from offcert.core.result import SolveStatus
-from offcert.questions.split.problem import Round, Split, StepProblem
-from offcert.questions.split.files import step_digest, step_from_json, step_to_json
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.settings import Notes, Settings
 from offcert.proofs.step_certificate import Division, StepCertificate, step_certificate_from_json
+from offcert.questions.split.files import step_digest, step_from_json, step_to_json
+from offcert.questions.split.menu import Alternative, Menu
+from offcert.questions.split.problem import Round, Split, StepProblem
 from offcert.report.step_text import describe_step, step_summary
 from offcert.verify.document import verify
 from offcert.verify.limits import Limits

@@ -11,9 +11,9 @@ from fractions import Fraction
 import pytest
 
 from offcert.core.platform import Link, Platform
-from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.fluid.exact import solve_fluid
+from offcert.questions.schedule.problem import Problem, Transfers
 from support.oracles.schedules import brute_force
 
 

@@ -5,11 +5,11 @@ from fractions import Fraction
 import pytest
 
 from offcert.core.errors import InputError
-from offcert.questions.split.menu import Alternative, Menu
 from offcert.core.platform import Link, Platform
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.split.problem import Round, Split, StepProblem
 from offcert.core.trace import Operation, Tensor, Trace
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.split.menu import Alternative, Menu
+from offcert.questions.split.problem import Round, Split, StepProblem
 from support.oracles.schedules import brute_force
 from support.problems.random_instances import seeded
 

@@ -9,18 +9,18 @@ import optuna
 import pytest
 
 from offcert.core.chain import Chain
-from offcert.questions.schedule.check import check
 from offcert.core.errors import MethodError
-from offcert.questions.schedule.plan import Plan
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.simulate import simulate
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.heuristics import autoswap as autoswap_module
 from offcert.heuristics.autoswap import SCORES, autoswap, priority_scores, scaled, select
 from offcert.heuristics.greedy import greedy_gaps
 from offcert.heuristics.ordered import ordered_makespan
 from offcert.instances.cnn import cnn_chain
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.simulate import simulate
 from support.oracles.optimum import against_the_optimum
 from support.problems.random_instances import (
     mixed_problem,

@@ -11,12 +11,8 @@ import numpy as np
 import pytest
 
 from offcert.core.chain import Chain
-from offcert.questions.schedule.check import check
 from offcert.core.errors import MethodError
-from offcert.questions.schedule.plan import Plan
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.simulate import simulate
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.heuristics import dynprog as dynprog_module
 from offcert.heuristics.dynprog import algorithm_1, dynprog
@@ -29,6 +25,10 @@ from offcert.heuristics.dynprog_states import (
     least_idle,
     undominated,
 )
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.simulate import simulate
 from support.oracles.ordered_fluid import ordered_value
 from support.problems.random_instances import (
     cnn_chain,

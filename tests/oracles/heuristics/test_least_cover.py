@@ -7,13 +7,13 @@ from itertools import combinations
 
 import pytest
 
-from offcert.questions.schedule.check import check
 from offcert.core.errors import MethodError, NoPlanError
-from offcert.questions.schedule.simulate import simulate
 from offcert.formulations.combinatorial.relaxations import prop3_bound
 from offcert.heuristics import least_cover as module
 from offcert.heuristics.least_cover import least_cover, least_cover_plan
 from offcert.instances.two_partition import halve, two_partition
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.simulate import simulate
 from support.oracles.schedules import brute_force
 from support.problems.random_instances import counterexample, tiny_problems
 

@@ -6,11 +6,8 @@ from functools import partial
 import pytest
 
 from offcert.core.chain import Chain
-from offcert.questions.schedule.check import check
 from offcert.core.errors import MethodError
 from offcert.core.platform import Link, Platform
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.simulate import simulate
 from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.heuristics.insertion import with_all_but, with_insertions
 from offcert.heuristics.local_search import local_search
@@ -18,6 +15,9 @@ from offcert.heuristics.order_search import order_search
 from offcert.heuristics.sequential import sequential
 from offcert.heuristics.set_search import set_search
 from offcert.instances.cnn import cnn_chain
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.simulate import simulate
 from support.oracles.schedules import brute_force
 from support.problems.random_instances import (
     duplex_with_returns,

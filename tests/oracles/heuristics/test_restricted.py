@@ -8,16 +8,15 @@ import numpy as np
 import pytest
 
 from offcert.core.chain import Chain
-from offcert.questions.schedule.check import check
 from offcert.core.errors import MethodError, PlanError
-from offcert.core.platform import Kind
-from offcert.questions.schedule.plan import Move, Plan
-from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.simulate import simulate
+from offcert.core.platform import Kind, Platform
 from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.heuristics.local_search import no_limits, random_limits, restricted_plan
 from offcert.heuristics.sequential import sequential
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.plan import Move, Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.simulate import simulate
 from support.problems.random_instances import duplex_with_returns, mixed_problem
 
 

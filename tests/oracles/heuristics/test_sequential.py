@@ -2,13 +2,13 @@
 
 import pytest
 
-from offcert.questions.schedule.check import check
 from offcert.core.errors import MethodError
 from offcert.core.platform import Kind
+from offcert.heuristics.sequential import sequential
+from offcert.questions.schedule.check import check
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.simulate import simulate
-from offcert.heuristics.sequential import sequential
 from support.problems.long_problems import long_problem
 from support.problems.random_instances import mixed_problem
 

@@ -4,9 +4,7 @@ import random
 
 import pytest
 
-from offcert.questions.schedule.check import check
 from offcert.core.errors import InputError
-from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.formulations.combinatorial.relaxations import fractional_bound
 from offcert.formulations.fluid.milp import fluid_bound
 from offcert.formulations.labels.pivot.bound import pivot_bound
@@ -18,6 +16,8 @@ from offcert.instances.two_partition import (
     schedule_of_half,
     two_partition,
 )
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.problem import Problem, Transfers
 from support.oracles.schedules import brute_force
 
 

@@ -9,21 +9,21 @@ from fractions import Fraction
 
 import pytest
 
-from offcert.questions.schedule.check import check
-from offcert.questions.schedule.check_fluid import check_fluid
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import MethodError, NoPlanError
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.core.network import Network
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem, Recompute, Transfers
 from offcert.core.result import SolveStatus
-from offcert.questions.schedule.schedule import Schedule
 from offcert.core.strategy import Strategy
 from offcert.core.trace import Operation, Trace
 from offcert.formulations.common.linear_solvers import SCIPY, solve_linear
 from offcert.formulations.fluid.program import Decisions, FluidProgram, Rules
 from offcert.heuristics.combined.search import combined_plan
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.check_fluid import check_fluid
+from offcert.questions.schedule.fluid_schedule import FluidSchedule
+from offcert.questions.schedule.problem import Problem, Recompute, Transfers
+from offcert.questions.schedule.schedule import Schedule
 from offcert.verify.execution import execution_faults, persistency_faults
 from papers.combined.assumptions import NAMES, PUBLISHED, Assumptions
 from papers.combined.exact import CombinedOutcome, solve_combined

@@ -8,12 +8,11 @@ from itertools import permutations
 import pytest
 
 from offcert.core.errors import PlanError
-from offcert.core.platform import Kind
+from offcert.core.platform import Kind, Link, Platform
+from offcert.core.trace import Operation, Tensor, Trace
 from offcert.questions.schedule.plan import Move, Plan
-from offcert.core.platform import Link, Platform
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.simulate import simulate
-from offcert.core.trace import Operation, Tensor, Trace
 from support.oracles.schedules import brute_force
 from support.problems.random_instances import counterexample, mixed_problem, random_problem
 

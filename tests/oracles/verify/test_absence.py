@@ -6,12 +6,12 @@ from itertools import combinations
 import pytest
 
 from offcert.core.platform import Link
-from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.result import Bound, Evidence
 from offcert.formulations.combinatorial.large_tensors import (
     large_tensors_bound,
     sizes_worth_counting,
 )
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.verify.common import absence
 from offcert.verify.common.cover import cheapest_cover
 from offcert.verify.common.fluid_times import LinkWork

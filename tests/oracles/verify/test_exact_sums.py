@@ -7,11 +7,11 @@ import pytest
 
 from offcert.core.chain import Chain
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.result import Bound, Evidence
 from offcert.formulations.combinatorial.exact_sums import exact_sums_bound
 from offcert.formulations.combinatorial.large_tensors import large_tensors_bound
 from offcert.formulations.combinatorial.relaxations import fractional_bound
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.verify.recheck import recheck
 from support.oracles.schedules import brute_force
 from support.problems.random_instances import mixed_problem

@@ -5,13 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from offcert.questions.schedule.check import check
-from offcert.core.platform import Kind
-from offcert.core.platform import Link, Platform
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.schedule import Schedule, Transfer
+from offcert.core.platform import Kind, Link, Platform
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.combinatorial.exact_sums import exact_sums_bound
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.verify.recheck import recheck
 from support.oracles.schedules import brute_force
 

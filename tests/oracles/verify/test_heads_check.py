@@ -21,9 +21,7 @@ from offcert.certify.searched_steps import climb_heads
 from offcert.certify.steps import climb_combinatorial
 from offcert.core.chain import Chain
 from offcert.core.documents import canonical_digest
-from offcert.core.platform import Kind
-from offcert.core.platform import Link, Platform
-from offcert.questions.schedule.problem import Problem, Transfers
+from offcert.core.platform import Kind, Link, Platform
 from offcert.core.result import Evidence
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.combinatorial.relaxations import required_absent
@@ -31,6 +29,7 @@ from offcert.formulations.labels.atomic_heads import search as searching
 from offcert.formulations.labels.atomic_heads.bound import HeadsOutcome, heads_bound
 from offcert.formulations.labels.atomic_heads.search import SideSearch
 from offcert.formulations.labels.atomic_heads.side import HeadSide, back, front
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.verify.document import verify
 from offcert.verify.heads import check as verifier
 from offcert.verify.heads.check import confirm_heads, within_reach

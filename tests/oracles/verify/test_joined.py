@@ -9,16 +9,16 @@ import pytest
 from offcert.certify.effort import Effort
 from offcert.certify.search import Search
 from offcert.certify.searched_steps import climb_joined
-from offcert.questions.schedule.check import check
 from offcert.core.errors import MethodError
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.result import Bound, Evidence
-from offcert.questions.schedule.schedule import Schedule, Transfer
-from offcert.questions.schedule.simulate import simulate
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.combinatorial.joined_gaps import joined_gaps
 from offcert.heuristics.sequential import sequential
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.problem import Problem, Transfers
+from offcert.questions.schedule.schedule import Schedule, Transfer
+from offcert.questions.schedule.simulate import simulate
 from offcert.verify.matched.verifier import with_joined_gaps
 from offcert.verify.recheck import recheck
 from support.oracles.schedules import brute_force

@@ -17,11 +17,11 @@ from offcert.core.computations import Computation, Value
 from offcert.core.documents import canonical_digest
 from offcert.core.network import Network
 from offcert.core.platform import Link, Platform
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 from offcert.core.result import Bound, Evidence, SolveStatus
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.claims import proved
 from offcert.proofs.kinds import Computed
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 from offcert.verify.document import verify
 from offcert.verify.findings import Outcome
 from offcert.verify.joint_labels.verifier import nothing_fits

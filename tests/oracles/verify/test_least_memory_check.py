@@ -12,7 +12,6 @@ import pytest
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
 from offcert.core.platform import Link, Platform
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.formulations.rematerialisation.least_memory import (
     cut_bound,
     kept_bound,
@@ -20,6 +19,7 @@ from offcert.formulations.rematerialisation.least_memory import (
 )
 from offcert.proofs.claims import proved
 from offcert.proofs.kinds import Computed, LeastMemoryCut
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.verify.least_memory.verifier import Flow
 from offcert.verify.recheck import recheck
 from support.oracles.joint import least_time

@@ -15,14 +15,13 @@ import pytest
 from offcert.certify.methods import solve
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import PlanError
-from offcert.core.platform import Kind
-from offcert.questions.schedule.plan import Move, Plan
-from offcert.core.platform import Link
-from offcert.questions.schedule.problem import Problem, Transfers
+from offcert.core.platform import Kind, Link
 from offcert.core.result import Bound, Evidence
+from offcert.core.trace import Operation, Tensor, Trace
+from offcert.questions.schedule.plan import Move, Plan
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.simulate import Simulator
-from offcert.core.trace import Operation, Tensor, Trace
 from offcert.verify.document import verify
 from offcert.verify.heads.check import ends_fault, gap_at, side_tables
 from offcert.verify.heads.search import Tables

@@ -10,10 +10,10 @@ import pytest
 from offcert.certify.proofs_of import ends_proof
 from offcert.core.chain import Chain
 from offcert.core.platform import Link, Platform
-from offcert.questions.schedule.problem import Problem
 from offcert.core.result import Bound, Evidence
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.labels.pivot import PivotOutcome, pivot_bound
+from offcert.questions.schedule.problem import Problem
 from offcert.verify.pivot.check import confirm
 from offcert.verify.recheck import recheck
 from support.oracles.schedules import brute_force

@@ -6,15 +6,14 @@ from fractions import Fraction
 
 import pytest
 
-from offcert.questions.schedule.check import check, peak
 from offcert.core.errors import PlanError
-from offcert.core.platform import Kind
+from offcert.core.platform import Kind, Link, Platform
+from offcert.core.trace import Operation, Tensor, Trace
+from offcert.questions.schedule.check import check, peak
 from offcert.questions.schedule.plan import Move, Plan
-from offcert.core.platform import Link, Platform
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.simulate import simulate
-from offcert.core.trace import Operation, Tensor, Trace
 from offcert.verify.replay import replay
 from support.problems.random_instances import mixed_problem
 from support.problems.random_plans import random_plan

@@ -10,8 +10,8 @@ import random
 import pytest
 
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import Operation, Tensor, Trace
+from offcert.questions.schedule.problem import Problem
 from offcert.verify.pivot.check import classes_of, confirm
 from offcert.verify.pivot_outward.check import confirm_pivot_outward
 from support.oracles.schedules import brute_force

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from offcert.questions.schedule.check import check
 from offcert.core.errors import MethodError
-from offcert.questions.schedule.problem import Problem
 from offcert.heuristics.cooling import OrderedAnnealer
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.problem import Problem
 from support.problems.random_instances import mixed_problem
 
 

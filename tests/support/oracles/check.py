@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from offcert.core.platform import Kind
+from offcert.core.trace import Trace
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule, Transfer
-from offcert.core.trace import Trace
 
 _START = -1
 

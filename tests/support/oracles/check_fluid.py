@@ -5,8 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 from itertools import pairwise
 
-from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
 from offcert.core.platform import Kind
+from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
 from offcert.questions.schedule.problem import Problem, Transfers
 from support.oracles.check import operation_faults
 

@@ -15,8 +15,8 @@ from itertools import chain, combinations, count
 from offcert.core.computations import Run
 from offcert.core.errors import InputError
 from offcert.core.network import Network
-from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.strategy import Strategy
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.verify.execution import execution_faults
 from support.oracles.schedules import brute_force
 

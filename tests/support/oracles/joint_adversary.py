@@ -16,8 +16,8 @@ import numpy as np
 from scipy.optimize import linprog
 from scipy.sparse import csr_array
 
-from offcert.questions.schedule.problem import Problem
 from offcert.proofs.joint_document import PLACES, JointCases, JointWeights, Place
+from offcert.questions.schedule.problem import Problem
 from offcert.verify.joint.model import JointModel, Weighing, _NoFactError
 from offcert.verify.joint.room import Cuts, States, rooms
 from offcert.verify.joint.verifier import least

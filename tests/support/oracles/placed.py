@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain, combinations, combinations_with_replacement, product
 
-from offcert.questions.schedule.check import check
 from offcert.core.platform import Kind
+from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.residences import placement_problem
 from offcert.questions.schedule.schedule import Schedule, Transfer

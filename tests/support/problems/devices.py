@@ -6,10 +6,10 @@ import random
 from dataclasses import replace
 from fractions import Fraction
 
-from offcert.questions.devices.problem import Accumulation, DevicesProblem, Gradient, Place
 from offcert.core.platform import Link, Platform
-from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import Operation, Tensor, Trace
+from offcert.questions.devices.problem import Accumulation, DevicesProblem, Gradient, Place
+from offcert.questions.schedule.problem import Problem
 from support.problems.random_instances import random_problem
 
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 
-from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
 from offcert.core.platform import Kind
+from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.questions.schedule.schedule import Transfer
 from support.problems.schedules import cases

@@ -10,13 +10,13 @@ from offcert.certify.search import Search
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.network import Network
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.core.program import Program, Segment
-from offcert.questions.schedule.simulate import simulate
 from offcert.core.strategy import Strategy
 from offcert.heuristics.sequential import sequential
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.settings import Settings
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
+from offcert.questions.schedule.simulate import simulate
 from support.problems.random_networks import checkpoint_chain, random_network, random_strategy
 
 

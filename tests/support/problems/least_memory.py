@@ -8,7 +8,6 @@ from fractions import Fraction
 from functools import cache
 
 from offcert.core.platform import Link, Platform
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.core.result import Bound
 from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.formulations.joint.bound import joint_bounds
@@ -20,6 +19,7 @@ from offcert.formulations.rematerialisation.least_memory import (
 )
 from offcert.proofs.claims import proved
 from offcert.proofs.kinds import MemoryByTime
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from support.oracles.rematerialisation import RematerialisationOracle
 from support.problems.random_networks import checkpoint_chain, random_network
 

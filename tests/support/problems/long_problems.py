@@ -7,8 +7,8 @@ from fractions import Fraction
 
 from offcert.core.chain import Chain
 from offcert.core.platform import Link, Platform
-from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import Operation, Tensor, Trace
+from offcert.questions.schedule.problem import Problem
 
 _LARGEST = 1 << 24
 

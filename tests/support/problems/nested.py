@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from offcert.core.errors import MethodError
 from offcert.core.platform import Link
-from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import Trace
 from offcert.formulations.labels.pivot.model import nested
+from offcert.questions.schedule.problem import Problem
 from support.problems.random_instances import random_problem, some_two_rates
 
 _SCALE = 10_000

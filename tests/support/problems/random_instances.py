@@ -9,8 +9,8 @@ from fractions import Fraction
 
 from offcert.core.chain import Chain
 from offcert.core.platform import Link, Platform
-from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import Operation, Tensor, Trace
+from offcert.questions.schedule.problem import Problem
 
 Network = Chain | Trace
 RATES = (Fraction(1, 3), Fraction(1, 2), Fraction(2, 3), Fraction(1), Fraction(7, 5))

@@ -10,8 +10,8 @@ from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.computations import Computation, Run, Value
 from offcert.core.network import Network
 from offcert.core.platform import Link, Platform
-from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.core.strategy import Strategy
+from offcert.questions.schedule.problem import Problem, Recompute
 
 
 def checkpoint_chain(rng: random.Random, stages: int) -> CheckpointChain:

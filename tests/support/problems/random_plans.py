@@ -5,11 +5,10 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from offcert.core.platform import Kind
-from offcert.questions.schedule.plan import Move, Plan
-from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem
+from offcert.core.platform import Kind, Platform
 from offcert.core.trace import Operation, Trace
+from offcert.questions.schedule.plan import Move, Plan
+from offcert.questions.schedule.problem import Problem
 
 
 def random_plan(rng: random.Random, trace: Trace) -> Plan:

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 from offcert.core.errors import PlanError
 from offcert.core.platform import Kind
+from offcert.heuristics.sequential import sequential
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.questions.schedule.simulate import simulate
-from offcert.heuristics.sequential import sequential
 from support.problems.random_instances import mixed_problem
 
 Case = tuple[Problem, Schedule]

@@ -9,11 +9,10 @@ from fractions import Fraction
 from functools import cache
 
 from offcert.core.errors import MethodError
-from offcert.core.platform import Kind
-from offcert.core.platform import Link
-from offcert.questions.schedule.problem import Problem
+from offcert.core.platform import Kind, Link
 from offcert.core.trace import Trace
 from offcert.formulations.labels.pivot.model import nested
+from offcert.questions.schedule.problem import Problem
 from support.oracles.schedules import brute_force
 from support.problems.random_instances import random_problem, two_rates
 

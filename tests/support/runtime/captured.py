@@ -19,13 +19,12 @@ import numpy
 import torch
 from torch import nn
 
-from offcert.core.platform import Kind
-from offcert.questions.schedule.plan import Move, Plan
-from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.schedule import Schedule
+from offcert.core.platform import Kind, Platform
 from offcert.core.trace import Trace
 from offcert.core.units import Units
+from offcert.questions.schedule.plan import Move, Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 from offcert.runtime.capture import capture
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.interface import Device

@@ -11,11 +11,11 @@ from typing import Any
 from torch import nn
 
 from offcert.core.carried.carry import Carried, carry
-from offcert.questions.schedule.plan import Plan
 from offcert.core.platform import Platform
+from offcert.core.units import Units
+from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.questions.schedule.schedule import Schedule
-from offcert.core.units import Units
 from offcert.runtime.capture import Capture, capture
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.interface import Device

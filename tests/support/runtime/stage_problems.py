@@ -6,11 +6,10 @@ from fractions import Fraction
 
 from torch import nn
 
-from offcert.core.platform import Kind
-from offcert.core.platform import Platform
+from offcert.core.platform import Kind, Platform
+from offcert.core.units import Units
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule, Transfer
-from offcert.core.units import Units
 from offcert.runtime.stages.recording import Recorder, Recording, prepare, record
 from offcert.runtime.workloads.workload import Workload
 from support.runtime.captured import evict_everything

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from offcert.questions.schedule.plan import Plan
 from offcert.core.platform import Link, Platform
-from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import Trace
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.cuda import CudaDevice
 from offcert.runtime.device.interface import Device

@@ -5,8 +5,8 @@ import time
 from typing import Any
 
 from offcert.certify.methods import solve
-from offcert.questions.schedule.simulate import Simulator
 from offcert.heuristics.sequential import sequential
+from offcert.questions.schedule.simulate import Simulator
 from offcert.verify.document import verify
 
 __all__ = ["Simulator", "crash_at_m5", "quick", "sequential", "sleep"]

@@ -10,8 +10,8 @@ from offcert.campaign.execute import Answer, execute
 from offcert.certify.effort import Effort
 from offcert.certify.methods import METHODS, Method
 from offcert.certify.search import Search
-from offcert.questions.schedule.simulate import simulate
 from offcert.heuristics.sequential import sequential
+from offcert.questions.schedule.simulate import simulate
 
 # Whichever test starts the server that processes are forked from, it has loaded this.
 PRELOADED = ("offcert.campaign.preload",)

@@ -4,12 +4,12 @@ import os
 import time
 from typing import Any
 
+from offcert.core.strategy import Strategy
+from offcert.heuristics.sequential import sequential
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.simulate import simulate
-from offcert.core.strategy import Strategy
-from offcert.heuristics.sequential import sequential
 
 
 def planned(problem: Problem) -> Plan:

@@ -14,13 +14,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import LARGEST_TOTAL
 from offcert.formulations.combinatorial.relaxations import required_absent
 from offcert.formulations.labels.atomic_heads.orders import Orders, good_orders
 from offcert.formulations.labels.atomic_heads.search import SideSearch
 from offcert.formulations.labels.atomic_heads.side import back, front
 from offcert.formulations.labels.common import Deadline, Race
+from offcert.questions.schedule.problem import Problem
 
 # Labels that a pivot may have at first. Arbitrary.
 _FIRST_BUDGET = 2_000

@@ -30,8 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offcert.core.platform import Kind
-from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import Trace
+from offcert.questions.schedule.problem import Problem
 
 Ints = NDArray[np.int64]
 

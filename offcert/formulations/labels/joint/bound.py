@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 
 from offcert.core.errors import MethodError
 from offcert.core.execution import Execution
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 from offcert.core.result import EXECUTIONS, Bound, Infeasibility
-from offcert.questions.schedule.schedule import Schedule
 from offcert.formulations.labels.joint.model import JointModel
 from offcert.formulations.labels.joint.rebuild import rebuilt
 from offcert.formulations.labels.joint.search import search
 from offcert.proofs.claims import proved
 from offcert.proofs.kinds import Computed
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
+from offcert.questions.schedule.schedule import Schedule
 
 # Labels that a search may hold: with more, verification takes minutes. Measured; no record.
 MOST_LABELS = 100_000

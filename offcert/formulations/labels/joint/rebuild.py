@@ -7,10 +7,10 @@ from itertools import pairwise
 
 from offcert.core.execution import Execution
 from offcert.core.platform import Kind
-from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.labels.joint.model import JointModel, bits
 from offcert.formulations.labels.joint.search import NOTHING, Label, Running
+from offcert.questions.schedule.schedule import Schedule, Transfer
 
 
 class _NoExecutionError(Exception):

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from offcert.core.errors import MethodError
-from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.formulations.combinatorial.relaxations import required_absent
 from offcert.formulations.labels.atomic_heads.bound import SideEnds, quick_ends
 from offcert.formulations.labels.atomic_heads.orders import Orders
@@ -24,6 +23,7 @@ from offcert.formulations.labels.matched_heads.search import (
     MatchedProof,
     MatchedSearch,
 )
+from offcert.questions.schedule.problem import Problem, Transfers
 
 # Labels that a level may take on one side, at first and at last. Arbitrary.
 _FIRST_BUDGET = 400_000

@@ -29,7 +29,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from offcert.questions.schedule.problem import Problem
 from offcert.formulations.labels.atomic_heads.bound import SideEnds
 from offcert.formulations.labels.atomic_heads.kernel import Ints
 from offcert.formulations.labels.atomic_heads.orders import Orders
@@ -43,6 +42,7 @@ from offcert.formulations.labels.matched_heads.combination import (
     misused,
 )
 from offcert.formulations.labels.matched_heads.level import Level, search_level
+from offcert.questions.schedule.problem import Problem
 
 # Units up to which bytes that have moved are told apart, unless the caller says otherwise.
 # Arbitrary.

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.schedule import Schedule
 from offcert.formulations.labels.common import Deadline
 from offcert.formulations.labels.outward.model import CutProblem, levels_of, needs_of
 from offcert.formulations.labels.outward.split import Split, SplitKind
 from offcert.formulations.labels.outward.tree import WINDOWS, Node, Tree
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 
 
 @dataclass(frozen=True)

@@ -33,9 +33,9 @@ from numpy.typing import NDArray
 
 from offcert.core.errors import MethodError
 from offcert.core.platform import Kind
-from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.trace import Gap, Trace
 from offcert.formulations.labels.atomic_heads.side import link_rate
+from offcert.questions.schedule.problem import Problem, Transfers
 
 Ints = NDArray[np.int64]
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from offcert.core.platform import Kind
-from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.formulations.labels.outward import kernel
 from offcert.formulations.labels.outward.evaluation import Evaluation, Way, new_question
 from offcert.formulations.labels.outward.model import NOTHING, CutProblem, OutwardSide
 from offcert.formulations.labels.outward.outlook import look, look_at_cut, new_outlook, prepare
 from offcert.formulations.labels.outward.sums import BACK, FRONT, Region
+from offcert.questions.schedule.schedule import Schedule, Transfer
 
 
 @dataclass(frozen=True)

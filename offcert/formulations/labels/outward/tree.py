@@ -13,8 +13,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.schedule import Schedule
 from offcert.formulations.labels.outward.agenda import Agenda
 from offcert.formulations.labels.outward.evaluation import CAPACITY, USUAL_ROOM, Evaluator
 from offcert.formulations.labels.outward.model import CutProblem, cut
@@ -41,6 +39,8 @@ from offcert.formulations.labels.outward.sums import (
     whole,
 )
 from offcert.formulations.labels.outward.team import Team
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 
 # Windows of a region: sides are followed until one part in so many of the pivot's bytes is back.
 # Arbitrary.

@@ -26,16 +26,15 @@ from functools import cache, partial
 
 import numpy as np
 
-from offcert.questions.schedule.check import check
-from offcert.core.platform import Kind
-from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.schedule import Schedule
+from offcert.core.platform import Kind, Platform
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.labels.atomic_heads.bound import SideEnds
 from offcert.formulations.labels.common import Deadline, OutOfLabelsError, Race
 from offcert.formulations.labels.pivot.cut import Cut
 from offcert.formulations.labels.pivot.model import Nested, nested
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 
 # Places of the default pivots, in sixteenths of the trace, and labels that a search may hold at
 # first. Arbitrary.

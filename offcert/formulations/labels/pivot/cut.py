@@ -8,7 +8,6 @@ import numpy as np
 
 from offcert.core.compiled import plain, plain_inner
 from offcert.core.platform import Kind
-from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.formulations.labels.atomic_heads.bound import SideEnds, quick_ends
 from offcert.formulations.labels.common import OutOfLabelsError
 from offcert.formulations.labels.pivot import arrays, kernel
@@ -24,6 +23,7 @@ from offcert.formulations.labels.pivot.pool import (
     bucket,
     decode,
 )
+from offcert.questions.schedule.schedule import Schedule, Transfer
 
 # (whether out, class, rank, start, end), in the side's own time.
 Leg = tuple[bool, int, int, int, int]

@@ -37,8 +37,8 @@ from itertools import pairwise
 
 from offcert.core.errors import MethodError
 from offcert.core.platform import Kind
-from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.formulations.combinatorial.relaxations import required_absent
+from offcert.questions.schedule.problem import Problem, Transfers
 
 
 @dataclass(frozen=True)

@@ -27,12 +27,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from offcert.core.errors import MethodError
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.schedule import Schedule
 from offcert.formulations.labels.atomic_heads.bound import SideEnds
 from offcert.formulations.labels.common import Deadline, OutOfLabelsError, Race
 from offcert.formulations.labels.pivot.model import nested
 from offcert.formulations.labels.pivot_outward.cut import OneSidedCut
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 
 # Places of the default pivots, in sixteenths of the trace: near the turn both sides are alike.
 # Arbitrary.

@@ -7,7 +7,6 @@ from contextlib import suppress
 
 import numpy as np
 
-from offcert.questions.schedule.schedule import Schedule
 from offcert.core.threads import in_threads
 from offcert.formulations.common.stores import NONE
 from offcert.formulations.labels.atomic_heads.bound import SideEnds
@@ -25,6 +24,7 @@ from offcert.formulations.labels.pivot_outward.arrivals import (
     demands_of,
 )
 from offcert.formulations.labels.pivot_outward.rebuild import schedule_from, searched_half
+from offcert.questions.schedule.schedule import Schedule
 
 # The first round raises the target by one part in so many of what is open, each later one by twice
 # as much. Arbitrary.

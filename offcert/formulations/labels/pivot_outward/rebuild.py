@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 
 from offcert.core.platform import Kind
-from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.formulations.labels.outward.model import CutProblem
 from offcert.formulations.labels.outward.rebuild import Half, joined
 from offcert.formulations.labels.outward.sums import FRONT
@@ -13,6 +12,7 @@ from offcert.formulations.labels.pivot.cut import Leg, replay
 from offcert.formulations.labels.pivot.model import Nested, NestedSide
 from offcert.formulations.labels.pivot.pool import Pool
 from offcert.formulations.labels.pivot_outward.arrivals import Arrivals, Demands
+from offcert.questions.schedule.schedule import Schedule, Transfer
 
 
 def searched_half(

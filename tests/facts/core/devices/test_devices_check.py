@@ -8,6 +8,9 @@ from fractions import Fraction
 
 import pytest
 
+from offcert.core.errors import InputError
+from offcert.core.platform import Link
+from offcert.heuristics.devices import fifo
 from offcert.questions.devices.check import check_devices
 from offcert.questions.devices.problem import (
     Accumulation,
@@ -19,11 +22,8 @@ from offcert.questions.devices.problem import (
 )
 from offcert.questions.devices.schedule import DevicesSchedule, TimedJob
 from offcert.questions.devices.simulate import dispatch
-from offcert.core.errors import InputError
 from offcert.questions.schedule.plan import Plan
-from offcert.core.platform import Link
 from offcert.questions.schedule.schedule import Schedule
-from offcert.heuristics.devices import fifo
 from support.problems.devices import random_devices, three_layers
 
 

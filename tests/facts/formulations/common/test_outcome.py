@@ -7,16 +7,15 @@ from fractions import Fraction
 import pytest
 
 from offcert.core.errors import InputError
-from offcert.core.platform import Kind
-from offcert.questions.schedule.plan import Move, Plan
-from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem
+from offcert.core.platform import Kind, Platform
 from offcert.core.result import SolveStatus
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.formulations.common.grid import longest_makespan
 from offcert.formulations.common.outcome import ModelRun, SolverClaim
 from offcert.formulations.models.interval_cpsat import solve
+from offcert.questions.schedule.plan import Move, Plan
+from offcert.questions.schedule.problem import Problem
 from support.problems.short_problems import short_problems
 
 

@@ -14,9 +14,9 @@ from offcert.certify.search import Search
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
 from offcert.core.platform import Link, Platform
-from offcert.questions.schedule.problem import Problem
 from offcert.formulations.joint.bound import cases, computing_bound, cut, joint_bounds
 from offcert.formulations.joint.room import contents, demands, grid_of, least_need, rooms
+from offcert.questions.schedule.problem import Problem
 from offcert.verify.recheck import recheck
 from support.oracles.joint import least_time
 from support.problems.joint import joint_problem

@@ -7,18 +7,17 @@ from itertools import combinations, pairwise, product
 
 import pytest
 
-from offcert.questions.schedule.check import check
+from offcert.core.platform import Kind, Link, Platform
+from offcert.core.trace import Operation, Tensor, Trace
+from offcert.formulations.placement import shortening
+from offcert.formulations.placement.shortening import shortened
 from offcert.questions.placement.problem import Residence
-from offcert.core.platform import Kind
+from offcert.questions.schedule.check import check
 from offcert.questions.schedule.plan import Move, Plan
-from offcert.core.platform import Link, Platform
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.residences import placement_problem, residences
 from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.questions.schedule.simulate import simulate
-from offcert.core.trace import Operation, Tensor, Trace
-from offcert.formulations.placement import shortening
-from offcert.formulations.placement.shortening import shortened
 from support.problems.placements import scheduled
 
 

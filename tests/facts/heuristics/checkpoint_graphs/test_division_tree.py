@@ -7,7 +7,6 @@ from collections import Counter
 import networkx
 import pytest
 
-from offcert.questions.selection.graph import CheckpointGraph, bits
 from offcert.heuristics.checkpoint_graphs.division_tree import (
     ClosedSet,
     Division,
@@ -22,6 +21,7 @@ from offcert.heuristics.checkpoint_graphs.division_tree import (
     splitting_vertices,
     whole,
 )
+from offcert.questions.selection.graph import CheckpointGraph, bits
 from support.oracles.graphs import random_graphs
 
 

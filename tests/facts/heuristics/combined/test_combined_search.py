@@ -8,12 +8,9 @@ from fractions import Fraction
 import pytest
 
 from offcert.core.chain import Chain
-from offcert.questions.schedule.check import check
-from offcert.questions.schedule.check_fluid import check_fluid
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.platform import Link, Platform
-from offcert.questions.schedule.problem import Problem, Recompute, Transfers
 from offcert.core.trace import Operation, Trace
 from offcert.heuristics.combined.search import (
     CombinedMove,
@@ -22,6 +19,9 @@ from offcert.heuristics.combined.search import (
     turned_schedule,
 )
 from offcert.heuristics.dynprog import algorithm_1
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.check_fluid import check_fluid
+from offcert.questions.schedule.problem import Problem, Recompute, Transfers
 from offcert.verify.execution import execution_faults, persistency_faults
 from support.problems.combined import combined_problem, combined_problems
 from support.problems.random_instances import seeded

@@ -11,7 +11,6 @@ import pytest
 from offcert.core.errors import InputError, MethodError
 from offcert.core.execution import Execution
 from offcert.core.platform import Link
-from offcert.questions.schedule.problem import Problem
 from offcert.core.program import Program, Segment
 from offcert.heuristics.joint.evaluation import Estimate, estimate
 from offcert.heuristics.joint.plans import realised
@@ -19,6 +18,7 @@ from offcert.heuristics.joint.ranges import ranges_of
 from offcert.heuristics.joint.state import State, new_state, program_of, state_of
 from offcert.heuristics.joint.tables import Tables, tables_of
 from offcert.heuristics.ordered import ordered_makespan
+from offcert.questions.schedule.problem import Problem
 from offcert.verify.execution import execution_faults
 from support.problems.random_instances import seeded
 from support.problems.random_networks import checkpoint_chain, random_network, recompute_problem

@@ -13,12 +13,12 @@ from offcert.core.compiled import compiled
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.core.program import Program, Segment
 from offcert.heuristics.joint.repeats import Repeats, repeats_of, spread
 from offcert.heuristics.joint.starts import _copies, _Spans
 from offcert.heuristics.joint.state import State, new_state, program_of, state_of
 from offcert.heuristics.joint.tables import Tables, tables_of
+from offcert.questions.schedule.problem import Problem, Recompute
 from support.problems.random_instances import seeded
 
 

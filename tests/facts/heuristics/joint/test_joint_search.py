@@ -9,11 +9,9 @@ from itertools import chain, combinations
 
 import pytest
 
-from offcert.questions.schedule.check import check
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import MethodError
 from offcert.core.platform import Link
-from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.core.program import Program, Segment, program_from_json
 from offcert.heuristics.combined.search import combined_plan
 from offcert.heuristics.joint.plans import JointPlan
@@ -21,6 +19,8 @@ from offcert.heuristics.joint.search import joint_search
 from offcert.heuristics.ordered import require_possible
 from offcert.heuristics.set_search import set_search
 from offcert.instances.cnn import cnn_chain
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.verify.execution import execution_faults
 from support.oracles.joint import least_time
 from support.problems.random_instances import seeded

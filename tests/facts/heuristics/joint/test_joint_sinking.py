@@ -8,13 +8,13 @@ from itertools import chain, combinations
 
 import pytest
 
-from offcert.questions.schedule.check import check
 from offcert.core.errors import MethodError
 from offcert.core.platform import Link
-from offcert.questions.schedule.problem import Minimise, Problem
 from offcert.core.program import Program, Segment
 from offcert.heuristics.joint.plans import JointPlan
 from offcert.heuristics.joint.sinking import SinkingSearch
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.problem import Minimise, Problem
 from offcert.verify.execution import execution_faults
 from support.oracles.rematerialisation import RematerialisationOracle
 from support.problems.random_instances import seeded

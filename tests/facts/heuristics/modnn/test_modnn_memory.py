@@ -7,9 +7,6 @@ from itertools import product
 import pytest
 
 from offcert.core.errors import InputError
-from offcert.questions.split.menu import Alternative, Menu
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.split.problem import Round
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.heuristics.modnn.sub_batch import (
     held_memory,
@@ -23,6 +20,9 @@ from offcert.heuristics.modnn.sub_batch import (
 )
 from offcert.instances.modnn.networks import modnn_network
 from offcert.instances.modnn.tasks import step_round
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.split.menu import Alternative, Menu
+from offcert.questions.split.problem import Round
 from support.oracles.schedules import brute_force
 from support.problems.random_instances import mixed_problem, seeded
 

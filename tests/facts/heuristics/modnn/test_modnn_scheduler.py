@@ -4,15 +4,14 @@ from fractions import Fraction
 
 import pytest
 
-from offcert.questions.schedule.check import check
 from offcert.core.errors import NoPlanError
-from offcert.questions.split.menu import Alternative, Menu
-from offcert.core.platform import Kind
-from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.simulate import simulate
+from offcert.core.platform import Kind, Platform
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.heuristics.modnn.scheduler import ModnnOutcome, algorithm_1, modnn
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.simulate import simulate
+from offcert.questions.split.menu import Alternative, Menu
 from support.oracles.schedules import brute_force
 from support.problems.random_instances import mixed_problem, seeded
 

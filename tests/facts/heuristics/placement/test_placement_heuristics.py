@@ -5,7 +5,6 @@ from collections.abc import Callable
 import pytest
 
 from offcert.core.errors import InputError
-from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
 from offcert.heuristics.placement.in_order import (
     best_fit,
     degrees,
@@ -17,6 +16,7 @@ from offcert.heuristics.placement.in_order import (
     placed_in_order,
 )
 from offcert.heuristics.placement.modnn_pool import defragmentations, modnn_pool
+from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
 from offcert.verify.placement.overlap import placement_faults
 from support.oracles.placement import least_pool
 from support.problems.placements import random_placement_problem

@@ -11,10 +11,10 @@ from torch import nn
 
 from offcert.core.carried.carry import carry
 from offcert.core.execution import Execution
-from offcert.questions.schedule.plan import Plan
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.core.units import Units
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.runtime.capture import capture
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.compiled.backend import Backend

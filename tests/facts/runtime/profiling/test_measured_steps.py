@@ -9,9 +9,8 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 from offcert.core.errors import InputError
-from offcert.core.platform import Kind
+from offcert.core.platform import Kind, Link
 from offcert.questions.schedule.plan import Plan
-from offcert.core.platform import Link
 from offcert.runtime.capture import Clock, capture
 from offcert.runtime.hardware import hardware
 from offcert.runtime.hardware.bandwidth import LinkReading, Rates, read_link

@@ -10,9 +10,8 @@ import torch
 from torch import nn
 
 from offcert.core.errors import InputError
+from offcert.core.platform import Kind, Link
 from offcert.questions.schedule.files import read_problem, write_problem
-from offcert.core.platform import Kind
-from offcert.core.platform import Link
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.hardware import HARDWARE
 from offcert.runtime.profiling.profile import profile

@@ -4,8 +4,8 @@ from torch import nn
 
 from offcert import certify_step, verify
 from offcert.core.result import SolveStatus
-from offcert.questions.split.problem import Round, Split, StepProblem
 from offcert.instances.modnn.algorithms import K40
+from offcert.questions.split.problem import Round, Split, StepProblem
 from offcert.runtime.hardware import hardware
 from offcert.runtime.profiling.profile import profile
 

@@ -6,10 +6,10 @@ import pytest
 from test_joint_networks import BLOCKS, GPT, RESNET, images, tokens
 from test_segment_traps import Three
 
-from offcert.questions.schedule.carried import carried_on
 from offcert.core.carried.record import record_from_json
 from offcert.core.errors import InputError
 from offcert.core.program import Program, Segment
+from offcert.questions.schedule.carried import carried_on
 from offcert.runtime.capture import capture
 from offcert.runtime.plan.place import kept_with, place, program_of, steady
 from offcert.runtime.segments.placed import placed_from_json

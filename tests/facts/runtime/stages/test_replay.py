@@ -10,8 +10,8 @@ from torch import fx, nn
 from torch.nn import functional
 
 from offcert.core.errors import InputError, PlanError
-from offcert.questions.placement.problem import Placement
 from offcert.core.platform import Kind
+from offcert.questions.placement.problem import Placement
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.runtime.pairs.train import train
 from offcert.runtime.plan import host_layout

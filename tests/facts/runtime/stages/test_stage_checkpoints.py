@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import nn
 
-from offcert.questions.schedule.check import check
 from offcert.core.errors import InputError
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.core.trace import Operation, Trace
 from offcert.heuristics.combined.search import combined_plan
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.runtime import zoo
 from offcert.runtime.hardware import hardware
 from offcert.runtime.stages.measure import profile_stages

@@ -6,16 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from offcert.questions.schedule.check import check
 from offcert.core.errors import MethodError, PlanError
-from offcert.core.platform import Kind
+from offcert.core.platform import Kind, Platform
+from offcert.core.trace import Operation, Tensor, Trace
+from offcert.heuristics.sequential import sequential
+from offcert.questions.schedule.check import check
 from offcert.questions.schedule.plan import Move, Plan
-from offcert.core.platform import Platform
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.questions.schedule.simulate import simulate
-from offcert.core.trace import Operation, Tensor, Trace
-from offcert.heuristics.sequential import sequential
 from offcert.runtime.plan.predict import predict
 from offcert.runtime.plan.timetable import Act, Action, timetable
 from offcert.runtime.streaming.step_events import forecast

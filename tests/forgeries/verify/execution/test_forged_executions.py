@@ -12,9 +12,9 @@ from offcert.core.computations import Computation, Value
 from offcert.core.execution import Execution
 from offcert.core.network import Network
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.core.strategy import Strategy
 from offcert.core.trace import Operation, Tensor, Trace
+from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.verify.execution import execution_faults, legality_faults
 
 # A makes v, X does nothing with it, C changes v in place, B reads what has become of it.

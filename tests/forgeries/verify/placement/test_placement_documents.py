@@ -8,28 +8,28 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from offcert.questions.schedule.result import Result
 
 import offcert
 from offcert.certify.placing import place
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
-from offcert.questions.placement.problem import (
-    Placement,
-    PlacementProblem,
-    PlacementResult,
-    Residence,
-)
-from offcert.questions.schedule.residences import residences
 from offcert.core.result import Bound, Evidence, SolveStatus
-from offcert.questions.schedule.result import Result
-from offcert.questions.schedule.schedule import Schedule
 from offcert.proofs.certificate import Certificate, certificate_from_json, read_certificate
 from offcert.proofs.placement.certificate import (
     PlacementCertificate,
     placement_from_json,
     read_placement,
 )
+from offcert.questions.placement.problem import (
+    Placement,
+    PlacementProblem,
+    PlacementResult,
+    Residence,
+)
+from offcert.questions.schedule.fluid_schedule import FluidSchedule
+from offcert.questions.schedule.residences import residences
+from offcert.questions.schedule.schedule import Schedule
 from offcert.verify.findings import Outcome
 from offcert.verify.limits import Limits
 from offcert.verify.placement.overlap import stays

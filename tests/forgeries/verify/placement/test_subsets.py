@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from offcert.questions.placement.problem import PlacementProblem, Residence
 from offcert.core.result import Bound, Evidence
 from offcert.formulations.placement.skyline_search import skyline_search
 from offcert.proofs.placement.registry import PLACEMENT_PROOFS
+from offcert.questions.placement.problem import PlacementProblem, Residence
 from offcert.verify.limits import UNLIMITED, Allowance, BeyondLimitsError, Limits
 from offcert.verify.placement import bounds as stacks
 from offcert.verify.recheck import recheck

@@ -8,7 +8,6 @@ from fractions import Fraction
 
 import pytest
 
-from offcert.questions.selection.graph import CheckpointGraph
 from offcert.core.errors import InputError
 from offcert.heuristics.checkpoint_graphs.arbitrary import arbitrary_graph_solver
 from offcert.proofs.component_packing import (
@@ -19,6 +18,7 @@ from offcert.proofs.component_packing import (
     PackingBound,
     packing_bound_from_json,
 )
+from offcert.questions.selection.graph import CheckpointGraph
 from offcert.verify.selection.bounds import graph_bound_fault
 from papers.checkpoint_graphs.least import least_selection
 from papers.checkpoint_graphs.networks import reforwarding_network

@@ -8,17 +8,16 @@ import pytest
 import torch
 from torch import nn
 
-from offcert.questions.schedule.check import check
 from offcert.core.errors import InputError
+from offcert.core.platform import Kind, Platform
+from offcert.core.trace import Operation, Tensor, Trace
+from offcert.heuristics.sequential import sequential
 from offcert.questions.placement.problem import Placement, PlacementProblem
-from offcert.core.platform import Kind
+from offcert.questions.schedule.check import check
 from offcert.questions.schedule.plan import Move, Plan
-from offcert.core.platform import Platform
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Transfer
 from offcert.questions.schedule.simulate import simulate
-from offcert.core.trace import Operation, Tensor, Trace
-from offcert.heuristics.sequential import sequential
 from offcert.report.training_trace import trace_of
 from offcert.runtime.device.pinned import SplitArena
 from offcert.runtime.follow.offload import offload

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from offcert.core.errors import InputError, PlanError
+from offcert.heuristics.devices import RULES, best_by_rules, fifo, improve
+from offcert.heuristics.local_search import local_search
 from offcert.questions.devices.check import check_devices
 from offcert.questions.devices.files import (
     devices_digest,
@@ -15,11 +18,8 @@ from offcert.questions.devices.files import (
 from offcert.questions.devices.problem import DevicesProblem
 from offcert.questions.devices.schedule import DeviceMove, DevicesPlan
 from offcert.questions.devices.simulate import dispatch, simulate_devices
-from offcert.core.errors import InputError, PlanError
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.simulate import simulate
-from offcert.heuristics.devices import RULES, best_by_rules, fifo, improve
-from offcert.heuristics.local_search import local_search
 from support.problems.devices import random_devices, three_layers, tiny_devices
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from offcert.core.chain import Chain
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem
 from offcert.formulations.combinatorial.large_tensors import (
     large_tensors_bound,
     required_of_large,
@@ -19,6 +18,7 @@ from offcert.formulations.combinatorial.relaxations import (
     infeasibility,
     required_absent,
 )
+from offcert.questions.schedule.problem import Problem
 from support.oracles.schedules import brute_force
 from support.problems.long_problems import long_problem
 from support.problems.random_instances import mixed_problem

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from offcert.core.chain import Chain
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem
 from offcert.formulations.combinatorial import relaxations
 from offcert.formulations.combinatorial.relaxations import (
     fractional_bound,
@@ -21,6 +20,7 @@ from offcert.formulations.combinatorial.relaxations import (
     prop3_bound,
     required_absent,
 )
+from offcert.questions.schedule.problem import Problem
 from offcert.verify.common import cover
 from offcert.verify.common.absence import least_memory
 from offcert.verify.common.cover import cheapest_cover

@@ -6,13 +6,13 @@ import pytest
 
 from offcert.core.errors import InputError
 from offcert.core.platform import Kind
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.schedule import Schedule
 from offcert.formulations.common.grid import longest_makespan
 from offcert.formulations.common.time_grid import TimeGrid, build_grid, choose_grid
 from offcert.formulations.models.interval_cpsat import solve
 from offcert.formulations.models.time_indexed_cpsat import solve as solve_cpsat
 from offcert.formulations.models.time_indexed_milp import solve as solve_milp
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 from support.problems.random_instances import cnn_chain, counterexample, problem_on, seeded
 from support.problems.short_problems import short_problems
 

@@ -10,11 +10,7 @@ from itertools import count
 import pytest
 
 from offcert.core.chain import Chain
-from offcert.questions.schedule.check_fluid import check_fluid
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
-from offcert.core.platform import Kind
-from offcert.core.platform import Link, Platform
-from offcert.questions.schedule.problem import Problem, Transfers
+from offcert.core.platform import Kind, Link, Platform
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.combinatorial.relaxations import (
     fractional_bound,
@@ -26,6 +22,9 @@ from offcert.formulations.fluid import exact as fluid_exact
 from offcert.formulations.fluid.exact import FluidOutcome, solve_fluid
 from offcert.formulations.fluid.milp import fluid_bound
 from offcert.heuristics.dynprog import algorithm_1
+from offcert.questions.schedule.check_fluid import check_fluid
+from offcert.questions.schedule.fluid_schedule import FluidSchedule
+from offcert.questions.schedule.problem import Problem, Transfers
 from support.oracles.fluid import ordered_optimum, tick_optimum
 from support.oracles.schedules import brute_force
 from support.problems.random_instances import (

@@ -7,12 +7,11 @@ from fractions import Fraction
 import pytest
 
 from offcert.core.chain import Chain
-from offcert.core.platform import Kind
-from offcert.core.platform import Link, Platform
-from offcert.questions.schedule.problem import Problem, Transfers
+from offcert.core.platform import Kind, Link, Platform
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.combinatorial.relaxations import fractional_bound, required_absent
 from offcert.formulations.fluid.milp import fluid_bound
+from offcert.questions.schedule.problem import Problem, Transfers
 from support.oracles.schedules import brute_force
 from support.problems.random_instances import (
     cnn_chain,

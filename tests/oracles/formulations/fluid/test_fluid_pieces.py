@@ -8,13 +8,12 @@ from fractions import Fraction
 
 import pytest
 
-from offcert.questions.schedule.check_fluid import check_fluid
-from offcert.core.platform import Kind
-from offcert.core.platform import Link, Platform
-from offcert.questions.schedule.problem import Problem, Transfers
+from offcert.core.platform import Kind, Link, Platform
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.fluid.pieces import Amounts, exact_amounts, fluid_schedule
 from offcert.formulations.fluid.program import Decisions, FluidProgram, Rules
+from offcert.questions.schedule.check_fluid import check_fluid
+from offcert.questions.schedule.problem import Problem, Transfers
 from support.problems.random_instances import random_problem
 
 LENGTH = 24

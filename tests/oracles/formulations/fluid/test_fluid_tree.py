@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from offcert.core.platform import Link
-from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.formulations.combinatorial.relaxations import fractional_bound, required_absent
 from offcert.formulations.common.linear_model import LinearModel
 from offcert.formulations.common.linear_solvers import solve_linear
 from offcert.formulations.fluid.dual import KINDS, Dual, Rates, Relaxation, rates
 from offcert.formulations.fluid.milp import fluid_bound
 from offcert.formulations.fluid.tree import Branch, Leaf, prove
+from offcert.questions.schedule.problem import Problem, Transfers
 from support.oracles.schedules import brute_force
 from support.problems.random_instances import (
     FAMILIES,

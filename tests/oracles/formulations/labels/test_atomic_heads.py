@@ -9,9 +9,7 @@ import pytest
 
 from benchmarks.chains import cnn_chain
 from offcert.core.chain import Chain
-from offcert.core.platform import Kind
-from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem
+from offcert.core.platform import Kind, Platform
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.combinatorial.relaxations import (
     fractional_bound,
@@ -22,6 +20,7 @@ from offcert.formulations.labels.atomic_heads import search as searching
 from offcert.formulations.labels.atomic_heads.bound import HeadsOutcome, heads_bound
 from offcert.formulations.labels.atomic_heads.search import SideSearch
 from offcert.formulations.labels.atomic_heads.side import HeadSide, Mover, back, front, link_rate
+from offcert.questions.schedule.problem import Problem
 from support.oracles.schedules import brute_force
 from support.oracles.side_sequences import end_of, least_end, random_side
 from support.problems.random_instances import mixed_problem, random_problem

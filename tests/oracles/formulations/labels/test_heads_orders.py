@@ -6,7 +6,6 @@ from fractions import Fraction
 import pytest
 
 from benchmarks.chains import cnn_chain
-from offcert.questions.schedule.check import check
 from offcert.core.errors import MethodError
 from offcert.formulations.combinatorial.relaxations import required_absent
 from offcert.formulations.labels.atomic_heads.bound import heads_bound
@@ -14,6 +13,7 @@ from offcert.formulations.labels.atomic_heads.orders import good_way
 from offcert.formulations.labels.atomic_heads.search import SideSearch
 from offcert.formulations.labels.atomic_heads.side import HeadSide, back, front, only
 from offcert.heuristics.ordered import ordered_schedule
+from offcert.questions.schedule.check import check
 from support.oracles.schedules import brute_force
 from support.oracles.side_sequences import end_of, least_end, random_side
 from support.problems.random_instances import mixed_problem

@@ -8,14 +8,14 @@ from fractions import Fraction
 
 import pytest
 
-from offcert.questions.schedule.check import check
 from offcert.core.computations import Computation, Value
 from offcert.core.errors import MethodError
 from offcert.core.network import Network
 from offcert.core.platform import Link, Platform
-from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.formulations.labels.joint.bound import no_execution, shortest_execution
 from offcert.formulations.labels.joint.model import JointModel
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.verify.execution import execution_faults
 from support.oracles.joint import least_time
 from support.oracles.rematerialisation import RematerialisationOracle

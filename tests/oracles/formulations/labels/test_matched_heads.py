@@ -11,7 +11,6 @@ from offcert.certify.effort import Effort
 from offcert.certify.search import Search
 from offcert.certify.searched_steps import climb_matched
 from offcert.core.errors import MethodError
-from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.result import Evidence
 from offcert.formulations.combinatorial.relaxations import required_absent
 from offcert.formulations.labels.atomic_heads.bound import SideEnds, quick_ends
@@ -20,6 +19,7 @@ from offcert.formulations.labels.matched_heads.bound import MatchedProgram
 from offcert.formulations.labels.matched_heads.search import FINEST, MatchedSearch
 from offcert.heuristics.ordered import ordered_schedule
 from offcert.proofs.settings import Settings
+from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.verify.document import verify
 from offcert.verify.matched.check import matched_fault
 from support.oracles.schedules import brute_force

@@ -13,12 +13,9 @@ from offcert.certify.descents import descend_sequential
 from offcert.certify.effort import Effort
 from offcert.certify.search import Search
 from offcert.certify.searched_steps import climb_outward
-from offcert.questions.schedule.check import check
 from offcert.core.errors import MethodError
 from offcert.core.platform import Link
-from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.result import Evidence
-from offcert.questions.schedule.schedule import Schedule
 from offcert.formulations.labels.outward import bound as proofs
 from offcert.formulations.labels.outward import tree as trees
 from offcert.formulations.labels.outward.bound import OutwardProgram, proof_of
@@ -35,6 +32,9 @@ from offcert.formulations.labels.outward.sums import (
 )
 from offcert.formulations.labels.outward.tree import Tree
 from offcert.proofs.settings import Settings
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.problem import Problem, Transfers
+from offcert.questions.schedule.schedule import Schedule
 from offcert.verify.document import verify
 from offcert.verify.outward.check import outward_fault
 from support.oracles.schedules import brute_force

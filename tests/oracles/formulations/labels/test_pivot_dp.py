@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from offcert.core.chain import Chain
-from offcert.questions.schedule.check import check
 from offcert.core.errors import MethodError
 from offcert.core.platform import Link, Platform
-from offcert.questions.schedule.problem import Problem
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.labels.pivot import arrays, kernel, pivot_bound
 from offcert.formulations.labels.pivot.bound import default_pivots
 from offcert.formulations.labels.pivot.cut import Cut
 from offcert.formulations.labels.pivot.model import back_side, front_side, nested
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.problem import Problem
 from offcert.verify.pivot.check import confirm
 from support.oracles.schedules import brute_force
 from support.problems.nested import nested_problems

@@ -13,15 +13,15 @@ from offcert.certify.search import Search
 from offcert.certify.searched_steps import climb_pivot_outward
 from offcert.core.errors import MethodError, PlanError
 from offcert.core.platform import Link
-from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.core.result import Evidence
-from offcert.questions.schedule.schedule import Schedule
-from offcert.questions.schedule.simulate import simulate
 from offcert.formulations.labels.pivot.model import nested
 from offcert.formulations.labels.pivot_outward import PivotOutwardOutcome, PivotOutwardProgram
 from offcert.formulations.labels.pivot_outward import cut as cuts
 from offcert.formulations.labels.pivot_outward.arrivals import Demands
 from offcert.proofs.settings import Settings
+from offcert.questions.schedule.problem import Problem, Transfers
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.simulate import simulate
 from offcert.verify.document import verify
 from offcert.verify.pivot_outward.check import confirm_pivot_outward
 from support.oracles.schedules import brute_force

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 import pytest
 from test_pivot_dp import distinct_chain
 
-from offcert.questions.schedule.check import check
-from offcert.questions.schedule.problem import Problem
 from offcert.formulations.labels.atomic_heads.bound import heads_bound
 from offcert.formulations.labels.pivot import pivot_bound
 from offcert.formulations.labels.pivot.bound import PivotOutcome, PivotSearch
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.problem import Problem
 from offcert.verify.pivot.check import confirm
 from support.oracles.schedules import brute_force
 from support.problems.nested import nested_problems

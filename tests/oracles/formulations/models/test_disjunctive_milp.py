@@ -7,13 +7,13 @@ from fractions import Fraction
 
 import pytest
 
-from offcert.questions.schedule.check import check
 from offcert.core.errors import InputError
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem
 from offcert.core.result import SolveStatus
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.models.disjunctive_milp import solve
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.problem import Problem
 from support.oracles.schedules import brute_force
 from support.problems.random_instances import counterexample, mixed_problem, random_problem
 from support.problems.short_problems import (

@@ -10,14 +10,8 @@ from functools import cache
 import pytest
 
 from offcert.core.chain import Chain
-from offcert.questions.schedule.check import check
-from offcert.core.platform import Kind
-from offcert.questions.schedule.plan import Plan
-from offcert.core.platform import Link, Platform
-from offcert.questions.schedule.problem import Problem
+from offcert.core.platform import Kind, Link, Platform
 from offcert.core.result import SolveStatus
-from offcert.questions.schedule.schedule import Schedule
-from offcert.questions.schedule.simulate import simulate
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.common.grid import longest_makespan
 from offcert.formulations.models.interval_cpsat import solve
@@ -27,6 +21,11 @@ from offcert.formulations.models.interval_data import (
     choose_grid,
     prepare,
 )
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.simulate import simulate
 from support.oracles.schedules import brute_force
 from support.problems.random_instances import (
     cnn_chain,

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from offcert.questions.schedule.check import check
-from offcert.questions.schedule.problem import Problem
 from offcert.core.result import SolveStatus
-from offcert.questions.schedule.schedule import Schedule
-from offcert.questions.schedule.simulate import simulate
 from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.formulations.common.outcome import ModelOutcome
 from offcert.formulations.models import interval_cpsat as interval_dive
 from offcert.formulations.models.interval_cpsat import dive
 from offcert.heuristics.sequential import sequential
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.simulate import simulate
 from support.oracles.schedules import brute_force
 from support.problems.random_instances import counterexample, mixed_problem
 

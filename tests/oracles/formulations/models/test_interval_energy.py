@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from offcert.core.platform import Kind
-from offcert.questions.schedule.schedule import Schedule
 from offcert.formulations.common.grid import longest_makespan
 from offcert.formulations.models.interval_cpsat import solve
 from offcert.formulations.models.interval_data import (
@@ -15,6 +14,7 @@ from offcert.formulations.models.interval_data import (
     prepare,
 )
 from offcert.formulations.models.interval_energy import Window, candidate_windows
+from offcert.questions.schedule.schedule import Schedule
 from support.problems.random_instances import mixed_problem, random_problem, two_rates
 
 

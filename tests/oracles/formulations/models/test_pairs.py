@@ -28,13 +28,13 @@ import pytest
 
 from offcert.core.errors import MethodError
 from offcert.core.platform import Link
-from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.formulations.combinatorial.relaxations import fractional_bound
 from offcert.formulations.fluid.exact import solve_fluid
 from offcert.formulations.fluid.tree import prove
 from offcert.formulations.labels.pivot import pivot_bound
 from offcert.formulations.labels.pivot.model import nested
 from offcert.formulations.models import interval_cpsat, stage_milp
+from offcert.questions.schedule.problem import Problem, Transfers
 from support.problems.random_instances import cnn_chain, problem_on, seeded, spiky_chain, two_rates
 from support.problems.short_problems import pair_problems, simplex_problems
 

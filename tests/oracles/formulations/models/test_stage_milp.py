@@ -7,16 +7,16 @@ from fractions import Fraction
 
 import pytest
 
-from offcert.questions.schedule.check import check
 from offcert.core.errors import InputError
 from offcert.core.platform import Link, Platform
-from offcert.questions.schedule.problem import Problem
 from offcert.core.result import SolveStatus
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.combinatorial.relaxations import fractional_bound, required_absent
 from offcert.formulations.fluid.milp import fluid_bound
 from offcert.formulations.models.interval_cpsat import solve as solve_interval
 from offcert.formulations.models.stage_milp import solve
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.problem import Problem
 from support.oracles.schedules import brute_force
 from support.problems.random_instances import (
     cnn_chain,

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from offcert.questions.schedule.check import check
 from offcert.core.errors import InputError
 from offcert.core.platform import Kind
 from offcert.core.result import SolveStatus
-from offcert.questions.schedule.simulate import simulate
 from offcert.core.trace import Trace
 from offcert.formulations.models.time_indexed_milp import solve
 from offcert.heuristics.sequential import sequential
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.simulate import simulate
 from support.problems.random_instances import counterexample
 from support.problems.short_problems import (
     mixed_short_problem,

@@ -4,12 +4,12 @@ import time
 
 import pytest
 
-from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
 from offcert.formulations.placement.no_overlap_cpsat import no_overlap_cpsat
 from offcert.formulations.placement.sections import Sections, largest_sets
 from offcert.formulations.placement.skyline import Answer, Skyline
 from offcert.formulations.placement.skyline_branch import FEWEST, HEAVIEST, LOWEST, WEIGHTED
 from offcert.formulations.placement.skyline_search import skyline_search
+from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
 from offcert.verify.placement.overlap import placement_faults
 from support.oracles.placement import least_pool
 from support.problems.placements import random_placement_problem

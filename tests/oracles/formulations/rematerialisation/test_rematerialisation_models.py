@@ -13,11 +13,11 @@ from offcert.core.computations import Computation, Value
 from offcert.core.errors import InputError, MethodError
 from offcert.core.network import Network
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.core.result import SolveStatus
 from offcert.core.strategy import Strategy
 from offcert.formulations.rematerialisation import checkmate_milp, retention_cpsat, stages_milp
 from offcert.formulations.rematerialisation.outcome import RematerialisationOutcome
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.verify.execution import execution_faults
 from support.oracles.rematerialisation import RematerialisationOracle, sweeps
 from support.problems.random_networks import random_network

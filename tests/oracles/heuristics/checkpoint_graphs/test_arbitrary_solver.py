@@ -8,10 +8,10 @@ from itertools import combinations
 import networkx
 import pytest
 
-from offcert.questions.selection.graph import CheckpointGraph
 from offcert.core.errors import InputError
 from offcert.heuristics.checkpoint_graphs.arbitrary import arbitrary_graph_solver, cheapest_leaps
 from offcert.heuristics.checkpoint_graphs.division_tree import Reading
+from offcert.questions.selection.graph import CheckpointGraph
 from papers.checkpoint_graphs.exhaustive import exhaustive_selection, recomputes_closed_sets
 from papers.checkpoint_graphs.random_graphs import shortcut_path
 from support.oracles.graphs import objective, optimum, random_graphs

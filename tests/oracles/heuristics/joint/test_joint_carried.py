@@ -11,9 +11,6 @@ from itertools import product
 
 import pytest
 
-from offcert.questions.schedule.carried import carried_on
-from offcert.questions.schedule.check import check
-from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.heuristics.joint.evaluation import estimate, evaluate
 from offcert.heuristics.joint.events import range_of
 from offcert.heuristics.joint.plans import JointPlan
@@ -21,6 +18,9 @@ from offcert.heuristics.joint.ranges import ranges_of
 from offcert.heuristics.joint.search import joint_search
 from offcert.heuristics.joint.state import GAPS, State, new_state, new_work, program_of
 from offcert.heuristics.joint.tables import Tables, tables_of
+from offcert.questions.schedule.carried import carried_on
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.runtime.profiling.profile import profile
 from offcert.verify.execution import execution_faults
 from support.networks.interrupted_networks import changed, doubled, network

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from offcert.questions.schedule.check import check
 from offcert.core.errors import NoPlanError
-from offcert.questions.split.menu import Alternative, Menu
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.simulate import simulate
 from offcert.core.trace import Trace
 from offcert.heuristics.modnn.upgrade import free_workspace, upgraded
 from offcert.heuristics.sequential import sequential
+from offcert.questions.schedule.check import check
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.simulate import simulate
+from offcert.questions.split.menu import Alternative, Menu
 from support.problems.random_instances import mixed_problem
 
 

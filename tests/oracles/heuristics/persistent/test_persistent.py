@@ -11,13 +11,13 @@ import pytest
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.formulations.rematerialisation import retention_cpsat
 from offcert.heuristics.persistent.persistent import (
     persistent,
     persistent_front,
     persistent_least_memory,
 )
+from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.verify.execution import execution_faults, persistency_faults
 from support.oracles.persistent import least_persistent_time
 from support.oracles.rematerialisation import RematerialisationOracle

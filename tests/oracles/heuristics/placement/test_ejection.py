@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
 from offcert.heuristics.placement.ejection import ejection_search
 from offcert.heuristics.placement.ejection_kernel import (
     PLACED,
@@ -16,6 +15,7 @@ from offcert.heuristics.placement.ejection_kernel import (
     new_pool,
 )
 from offcert.heuristics.placement.in_order import greedy_by_area
+from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
 from offcert.verify.placement.overlap import placement_faults
 from support.oracles.placement import least_pool
 from support.problems.placements import random_placement_problem

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 import offcert
-from offcert.questions.placement.problem import Placement, PlacementProblem
 from offcert.core.platform import Kind
+from offcert.questions.placement.problem import Placement, PlacementProblem
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture.step import TrainingStep

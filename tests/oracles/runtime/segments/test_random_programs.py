@@ -11,13 +11,13 @@ import pytest
 import torch
 from torch import nn
 
-from offcert.questions.schedule.carried import carried_on
-from offcert.questions.schedule.problem import Problem
 from offcert.heuristics.joint.annealing import JointAnnealer
 from offcert.heuristics.joint.evaluation import estimate
 from offcert.heuristics.joint.ranges import ranges_of
 from offcert.heuristics.joint.state import State, new_state, program_of
 from offcert.heuristics.joint.tables import Tables, tables_of
+from offcert.questions.schedule.carried import carried_on
+from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture import Capture, capture
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.plan.place import place

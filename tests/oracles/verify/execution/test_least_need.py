@@ -8,8 +8,8 @@ from fractions import Fraction
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
 from offcert.core.platform import Platform
-from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.formulations.combinatorial.relaxations import infeasibility
+from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.verify.execution import least_need
 from support.networks.changing_networks import changing_network
 from support.oracles.rematerialisation import RematerialisationOracle

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
 from offcert.proofs.kinds import Computed
+from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
 from offcert.verify.limits import UNLIMITED
 from offcert.verify.placement.bounds import load
 from offcert.verify.placement.overlap import placement_faults
