@@ -37,11 +37,17 @@ def problems(options: argparse.Namespace) -> Iterator[tuple[str, Problem]]:
             chains = CnnChains(stages=stages, spikes=options.spikes)
             yield f"cnn-{stages}", chains.problem(seed)
     for network in filter(None, options.networks.split(",")):
+        from offcert.runtime.hardware import hardware
         from offcert.runtime.profiling.profile import profile
 
         yield (
             network,
-            profile(network, options.input, clock="stages", hardware=options.hardware),
+            profile(
+                network,
+                options.input,
+                clock="stages",
+                hardware=hardware(options.hardware, peak=True),
+            ),
         )
 
 

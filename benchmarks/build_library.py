@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import library_recompute
-from offcert.questions.schedule.result import Result
 
 from offcert.certify.records import add
 from offcert.core.result import SolveStatus
@@ -34,6 +33,7 @@ from offcert.instances.two_partition import TwoPartition, schedule_of_half
 from offcert.proofs.certificate import Certificate, current_versions
 from offcert.questions.schedule.files import problem_to_json
 from offcert.questions.schedule.problem import Problem, Recompute
+from offcert.questions.schedule.result import Result
 from offcert.questions.schedule.schedule import Schedule
 
 HARDWARE = "v100-pcie"
@@ -92,10 +92,13 @@ def network(model: str, shape: str, suffix: str, group: str, stages: str | None 
     """Return a network as stages; `stages` says what those of a DenseNet are."""
 
     def make() -> Problem:
+        from offcert.runtime.hardware import hardware
         from offcert.runtime.profiling.profile import profile
 
         asked = {} if stages is None else {"stages": stages}
-        problem = profile(model, shape, clock="stages", hardware=HARDWARE, options=asked)
+        problem = profile(
+            model, shape, clock="stages", hardware=hardware(HARDWARE, peak=True), options=asked
+        )
         if stages != "blocks":
             return problem
         # The zoo builds blocks where nothing is said, and these problems have always said nothing.
@@ -118,9 +121,10 @@ def fine_networks() -> Iterator[Recipe]:
 
 def fine_network(model: str, shape: str, clock: str) -> Recipe:
     def make() -> Problem:
+        from offcert.runtime.hardware import hardware
         from offcert.runtime.profiling.profile import profile
 
-        problem = profile(model, shape, hardware=HARDWARE, clock=clock)
+        problem = profile(model, shape, hardware=hardware(HARDWARE, peak=True), clock=clock)
         assert problem.source is not None
         # What only the runtime needs is half of a file; profiling gives it again.
         source = {key: value for key, value in problem.source.items() if key != "capture"}

@@ -21,6 +21,7 @@ from offcert.core.documents import write_json
 from offcert.core.units import parse_percent
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute, format_objective
+from offcert.runtime.hardware import hardware
 from offcert.runtime.profiling.profile import profile
 from offcert.verify.document import verify
 
@@ -85,7 +86,7 @@ def least_memory_problem(name: str, means: str, overhead: str) -> Problem:
     As a row names it: ``resnet50 16x3x500x500``.
     """
     network, _, given = name.partition(" ")
-    problem = profile(network, given, clock="modules", hardware="v100-pcie")
+    problem = profile(network, given, clock="modules", hardware=hardware("v100-pcie", peak=True))
     deadline = int(problem.trace.compute_time * (1 + parse_percent(overhead, "--overhead")))
     return allowed(replace(problem, minimise=Minimise.MEMORY, deadline=deadline), means)
 
@@ -150,7 +151,9 @@ def main() -> None:
     rows = []
     for network in options.networks:
         given = options.input or INPUTS.get(network, DEFAULT_INPUT)
-        problem = profile(network, given, clock=options.clock, hardware=options.hardware)
+        problem = profile(
+            network, given, clock=options.clock, hardware=hardware(options.hardware, peak=True)
+        )
         for limit, means, asked in problems(problem, options):
             rows.append(measure(asked, options) | {"limit": limit, "means": means})
             print(line(rows[-1], asked), flush=True)

@@ -20,8 +20,6 @@ from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any
 
-from offcert.questions.schedule.result import Result
-
 from offcert.core.documents import write_json
 from offcert.core.platform import Kind, Platform
 from offcert.core.result import Bound, Evidence, SolveStatus
@@ -31,6 +29,7 @@ from offcert.questions.schedule.check_fluid import check_fluid
 from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem, Transfers
+from offcert.questions.schedule.result import Result
 from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.simulate import Simulator
 from offcert.verify.document import verify

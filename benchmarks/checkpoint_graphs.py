@@ -177,9 +177,12 @@ def reason(row: dict[str, Any]) -> str:
 
 def captured_row(name: str, shape: str) -> dict[str, Any]:
     """Return the published model beside exact live bytes on a captured step."""
+    from offcert.runtime.hardware import hardware
     from offcert.runtime.profiling.profile import profile
 
-    network = profile(name, shape, clock="operators", hardware="v100-pcie").computed
+    network = profile(
+        name, shape, clock="operators", hardware=hardware("v100-pcie", peak=True)
+    ).computed
     assert network is not None
     made = graph_of(network)
     solver = arbitrary_graph_solver(made.graph)

@@ -76,13 +76,20 @@ def problems(options: argparse.Namespace, blocks: bool = False) -> Iterator[Prob
         name = f"{network}-{image}-b{batch}"
         path = options.folder / PROBLEMS / f"{name}{f'-{BLOCKS}' * blocks}.json"
         if not path.exists():
+            from offcert.runtime.hardware import hardware
             from offcert.runtime.profiling.profile import profile
 
             say(f"profiling {name}")
             shape = f"{batch}x3x{image}x{image}"
             path.parent.mkdir(parents=True, exist_ok=True)
             asked = {"stages": BLOCKS if blocks else "layers"} if network in DENSENETS else {}
-            found = profile(network, shape, clock="stages", hardware=HARDWARE, options=asked)
+            found = profile(
+                network,
+                shape,
+                clock="stages",
+                hardware=hardware(HARDWARE, peak=True),
+                options=asked,
+            )
             write_problem(path, replace(found, name=name))
         yield read_problem(path)
 

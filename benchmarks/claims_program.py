@@ -17,7 +17,6 @@ from statistics import mean
 from typing import Any
 
 from claims_sections import replace_section
-from offcert.questions.schedule.result import Result
 
 from offcert.certify.ladder import certify
 from offcert.core.checkpoint_chain import CheckpointChain
@@ -28,6 +27,7 @@ from offcert.core.units import Units
 from offcert.heuristics.combined.search import SLOTS, combined_plan
 from offcert.proofs.certificate import Certificate, current_versions
 from offcert.questions.schedule.problem import Problem, Recompute, Transfers
+from offcert.questions.schedule.result import Result
 from papers.claims.evidence import EvidenceFile, EvidenceRow, Figures, evidence_of
 from papers.claims.evidence_check import Again, Judge, proved_range, schedule_certificate
 from papers.claims.figures import figure_row, statement_verdict
@@ -62,7 +62,7 @@ def network(name: str) -> Problem:
 
     with torch.device("meta"):
         module = zoo.build(name, **zoo.stage_options(name))
-    model = hardware(HARDWARE)
+    model = hardware(HARDWARE, peak=True)
     chain = profile_checkpoints(module, Workload(name, SHAPE), model)
     platform = Platform(chain.network().trace().peak_memory, Fraction(model.link_bandwidth, 10**9))
     return Problem(name, chain, platform, units=Units("ns", "B"), recompute=Recompute.CHAIN)

@@ -49,7 +49,7 @@ def problems(name: str, options: argparse.Namespace) -> list[tuple[str, Problem]
     shape = INPUTS.get(name, DEFAULT_INPUT)
     if options.input:
         shape = tuple(map(int, options.input.split("x")))
-    model = hardware(options.hardware)
+    model = hardware(options.hardware, peak=True)
     with torch.device("meta"):
         module = zoo.build(name)
     chain = profile_checkpoints(module, Workload(name, shape), model)

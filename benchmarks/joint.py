@@ -33,6 +33,7 @@ from offcert.heuristics.joint.ranges import ranges_of
 from offcert.heuristics.joint.search import joint_search
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem, Recompute, parse_memory
+from offcert.runtime.hardware import hardware
 from offcert.runtime.profiling.profile import profile
 from offcert.verify.execution import execution_faults
 
@@ -120,7 +121,9 @@ def limit_of(text: str, problem: Problem) -> int:
 def run(network: str, options: argparse.Namespace) -> list[dict[str, Any]]:
     """Search for plans of one network at every limit, print the table and return the rows."""
     given = options.input or INPUTS.get(network, DEFAULT_INPUT)
-    problem = profile(network, given, clock=options.clock, hardware=options.hardware)
+    problem = profile(
+        network, given, clock=options.clock, hardware=hardware(options.hardware, peak=True)
+    )
     rows = []
     for text in options.memory.split(","):
         limited = problem.with_memory(limit_of(text, problem))

@@ -11,8 +11,6 @@ from itertools import chain as joined
 from itertools import combinations
 from typing import Any
 
-from offcert.questions.schedule.result import Result
-
 from offcert.certify.methods import solve
 from offcert.certify.records import add
 from offcert.core.errors import InputError, MethodError, NoPlanError
@@ -25,6 +23,7 @@ from offcert.instances.recompute_partition import RecomputePartition, strategy_o
 from offcert.instances.records import Record
 from offcert.proofs.certificate import Certificate, current_versions
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
+from offcert.questions.schedule.result import Result
 from offcert.questions.schedule.simulate import simulate
 
 MEMORY = (20, 40, 70)

@@ -30,6 +30,7 @@ from offcert.core.units import format_size, format_time
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Problem, parse_memory
 from offcert.runtime import zoo
+from offcert.runtime.hardware import hardware
 from offcert.runtime.profiling.profile import profile
 from offcert.verify.document import verify
 
@@ -149,7 +150,7 @@ def run(network: str, options: argparse.Namespace) -> list[dict[str, Any]]:
             network,
             options.input,
             clock=clock,
-            hardware=options.hardware,
+            hardware=hardware(options.hardware, peak=True),
             # With other clocks what is trained is the network of blocks.
             options={"stages": options.dense} if clock == "stages" and dense else {},
         )

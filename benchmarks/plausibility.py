@@ -18,11 +18,17 @@ import argparse
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch.nn import functional
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    checkpoint,
+    create_selective_checkpoint_contexts,
+)
 
 from offcert import profile
 from offcert.core.documents import read_json, write_json
@@ -65,6 +71,12 @@ class Row:
         Address of the page that says so.
     bandwidth
         GB/s of the published card's memory, if they are not those of the data sheet.
+    channels_last
+        Whether images lie in memory with their channels last.
+    again
+        What the step computes again in its backward pass: ``"layers"``, every second layer;
+        ``"operators"``, all but every second product, attention and what the rest of these is made
+        of; or nothing.
     differs
         What the published run does that the prediction does not have.
     """
@@ -81,6 +93,8 @@ class Row:
     autocast: str | None = None
     attention: str = "flash"
     bandwidth: int | None = None
+    channels_last: bool = False
+    again: str | None = None
     differs: str = ""
 
     @property
@@ -114,14 +128,13 @@ def _llama(name: str, card: str, batch: int, published: float, source: str, **ot
     return Row(name, "llama-3.1-8b", card, batch, "tokens", published, source, **more)
 
 
-# Dropout is off in the published run; with it, PyTorch's attention on a CPU keeps all scores.
+# Dropout is off in the published run.
 _GPT_2 = {**SHAPES["gpt2"].config, "attn_pdrop": 0.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0}
-_NHWC = "channels last"
 ROWS = (
     _image("ResNet-50, V100, float32", "v100-sxm2", 112, 367),
-    _image("ResNet-50, V100, AMP", "v100-sxm2", 256, 1200, autocast="fp16", differs=_NHWC),
+    _image("ResNet-50, V100, AMP", "v100-sxm2", 256, 1200, autocast="fp16", channels_last=True),
     _image("ResNet-50, A100, TF32", "a100-80gb-sxm", 256, 938),
-    _image("ResNet-50, A100, AMP", "a100-80gb-sxm", 256, 2470, autocast="fp16", differs=_NHWC),
+    _image("ResNet-50, A100, AMP", "a100-80gb-sxm", 256, 2470, autocast="fp16", channels_last=True),
     *(
         _image(
             f"ResNet-50, RTX {card[4:]}, fp16",
@@ -130,6 +143,7 @@ ROWS = (
             published,
             source=_HPC,
             autocast="fp16",
+            channels_last=True,
             differs="TensorFlow, ResNet v1",
         )
         for card, published in (("rtx-3090", 1181.90), ("rtx-4090", 1776.41))
@@ -144,7 +158,8 @@ ROWS = (
         1,
         2904,
         _A100,
-        differs="recomputes every second layer; FSDP over 64 GPUs",
+        again="layers",
+        differs="FSDP over 64 GPUs",
     ),
     _llama(
         "Llama-3-8B, 64 A100, some operators again",
@@ -152,7 +167,8 @@ ROWS = (
         1,
         2973,
         _A100,
-        differs="recomputes some operators; FSDP over 64 GPUs",
+        again="operators",
+        differs="FSDP over 64 GPUs",
     ),
     _llama(
         "Llama-3.1-8B, 8 H100",
@@ -160,7 +176,8 @@ ROWS = (
         2,
         5762,
         _H100,
-        differs="recomputes some operators; FSDP over 8 GPUs; 500 W",
+        again="operators",
+        differs="FSDP over 8 GPUs; 500 W",
         bandwidth=2_400,
     ),
     _llama(
@@ -169,7 +186,8 @@ ROWS = (
         2,
         6667,
         _H100,
-        differs="recomputes some operators; FSDP over 8 GPUs; 500 W; compiled",
+        again="operators",
+        differs="FSDP over 8 GPUs; 500 W; compiled",
         bandwidth=2_400,
     ),
     # Five accumulated batches of 12 times 1,024 tokens took 562 ms on each GPU.
@@ -192,7 +210,7 @@ def step_of(row: Row) -> TrainingStep:
     """Return the step of a row, built where tensors have no data."""
     with torch.device("meta"):
         if row.unit != "images":
-            return training_step(
+            step = training_step(
                 row.model,
                 row.batch,
                 row.sequence,
@@ -200,7 +218,10 @@ def step_of(row: Row) -> TrainingStep:
                 autocast=row.autocast,
                 attention=row.attention,
             )
+            return step if row.again is None else _again(step, row.again)
         model = zoo.build(str(row.model))
+    layout = torch.channels_last if row.channels_last else torch.contiguous_format
+    model = model.to(memory_format=layout)
     half = {None: None, "fp16": torch.float16, "bf16": torch.bfloat16}[row.autocast]
 
     def run(model: torch.nn.Module, batch: Any) -> torch.Tensor:
@@ -209,9 +230,41 @@ def step_of(row: Row) -> TrainingStep:
             return functional.cross_entropy(model(images), labels)
 
     def draw() -> Any:
-        return torch.randn(row.batch, 3, 224, 224), torch.zeros(row.batch, dtype=torch.int64)
+        images = torch.randn(row.batch, 3, 224, 224)
+        return images.to(memory_format=layout), torch.zeros(row.batch, dtype=torch.int64)
 
     return TrainingStep(model, run, draw, tensors="fake")
+
+
+def _again(step: TrainingStep, what: str) -> TrainingStep:
+    """Return a step of a language model that computes some of it again in its backward pass."""
+    layers = list(step.model.get_submodule("model.layers").children())
+    if what == "layers":
+        for layer in layers[::2]:
+            layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)  # type: ignore
+        return replace(step, repeats=False)
+    for layer in layers:
+        layer.forward = partial(  # type: ignore[assignment]
+            checkpoint, layer.forward, use_reentrant=False, context_fn=_selected
+        )
+    return replace(step, repeats=False)
+
+
+def _selected() -> Any:
+    """Return contexts that keep attention and every second product of a layer.
+
+    As the selective checkpointing of operators of torchtitan does.
+    """
+    products = {True: 0, False: 0}
+
+    def keeps(context: Any, func: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
+        name = func.overloadpacket.__name__
+        if name == "mm":
+            products[context.is_recompute] += 1
+        kept = products[context.is_recompute] % 2 if name == "mm" else "attention" in name
+        return CheckpointPolicy.MUST_SAVE if kept else CheckpointPolicy.PREFER_RECOMPUTE
+
+    return create_selective_checkpoint_contexts(keeps)
 
 
 def throughput(row: Row, card: Hardware) -> float:

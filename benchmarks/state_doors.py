@@ -13,7 +13,6 @@ from unittest import mock
 
 import torch
 from fuzz_plans import random_plan, random_program
-from offcert.questions.schedule.result import Result
 from state_models import BATCH, WIDTH, Drawn, program_for
 from torch import nn
 
@@ -25,6 +24,7 @@ from offcert.core.units import Units
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem, Recompute
+from offcert.questions.schedule.result import Result
 from offcert.questions.schedule.simulate import simulate
 from offcert.runtime.capture import capture
 from offcert.runtime.capture.capture import read_capture

@@ -35,7 +35,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from offcert.questions.schedule.result import Result
 from planned_ways import PRODUCTS, Way, host_bytes, measured, ways
 
 from offcert.certify.ladder import certify
@@ -45,6 +44,7 @@ from offcert.core.units import format_size, format_time
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.files import read_problem
 from offcert.questions.schedule.problem import Problem, Recompute
+from offcert.questions.schedule.result import Result
 from offcert.questions.schedule.schedule import Schedule
 
 

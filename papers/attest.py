@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from offcert.questions.schedule.options import require_search
-
 from offcert.certify.effort import Effort
 from offcert.certify.search import Search
 from offcert.certify.steps import climb_time_indexed_cpsat, climb_time_indexed_milp
@@ -14,6 +12,7 @@ from offcert.certify.watchdog import watched
 from offcert.core.errors import InputError
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.settings import Settings
+from offcert.questions.schedule.options import require_search
 from offcert.questions.schedule.problem import Problem, Recompute, Transfers
 from offcert.questions.schedule.schedule import Schedule
 

@@ -196,8 +196,8 @@ def grid(
         ``"certify"`` or names of `offcert.certify.methods.METHODS`, with options behind them:
         ``"dynprog:slots=2000"``; or functions of one's own: ``"package.module:function"``.
     limits : sequence of str or int, optional
-        As `offcert.questions.schedule.problem.parse_memory` reads them, or bytes; by default each problem's own.
-        Limits that are the same number of bytes give one cell.
+        As `offcert.questions.schedule.problem.parse_memory` reads them, or bytes; by default each
+        problem's own. Limits that are the same number of bytes give one cell.
     settings : CellSettings, optional
         The same for all.
     allow : sequence of Means, optional

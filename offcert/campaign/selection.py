@@ -107,7 +107,7 @@ def _named(text: str, library: Library) -> list[Subject]:
 
 
 def parse_limits(text: str) -> list[str]:
-    """Return the limits that a text lists, each as `offcert.questions.schedule.problem.parse_memory` reads it.
+    """Return the limits that a text lists, each as `schedule.problem.parse_memory` reads it.
 
     Parameters
     ----------

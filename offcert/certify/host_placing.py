@@ -18,8 +18,8 @@ def host_problem(
     """Return the problem of finding addresses on the host for what has left the device.
 
     Times are ticks of the schedule, for whoever carries out its transfers in their order; see
-    `offcert.questions.schedule.host_residences`. The rounds of a step follow each other, each counted once: no
-    copy is of use after its round.
+    `offcert.questions.schedule.host_residences`. The rounds of a step follow each other, each
+    counted once: no copy is of use after its round.
 
     Parameters
     ----------

@@ -101,17 +101,17 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument(
         "--profile",
-        metavar="FILE.svg",
+        metavar="PICTURE",
         help="file for a picture: for each method, in which part of the problems it is within a "
         "ratio to the best value known (default: none is drawn)",
     )
 
 
 def _require_outputs(options: argparse.Namespace) -> None:
-    from offcert.core.errors import InputError
+    from offcert.report.svg import require_picture
 
-    if options.profile is not None and not options.profile.endswith(".svg"):
-        raise InputError(f"{options.profile} must end in .svg")
+    if options.profile is not None:
+        require_picture(options.profile)
     require_outputs(options, "output", "profile")
 
 

@@ -164,15 +164,14 @@ class _Folder:
 
         from offcert.core.documents import write_atomically, write_json
         from offcert.report.frontier import describe_frontier, frontier_json
-        from offcert.report.frontier_svg import frontier_svg_text
+        from offcert.report.frontier_svg import frontier_svg
+        from offcert.report.svg import save
 
         problem = certificates[0].problem
         write_json(self.path / _DOCUMENT, frontier_json(certificates))
-        for name, text in (
-            (_TABLE, describe_frontier(certificates) + "\n"),
-            (_PICTURE, frontier_svg_text({problem.means: certificates})),
-        ):
-            write_atomically(self.path / name, partial(_write_text, text))
+        text = describe_frontier(certificates) + "\n"
+        write_atomically(self.path / _TABLE, partial(_write_text, text))
+        save(frontier_svg({problem.means: certificates}), self.path / _PICTURE)
 
 
 def _write_text(text: str, path: Path) -> None:

@@ -111,14 +111,11 @@ def _save_training(path: Path, document: object, options: argparse.Namespace) ->
 
 
 def _save_curves(folders: Sequence[Path], target: Path) -> None:
-    from functools import partial
-
-    from offcert.core.documents import write_atomically
     from offcert.core.errors import InputError
-    from offcert.report.frontier_svg import MOST_CURVES, frontier_svg_text
+    from offcert.report.frontier_svg import MOST_CURVES, frontier_svg
+    from offcert.report.svg import require_picture, save
 
-    if target.suffix.lower() != ".svg":
-        raise InputError(f"{target} must end in .svg: that is how curves are drawn")
+    require_picture(target)
     if len(folders) > MOST_CURVES:
         raise InputError(f"a picture holds at most {MOST_CURVES} curves, not {len(folders)}")
     curves = [_curve(folder) for folder in folders]
@@ -126,8 +123,7 @@ def _save_curves(folders: Sequence[Path], target: Path) -> None:
     # By what may be done, where that tells them apart.
     apart = len(set(means)) == len(means)
     names = means if apart else [str(folder) for folder in folders]
-    text = frontier_svg_text(dict(zip(names, curves, strict=True)))
-    write_atomically(target, partial(_write_text, text))
+    save(frontier_svg(dict(zip(names, curves, strict=True))), target)
 
 
 def _curve(folder: Path) -> list[Certificate]:
@@ -139,7 +135,3 @@ def _curve(folder: Path) -> list[Certificate]:
     if not found:
         raise InputError(f"{folder} is no folder with a curve over memory, as certify writes it")
     return sorted(found, key=lambda certificate: certificate.problem.platform.memory)
-
-
-def _write_text(text: str, path: Path) -> None:
-    path.write_text(text, encoding="utf-8")

@@ -228,7 +228,7 @@ def search_and_say(
     def conclude(found: Any) -> int:
         try:
             if options.output == STDOUT:
-                _stream(partial(write, found))
+                stream(partial(write, found))
             elif kept is not None:
                 write_or_rescue(partial(write, found), kept)
         finally:
@@ -247,7 +247,7 @@ def search_and_say(
     return conclude(found)
 
 
-def _stream(write: Callable[[str | Path], None]) -> None:
+def stream(write: Callable[[str | Path], None]) -> None:
     """Write what was found to the standard output, whole."""
     import sys
     import tempfile

@@ -1,1 +1,1 @@
-"""The problem and its answers: numpy only, no solver, no torch."""
+"""Networks, traces, platforms, units, documents: common to all questions; no solver, no torch."""

@@ -12,7 +12,6 @@ from numbers import Integral, Real
 from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
 from offcert.core.trace import require_integer
-from offcert.questions.schedule.problem import Problem
 
 
 def require_seconds(value: object, field: str = "") -> float:
@@ -66,41 +65,6 @@ def require_seed(value: object, field: str = "") -> int:
     if not 0 <= number < 2**31:
         raise InputError(_said(field, f"must be from 0 to below 2**31, not {number}"))
     return number
-
-
-def require_problem(value: object) -> Problem:
-    """Return a problem if it is one.
-
-    Raises
-    ------
-    InputError
-        If it is not.
-    """
-    if not isinstance(value, Problem):
-        raise InputError(
-            f"problem must be a Problem, as read_problem and profile return, not "
-            f"{short_repr(value)}"
-        )
-    return value
-
-
-def require_search(
-    problem: object, time_limit: object, workers: object, target_gap: object, seed: object
-) -> tuple[float, int, float, int]:
-    """Return what every search is given, checked: time limit, workers, target gap and seed.
-
-    Raises
-    ------
-    InputError
-        One sentence about the first that is wrong.
-    """
-    require_problem(problem)
-    return (
-        require_seconds(time_limit, "time_limit"),
-        require_count(workers, "workers"),
-        require_gap(target_gap, "target_gap"),
-        require_seed(seed, "seed"),
-    )
 
 
 def _number(value: object, field: str) -> float:

@@ -8,8 +8,14 @@ from fractions import Fraction
 
 from offcert.core.errors import InputError
 from offcert.core.messages import cut, short_repr
-from offcert.core.platform import Kind
 from offcert.core.trace import require_integer
+
+
+class Kind(StrEnum):
+    """Direction of a transfer."""
+
+    OFFLOAD = "offload"
+    PREFETCH = "prefetch"
 
 
 class Link(StrEnum):

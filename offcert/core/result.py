@@ -1,4 +1,4 @@
-"""`Result`: what a method found and what it proved."""
+"""`Bounded`: what is known of a value that is to be least, and what the bounds on it are worth."""
 
 from __future__ import annotations
 
@@ -9,13 +9,8 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any
 
-from offcert.core.execution import Execution
 from offcert.core.messages import cut
-from offcert.core.notebook import Shown, html
 from offcert.core.units import Units, format_size, format_time
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
-from offcert.questions.schedule.problem import Minimise
-from offcert.questions.schedule.schedule import Schedule
 
 
 class SolveStatus(StrEnum):
@@ -175,75 +170,3 @@ class Bounded:
             return SolveStatus.UNKNOWN
         same = self.objective == self.lower_bound
         return SolveStatus.OPTIMAL if same else SolveStatus.FEASIBLE
-
-
-@dataclass(frozen=True)
-class Result(Bounded):
-    """The result of a method.
-
-    Attributes
-    ----------
-    status : SolveStatus
-        What is known.
-    schedule : Schedule, FluidSchedule or None
-        The best schedule found; its transfers are in pieces only if the problem allows that.
-    bounds : tuple of Bound
-        Every lower bound established on the way.
-    runtime : float
-        Seconds.
-    infeasibility : Infeasibility or None
-        Set if the status is ``INFEASIBLE``.
-    execution : Execution or None
-        What the schedule schedules, where the problem lets computations run again.
-    memory : int or None
-        Bytes within which the schedule stays: the objective where memory is minimised, else None.
-    minimise : Minimise
-        What the bounds are about.
-    """
-
-    status: SolveStatus
-    schedule: Schedule | FluidSchedule | None
-    bounds: tuple[Bound, ...] = ()
-    runtime: float = 0.0
-    infeasibility: Infeasibility | None = None
-    execution: Execution | None = None
-    memory: int | None = None
-    minimise: Minimise = Minimise.TIME
-
-    def __repr__(self) -> str:
-        return f"<Result {self.summary()}>"
-
-    def _repr_html_(self) -> str:
-        rows = sorted(self.bounds, key=lambda bound: -bound.value)
-        table = ((f"{bound.value}", bound.method, str(bound.evidence)) for bound in rows)
-        return html(Shown(self.summary(), (), ("lower bound", "method", "evidence"), table))
-
-    def summary(self, units: Units | None = None) -> str:
-        """Return status, makespan, bound and gap in a line for people.
-
-        Parameters
-        ----------
-        units : Units, optional
-            The problem's; by default ticks and units.
-        """
-        units = units or Units()
-        if self.infeasibility is not None:
-            # What lacks is what is limited.
-            limited = format_size if self.minimise is Minimise.TIME else format_time
-            lacking = limited(self.infeasibility.lacking, units)
-            return f"{self.status}: {cut(self.infeasibility.name)} lacks {lacking}"
-        form = format_time if self.minimise is Minimise.TIME else format_size
-        bound = f"lower bound {form(self.lower_bound, units)} ({self.evidence or 'none'})"
-        if self.objective is None:
-            return f"{self.status}: no schedule, {bound}"
-        value = form(self.objective, units)
-        if self.status is SolveStatus.OPTIMAL:
-            return f"{self.status}: {value} ({self.evidence or 'no bound'})"
-        return f"{self.status}: {value}, {bound}, gap {100 * self.gap:.3g} %"
-
-    @property
-    def objective(self) -> int | None:
-        """Makespan of the schedule in ticks, or its bytes where these are minimised; or None."""
-        if self.schedule is None or self.minimise is Minimise.MEMORY:
-            return self.memory
-        return self.schedule.makespan

@@ -64,11 +64,13 @@ class Look:
 
 
 # What is seldom there: the legend has it only if it is.
-AGAIN = "again"
+AGAIN, WAITS = "again", "waits"
+_SELDOM = (AGAIN, WAITS)
 LOOKS = {
     "forward": Look("forward", "#56b4e9", "#000000", ""),
     "backward": Look("backward", "#0072b2", "#ffffff", "|"),
     AGAIN: Look("run again", "#f0e442", "#000000", "-"),
+    WAITS: Look("waits", "#d9d9d9", "#000000", "x"),
     "offload": Look("offload", "#e69f00", "#000000", "/"),
     "prefetch": Look("prefetch", "#009e73", "#ffffff", "\\"),
 }
@@ -214,7 +216,7 @@ def _by_pass(operations: int, middle: int) -> list[str]:
 def shown_looks(bars: Iterable[Bar]) -> dict[str, Look]:
     """Return what a legend explains: all looks but what is seldom there, unless it is."""
     there = {bar.look for bar in bars}
-    return {name: look for name, look in LOOKS.items() if name != AGAIN or name in there}
+    return {name: look for name, look in LOOKS.items() if name not in _SELDOM or name in there}
 
 
 def joined(bars: list[Bar], shortest: float) -> list[Bar]:

@@ -11,7 +11,7 @@ from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Problem
 from offcert.report.bars import size_scale
 from offcert.report.frontier import FrontierRow, frontier_rows
-from offcert.report.svg import LETTER, Element, element, ticks, write
+from offcert.report.svg import LETTER, Element, element, ticks
 
 # Pixels of the picture, and of the margins around the axes. Arbitrary.
 _WIDTH, _HEIGHT = 820, 420
@@ -149,8 +149,3 @@ def _point_text(row: FrontierRow, problem: Problem, name: str) -> str:
     if row.evidence is not None:
         text += f", at least {format_time(row.lower_bound, units)} ({row.evidence})"
     return text
-
-
-def frontier_svg_text(curves: Mapping[str, Sequence[Certificate]]) -> str:
-    """Return the picture as the text of an SVG file."""
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + write(frontier_svg(curves)) + "\n"

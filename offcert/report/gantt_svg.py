@@ -11,6 +11,7 @@ from offcert.core.units import format_size
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Minimise, Problem, format_objective
 from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.training_record import TrainingRecord
 from offcert.report.bars import (
     BOUND,
     HELD,
@@ -28,7 +29,7 @@ from offcert.report.bars import (
 )
 from offcert.report.memory_curve import fluid_memory_curve, memory_curve
 from offcert.report.robust import draw_band, latest_end
-from offcert.report.svg import LETTER, Element, element, ticks, write
+from offcert.report.svg import LETTER, Element, element, ticks
 
 # Pixels of the margins, of the rows and their bars, of the memory's curve, and of the letters.
 # Arbitrary.
@@ -111,10 +112,17 @@ def gantt_svg(certificate: Certificate, *, width: int = 1100, whole: bool = True
     most, pixels = _FILE if whole else _NOTEBOOK
     if len(bars) > most:
         bars = joined(bars, pixels / (frame.x(frame.span) - frame.x(0)) * frame.span)
-    _draw_legend(root, bars)
+    draw_legend(root, bars)
     for index, row in enumerate(rows):
         _draw_row(root, frame, index, row, [bar for bar in bars if bar.row == row])
-    draw_memory(root, frame, problem, [(curve, HELD, "on the device")], step=0.25 if whole else 1.0)
+    draw_memory(
+        root,
+        frame,
+        problem,
+        problem.platform.memory,
+        [(curve, HELD, "on the device")],
+        step=0.25 if whole else 1.0,
+    )
     labels, unit = time_labels(problem, frame.span)
     draw_time_axis(root, frame, labels, f"time ({unit})")
     _draw_bound(root, frame, certificate)
@@ -189,15 +197,17 @@ def picture(frame: Panel, title: str, looks: Mapping[str, Look] = LOOKS) -> Elem
     return root
 
 
-def _fill(look: str, width: float) -> str:
+def fill_of(look: str, width: float) -> str:
+    """Return what a bar of so many pixels is filled with."""
     striped = LOOKS[look].hatch and width >= _STRIPED
     return f"url(#offcert-{look})" if striped else LOOKS[look].colour
 
 
-def _draw_legend(root: Element, bars: Sequence[Bar]) -> None:
+def draw_legend(root: Element, bars: Sequence[Bar]) -> None:
+    """Explain the looks of bars in a line under the heading."""
     x = float(LEFT)
     for name, look in shown_looks(bars).items():
-        element(root, "rect", x=x, y=31, width=22, height=12, fill=_fill(name, 22))
+        element(root, "rect", x=x, y=31, width=22, height=12, fill=fill_of(name, 22))
         element(root, "text", look.name, x=x + 28, y=41)
         x += 28 + LETTER * len(look.name) + 24
 
@@ -210,16 +220,16 @@ def _draw_row(root: Element, frame: Frame, index: int, name: str, bars: Sequence
         left, right = frame.x(float(bar.start)), frame.x(float(bar.end))
         width = max(right - left, 0.4)
         rect = element(
-            group, "rect", x=left, y=top, width=width, height=_BAR, fill=_fill(bar.look, width)
+            group, "rect", x=left, y=top, width=width, height=_BAR, fill=fill_of(bar.look, width)
         )
         if width >= _STRIPED:
             rect.set("stroke", "#ffffff")
             rect.set("stroke-width", "0.6")
         element(rect, "title", bar.title)
-        _draw_label(group, bar, (left + right) / 2, top + 16, width)
+        draw_label(group, bar, (left + right) / 2, top + 16, width)
 
 
-def _draw_label(group: Element, bar: Bar, middle: float, y: float, width: float) -> None:
+def draw_label(group: Element, bar: Bar, middle: float, y: float, width: float) -> None:
     """Write a bar's name on it if there is room for enough of it to be recognised."""
     letters = int((width - 6) / LETTER)
     if letters < min(len(bar.label), 8) or not bar.label:
@@ -244,7 +254,8 @@ def _draw_label(group: Element, bar: Bar, middle: float, y: float, width: float)
 def draw_memory(
     root: Element,
     frame: Frame,
-    problem: Problem,
+    problem: Problem | TrainingRecord,
+    limit: int,
     curves: Sequence[tuple[Sequence[tuple[float, float]], str, str]],
     step: float,
 ) -> None:
@@ -252,6 +263,10 @@ def draw_memory(
 
     Parameters
     ----------
+    problem : Problem or TrainingRecord
+        Whose units the axis has.
+    limit : int
+        Bytes.
     curves : sequence of (corners, colour, name)
         The first is filled. Corners are (tick, bytes).
     step : float
@@ -274,20 +289,20 @@ def draw_memory(
             element(group, "path", d=area, fill=colour, fill_opacity=0.25)
         curve = element(group, "path", d=f"M{line}", stroke=colour, stroke_width=1.4, fill="none")
         element(curve, "title", name)
-    limit = max(frame.y(problem.platform.memory), frame.top)
+    height = max(frame.y(limit), frame.top)
     mark = element(
         group,
         "path",
         class_="limit",
-        d=f"M{LEFT},{limit:.2f} H{frame.width - RIGHT}",
+        d=f"M{LEFT},{height:.2f} H{frame.width - RIGHT}",
         stroke=LIMIT,
         stroke_dasharray="7 4",
     )
-    text = f"limit {format_size(problem.platform.memory, problem.units)}"
-    text += ", higher than this" if problem.platform.memory > frame.largest else ""
+    text = f"limit {format_size(limit, problem.units)}"
+    text += ", higher than this" if limit > frame.largest else ""
     element(mark, "title", text)
     halo = {"stroke": "#ffffff", "stroke_width": 3, "paint_order": "stroke"}
-    element(group, "text", text, x=LEFT + 6, y=limit - 4, **halo)
+    element(group, "text", text, x=LEFT + 6, y=height - 4, **halo)
 
 
 def thinned(points: Sequence[tuple[float, float]], step: float) -> list[tuple[float, float]]:
@@ -310,7 +325,9 @@ def thinned(points: Sequence[tuple[float, float]], step: float) -> list[tuple[fl
     return kept
 
 
-def time_labels(problem: Problem, span: int) -> tuple[list[tuple[float, str]], str]:
+def time_labels(
+    problem: Problem | TrainingRecord, span: int
+) -> tuple[list[tuple[float, str]], str]:
     """Return marks for an axis of so many ticks with their texts, and the unit of these."""
     scale, unit = time_scale(problem, span)
     return [(value * scale, f"{value:g}") for value in ticks(span / scale)], unit
@@ -377,8 +394,3 @@ def _draw_least_bytes(root: Element, frame: Frame, least: int, text: str) -> Non
     halo = {"stroke": "#ffffff", "stroke_width": 3, "paint_order": "stroke"}
     x = frame.width - RIGHT - 6
     element(root, "text", text, x=x, y=y + 13, fill=BOUND, text_anchor="end", **halo)
-
-
-def gantt_text(certificate: Certificate) -> str:
-    """Return the drawing of a certificate's schedule as the text of an SVG file."""
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + write(gantt_svg(certificate)) + "\n"

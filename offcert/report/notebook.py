@@ -105,7 +105,7 @@ def problem_svg(problem: Problem) -> Element:
         x = 330 + 150 * number
         element(root, "path", d=f"M{x},16 h22", stroke=colour, stroke_width=3)
         element(root, "text", name, x=x + 28, y=20)
-    draw_memory(root, frame, problem, curves, step=1.0)
+    draw_memory(root, frame, problem, problem.platform.memory, curves, step=1.0)
     if timed:
         labels, unit = time_labels(problem, span)
         draw_time_axis(root, frame, labels, f"compute time ({unit})")

@@ -64,10 +64,10 @@ def _times(problem: Problem) -> list[str]:
     rows = reached.items() if isinstance(reached, dict) else ()
     by = f" ({cut(str(source['attention']))})" if "attention" in source else ""
     parts = [
-        f", {cut(kind)}{by if kind == 'attention' else ''}: {cut(str(part))} of the peak"
-        for kind, part in rows
+        f"{cut(kind)}{by if kind == 'attention' else ''} {cut(str(part))}" for kind, part in rows
     ]
-    return [f"  times          roofline of {cut(name)} at its peak rates{''.join(parts)}"]
+    reached = f"; of its peaks are reached: {', '.join(parts)}" if parts else " at its peak rates"
+    return [f"  times          roofline of {cut(name)}{reached}"]
 
 
 def _capture(problem: Problem) -> dict[str, Any]:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from math import log2
 from pathlib import Path
 
-from offcert.core.documents import write_atomically
 from offcert.core.errors import InputError
 from offcert.core.messages import cut
-from offcert.report.svg import Element, element, ticks, write
+from offcert.report.svg import Element, element, save, ticks
 
 # Pixels. Arbitrary.
 _WIDTH, _HEIGHT = 760, 420
@@ -25,7 +23,7 @@ Ratios = Sequence[float | None]
 
 
 def save_profile(methods: Mapping[str, Ratios], path: str | Path) -> None:
-    """Draw a performance profile (Dolan and Moré, 2002) into an SVG file.
+    """Draw a performance profile (Dolan and Moré, 2002) into an SVG or PNG file.
 
     Parameters
     ----------
@@ -41,12 +39,7 @@ def save_profile(methods: Mapping[str, Ratios], path: str | Path) -> None:
     """
     if not methods or not any(methods.values()):
         raise InputError("a profile needs a problem that all methods were given")
-    text = '<?xml version="1.0" encoding="UTF-8"?>\n' + write(profile_svg(methods)) + "\n"
-    write_atomically(path, partial(_write_text, text))
-
-
-def _write_text(text: str, path: Path) -> None:
-    path.write_text(text, encoding="utf-8")
+    save(profile_svg(methods), path)
 
 
 def profile_svg(methods: Mapping[str, Ratios]) -> Element:

@@ -6,27 +6,19 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from offcert.core.documents import write_atomically
 from offcert.core.errors import InputError
 from offcert.core.messages import cut
 from offcert.core.units import format_size
 from offcert.proofs.placement.certificate import PlacementCertificate
-from offcert.questions.placement.problem import Placement, PlacementProblem
+from offcert.questions.placement.problem import Placement
 from offcert.report.bars import BOUND, LIMIT, Look, size_scale, time_scale
 from offcert.report.gantt_svg import LEFT, RIGHT, draw_time_axis, picture
-from offcert.report.svg import Element, element, ticks, write
+from offcert.report.svg import LETTER, Element, element, require_picture, save, ticks
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-_FORMATS = (".png", ".svg")
 # Letters of the longest name, and pixels of the picture and of the margin above. Arbitrary.
 _LONGEST_NAME = 80
 _WIDTH, _HEIGHT, _TOP = 1100, 440, 64
-# Pixels of a letter, on the average. Assumed.
-_LETTER = 6.3
 # Pixels below whose width or height rectangles are drawn without stripes, which nobody would see.
 # Arbitrary.
 _STRIPED = 5.0
@@ -146,19 +138,8 @@ def save_space(placed: PlacementCertificate, path: str | Path) -> None:
     InputError
         If there are no addresses or the file name ends in neither ``.png`` nor ``.svg``.
     """
-    suffix = Path(path).suffix.lower()
-    if suffix not in _FORMATS:
-        raise InputError(f"{path} must end in .png or .svg")
-    spaces = spaces_of(placed)
-    if suffix == ".svg":
-        text = space_text(placed, spaces)
-        write_atomically(path, lambda part: _write_text(part, text))
-    else:
-        _save_png(placed, spaces, path)
-
-
-def _write_text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
+    require_picture(path)
+    save(space_svg(placed, spaces_of(placed)), path)
 
 
 def title_of(placed: PlacementCertificate) -> str:
@@ -166,72 +147,10 @@ def title_of(placed: PlacementCertificate) -> str:
     return f"{cut(placed.problem.name, 48)}: {placed.result.summary(placed.problem.units)}"
 
 
-def _save_png(placed: PlacementCertificate, spaces: Sequence[Space], path: str | Path) -> None:
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, ax = plt.subplots(figsize=(11, 5.2), layout="constrained")
-    try:
-        plot_space(placed.problem, spaces, ax)
-        scale, _ = size_scale(placed.problem, largest_of(placed))
-        for size, text, colour in lines_of(placed):
-            ax.axhline(size / scale, color=colour, ls="--", lw=1.2, label=text)
-        ax.legend(ncols=6, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
-        figure.suptitle(title_of(placed), parse_math=False)
-        write_atomically(path, lambda part: figure.savefig(part, dpi=130))
-    finally:
-        plt.close(figure)
-
-
 def largest_of(placed: PlacementCertificate) -> int:
     """Return the most bytes that a picture shows."""
     result, capacity = placed.result, placed.problem.capacity or 0
     return max(1, result.pool or 0, result.lower_bound, capacity)
-
-
-def plot_space(problem: PlacementProblem, spaces: Sequence[Space], ax: Axes) -> None:
-    """Draw rectangles, addresses against time.
-
-    Parameters
-    ----------
-    problem : PlacementProblem
-        Whose units the axes have.
-    spaces : sequence of Space
-        What is drawn.
-    ax : Axes
-        Of matplotlib.
-    """
-    from matplotlib.collections import PolyCollection
-
-    across, unit = time_scale(problem, max((space.end for space in spaces), default=1))
-    up, size_unit = size_scale(problem, max((space.high for space in spaces), default=1))
-    few = len(spaces) <= MOST_OUTLINED
-    for kind, look in shown_spaces(spaces).items():
-        corners = [
-            [
-                (space.start / across, space.low / up),
-                (space.start / across, space.high / up),
-                (space.end / across, space.high / up),
-                (space.end / across, space.low / up),
-            ]
-            for space in spaces
-            if space.kind == kind
-        ]
-        drawn = PolyCollection(
-            corners,
-            facecolor=look.colour,
-            edgecolor="white",
-            linewidth=0.4 if few else 0.0,
-            hatch=look.hatch * 2 if few else "",
-            label=look.name,
-        )
-        ax.add_collection(drawn)
-    ax.autoscale_view()
-    ax.set_ylim(bottom=0)
-    ax.set_xlabel(f"time ({unit})")
-    ax.set_ylabel(f"address ({size_unit})")
 
 
 @dataclass(frozen=True)
@@ -298,7 +217,7 @@ def _draw_legend(root: Element, spaces: Sequence[Space]) -> None:
     for kind, look in shown_spaces(spaces).items():
         element(root, "rect", x=x, y=31, width=22, height=12, fill=_fill(kind, 22, 12))
         element(root, "text", look.name, x=x + 28, y=41)
-        x += 28 + _LETTER * len(look.name) + 24
+        x += 28 + LETTER * len(look.name) + 24
 
 
 def _draw_sizes(root: Element, frame: _Frame, placed: PlacementCertificate) -> None:
@@ -338,9 +257,3 @@ def _draw_line(root: Element, frame: _Frame, size: int, text: str, colour: str) 
     halo = {"stroke": "#ffffff", "stroke_width": 3, "paint_order": "stroke"}
     x = frame.width - RIGHT - 6
     element(root, "text", text, x=x, y=y - 4, fill=colour, text_anchor="end", **halo)
-
-
-def space_text(placed: PlacementCertificate, spaces: Sequence[Space]) -> str:
-    """Return the drawing as the text of an SVG file."""
-    root = space_svg(placed, spaces)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + write(root) + "\n"

@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import math
 import re
+from pathlib import Path
 from xml.etree import ElementTree
+
+from offcert.core.documents import write_atomically
+from offcert.core.errors import InputError
 
 Element = ElementTree.Element
 
@@ -61,6 +65,67 @@ def _value(value: object) -> str:
 def write(root: Element) -> str:
     """Return a tree as text that is both XML and HTML: no element without its end."""
     return ElementTree.tostring(root, encoding="unicode", short_empty_elements=False)
+
+
+FORMATS = ("svg", "png")
+# Pixels of a PNG file for each of the SVG's. Arbitrary.
+_ZOOM = 1.5
+# The family of letters in PNG files.
+_FONT = "DejaVu Sans"
+
+
+def require_picture(path: str | Path) -> str:
+    """Return what kind of picture a file is to hold, ``"svg"`` or ``"png"``, as its name ends.
+
+    Raises
+    ------
+    InputError
+        If it ends in neither.
+    """
+    kind = Path(path).suffix.lower().removeprefix(".")
+    if kind not in FORMATS:
+        raise InputError(f"{path} must end in .png or .svg")
+    return kind
+
+
+def save(root: Element, path: str | Path) -> None:
+    """Write a picture into an SVG file, or what that looks like into a PNG file.
+
+    The same picture gives the same SVG file, byte by byte.
+
+    Raises
+    ------
+    InputError
+        If the name ends in neither, or the file cannot be written.
+    """
+    if require_picture(path) == "svg":
+        text = f'<?xml version="1.0" encoding="UTF-8"?>\n{write(root)}\n'
+        write_atomically(path, lambda part: _write_bytes(part, text.encode()))
+    else:
+        pixels = _pixels(write(root))
+        write_atomically(path, lambda part: _write_bytes(part, pixels))
+
+
+def _write_bytes(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
+
+
+def _pixels(text: str) -> bytes:
+    import resvg_py
+
+    drawn = resvg_py.svg_to_bytes(
+        svg_string=text, zoom=_ZOOM, font_dirs=_fonts(), sans_serif_family=_FONT
+    )
+    return bytes(drawn)
+
+
+def _fonts() -> list[str]:
+    """Return folders with fonts for machines that have none: those that come with matplotlib."""
+    from importlib.util import find_spec
+
+    found = find_spec("matplotlib")
+    places = [] if found is None else list(found.submodule_search_locations or ())
+    return [f"{place}/mpl-data/fonts/ttf" for place in places]
 
 
 def ticks(largest: float, most: int = 8) -> list[float]:

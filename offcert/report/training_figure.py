@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from offcert.core.documents import write_atomically
-from offcert.core.errors import InputError
 from offcert.core.messages import cut
 from offcert.core.platform import Kind
 from offcert.core.units import format_time
@@ -19,66 +15,88 @@ from offcert.report.bars import (
     BOUND,
     DEVICE,
     HELD,
-    LIMIT,
     LINK,
     LINK_BACK,
-    LOOKS,
     RUN_AGAIN,
-    size_scale,
-    time_scale,
+    WAITS,
+    Bar,
+    joined,
 )
+from offcert.report.gantt_svg import (
+    LEFT,
+    Frame,
+    draw_label,
+    draw_legend,
+    draw_memory,
+    draw_time_axis,
+    fill_of,
+    picture,
+    steps,
+    time_labels,
+)
+from offcert.report.svg import Element, element, require_picture, save
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-
-_STALL, _STALL_COLOUR = "waits", "#d9d9d9"
-_COURSES = ("planned", "measured")
 # The factor by which times may differ to be compared in one picture. Arbitrary.
 _ALIKE = 2
-# Part of the picture's width that a letter takes: a bar too short for its name has none. Assumed.
-_PART_PER_LETTER = 0.0085
+# Pixels of the picture's width, from the top to the rows, and of a row and its bars. Arbitrary.
+_WIDTH, _TOP, _ROW, _BAR = 1100, 62, 24, 20
+# Bars of a row beyond which they are joined, and pixels to which they are joined. Arbitrary.
+_MOST, _PIXELS = 5000, 0.5
 
 
-def plot_training_rows(record: TrainingRecord, ax: Axes | None = None) -> Axes:
-    """Draw what the device and the link do against time: as planned, and below it as measured.
+def training_svg(record: TrainingRecord) -> Element:
+    """Draw what the device and the link do against time, planned above measured, and the memory.
 
-    Parameters
-    ----------
-    record : TrainingRecord
-        What is drawn.
-    ax : Axes, optional
-        Of matplotlib; by default new ones.
+    Measured bytes are drawn only if they were counted.
     """
-    if ax is None:
-        from matplotlib import pyplot as plt
-
-        _, ax = plt.subplots(layout="constrained")
-    scale, time = time_scale(record, span_of(record))
     rows = (DEVICE, LINK, LINK_BACK) if record.duplex else (DEVICE, LINK)
-    heights = {
-        (row, name): 2.4 * (len(rows) - 1 - number) + (1.1 if name == "planned" else 0.1)
-        for number, row in enumerate(rows)
-        for name in _COURSES
-    }
-    shown: set[str] = set()
+    top = _TOP + 2 * _ROW * len(rows) + 30
+    largest = max(record.limit, record.predicted_peak, *_measured_sizes(record), 1)
+    frame = Frame(_WIDTH, span_of(record), largest * 16 // 15, top)
+    root = picture(frame, f"{cut(record.name, 48)}: {said_of_times(record)}")
+    shown: list[Bar] = []
+    for number, (name, (course, factor)) in enumerate(courses_of(record).items()):
+        bars = list(bars_of_course(record, course, factor))
+        shown += bars
+        for index, row in enumerate(rows):
+            at = _TOP + _ROW * (2 * index + number)
+            _draw_row(root, frame, at, row, name, [bar for bar in bars if bar.row == row])
+    draw_legend(root, shown)
+    draw_memory(root, frame, record, record.limit, list(_curves(record)), step=0.25)
+    labels, unit = time_labels(record, frame.span)
+    draw_time_axis(root, frame, labels, f"time ({unit})")
+    return root
+
+
+def _draw_row(
+    root: Element, frame: Frame, top: float, row: str, name: str, bars: Sequence[Bar]
+) -> None:
+    group = element(root, "g", class_=f"row {row.replace(' ', '-')} {name}")
+    said, colour = (row, "#000000") if name == "planned" else (name, "#666666")
+    element(group, "text", said, x=LEFT - 8, y=top + 14, text_anchor="end", fill=colour)
+    if len(bars) > _MOST:
+        bars = joined(list(bars), _PIXELS / (frame.x(frame.span) - frame.x(0)) * frame.span)
+    for bar in bars:
+        left, right = frame.x(float(bar.start)), frame.x(float(bar.end))
+        width = max(right - left, 0.4)
+        fill = fill_of(bar.look, width)
+        rect = element(group, "rect", x=left, y=top, width=width, height=_BAR, fill=fill)
+        element(rect, "title", f"{name}: {bar.title}")
+        draw_label(group, bar, (left + right) / 2, top + 14, width)
+
+
+def _measured_sizes(record: TrainingRecord) -> list[int]:
+    return [] if record.measured is None else [size for _, size in record.measured.live()]
+
+
+def _curves(record: TrainingRecord) -> Iterator[tuple[list[tuple[float, float]], str, str]]:
+    """Yield corners, colours and names of the bytes that are planned, and of those measured."""
     for name, (course, factor) in courses_of(record).items():
-        bars = list(_bars(record, course))
-        at = {row: heights[row, name] for row in rows}
-        _plot_bars(bars, at, factor / scale, ax)
-        _plot_names(bars, heights[DEVICE, name] + 0.45, factor, span_of(record), scale, ax)
-        shown |= {bar.look for bar in bars}
-    for look in (*LOOKS, _STALL):
-        if look in shown:
-            colour = _STALL_COLOUR if look == _STALL else LOOKS[look].colour
-            label = look if look == _STALL else LOOKS[look].name
-            ax.broken_barh([], (0, 0), facecolor=colour, label=label)
-    labels = [f"{row} {name}" for row, name in heights]
-    ax.set_yticks([height + 0.45 for height in heights.values()], labels)
-    ax.set_xlabel(f"time ({time})")
-    ax.set_xlim(left=0)
-    ax.legend(ncols=6, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
-    return ax
+        points = list(course.live())
+        if points:
+            times, sizes = zip(*points, strict=True)
+            corners = [(time * factor, size) for time, size in steps(times, sizes)]
+            yield corners, HELD if name == "planned" else BOUND, name
 
 
 def courses_of(record: TrainingRecord) -> dict[str, tuple[Course, float]]:
@@ -103,55 +121,35 @@ def span_of(record: TrainingRecord) -> int:
     return max(1, *map(round, ends))
 
 
-@dataclass(frozen=True, slots=True)
-class _Bar:
-    row: str
-    look: str
-    start: int
-    end: int
-    label: str = ""
+def bars_of_course(record: TrainingRecord, course: Course, factor: float = 1.0) -> Iterator[Bar]:
+    """Yield a bar for every wait of the device, operation and transfer of a step.
 
+    Parameters
+    ----------
+    record : TrainingRecord
+        Of which `course` is one.
+    course : Course
+        Planned or measured.
+    factor : float
+        How many times as long the step is drawn.
+    """
+    schedule, units = course.schedule, record.units
 
-def _plot_bars(bars: list[_Bar], heights: dict[str, float], factor: float, ax: Axes) -> None:
-    groups: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    for bar in bars:
-        times = bar.start * factor, (bar.end - bar.start) * factor
-        groups.setdefault((bar.row, bar.look), []).append(times)
-    for (row, look), times_of in groups.items():
-        colour = _STALL_COLOUR if look == _STALL else LOOKS[look].colour
-        ax.broken_barh(times_of, (heights[row], 0.9), facecolor=colour, lw=0)
+    def bar(row: str, look: str, start: int, end: int, label: str, what: str) -> Bar:
+        title = f"{what}: {format_time(start, units)} to {format_time(end, units)}"
+        return Bar(row, look, round(start * factor), round(end * factor), label, title)
 
-
-def _plot_names(
-    bars: list[_Bar], height: float, factor: float, span: int, scale: int, ax: Axes
-) -> None:
-    for bar in bars:
-        part = (bar.end - bar.start) * factor / span
-        if bar.label and part >= _PART_PER_LETTER * (len(bar.label) + 1):
-            ax.text(
-                (bar.start + bar.end) / 2 * factor / scale,
-                height,
-                bar.label,
-                color=LOOKS[bar.look].text,
-                fontsize=7,
-                ha="center",
-                va="center",
-                parse_math=False,
-            )
-
-
-def _bars(record: TrainingRecord, course: Course) -> Iterator[_Bar]:
-    schedule = course.schedule
     rows = zip(record.operations, looks_by_name(record.operations), strict=True)
     for index, (name, look) in enumerate(islice(rows, len(course))):
         start, stall = schedule.starts[index], course.stalls[index]
+        name = cut(name, 80)
         if stall > 0:
-            yield _Bar(DEVICE, _STALL, start - stall, start)
-        yield _Bar(DEVICE, look, start, schedule.ends[index], name)
+            yield bar(DEVICE, WAITS, start - stall, start, "", "waits")
+        yield bar(DEVICE, look, start, schedule.ends[index], name, name)
     for transfer in schedule.transfers:
         back = record.duplex and transfer.kind is Kind.PREFETCH
         row = LINK_BACK if back else LINK
-        yield _Bar(row, str(transfer.kind), transfer.start, transfer.end)
+        yield bar(row, str(transfer.kind), transfer.start, transfer.end, "", str(transfer.kind))
 
 
 def looks_by_name(operations: tuple[str, ...]) -> list[str]:
@@ -164,75 +162,16 @@ def looks_by_name(operations: tuple[str, ...]) -> list[str]:
     ]
 
 
-def plot_training_memory(record: TrainingRecord, ax: Axes | None = None) -> Axes:
-    """Draw the bytes on the device against time, and the limit.
-
-    Parameters
-    ----------
-    record : TrainingRecord
-        What is drawn; measured bytes only if they were counted.
-    ax : Axes, optional
-        Of matplotlib; by default new ones.
-    """
-    if ax is None:
-        from matplotlib import pyplot as plt
-
-        _, ax = plt.subplots(layout="constrained")
-    scale, time = time_scale(record, span_of(record))
-    unit, label = size_scale(record, max(record.limit, record.predicted_peak))
-    for name, (course, factor) in courses_of(record).items():
-        points = list(course.live())
-        if not points:
-            continue
-        colour = HELD if name == "planned" else BOUND
-        times = [at * factor / scale for at, _ in points]
-        sizes = [size / unit for _, size in points]
-        if name == "planned":
-            ax.fill_between(times, sizes, step="post", alpha=0.25, color=colour, lw=0)
-        style = "-" if name == "planned" else (0, (4, 1))
-        ax.step(times, sizes, where="post", color=colour, lw=1.2, ls=style, label=name)
-    ax.axhline(record.limit / unit, color=LIMIT, linestyle="--", label="limit")
-    ax.set_ylabel(f"live memory ({label})")
-    ax.set_xlabel(f"time ({time})")
-    ax.set_ylim(bottom=0)
-    ax.legend(loc="lower center", ncols=3, facecolor="white", edgecolor="none")
-    return ax
-
-
-_FORMATS = (".png", ".svg")
-
-
 def save_training(record: TrainingRecord, path: str | Path) -> None:
-    """Draw a record into a PNG or SVG file; the same record gives the same SVG, byte by byte.
+    """Draw a record into a PNG or SVG file.
 
     Raises
     ------
     InputError
         If the file name ends in neither ``.png`` nor ``.svg``, or it cannot be written.
     """
-    suffix = Path(path).suffix.lower()
-    if suffix not in _FORMATS:
-        raise InputError(f"{path} must end in .png or .svg")
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    # Without a salt of their own, and with a date, two SVG files of the same figure differ.
-    settings: Any = {"svg.hashsalt": "offcert"}
-    with mpl.rc_context(settings):
-        figure, (rows, memory) = plt.subplots(
-            2, 1, figsize=(11, 6.2), sharex=True, height_ratios=[3, 3], layout="constrained"
-        )
-        try:
-            plot_training_rows(record, rows)
-            plot_training_memory(record, memory)
-            rows.set_xlabel("")
-            figure.suptitle(f"{cut(record.name)}: {said_of_times(record)}", parse_math=False)
-            metadata = {"Date": None} if suffix == ".svg" else None
-            write_atomically(path, lambda part: figure.savefig(part, dpi=130, metadata=metadata))
-        finally:
-            plt.close(figure)
+    require_picture(path)
+    save(training_svg(record), path)
 
 
 def said_of_times(record: TrainingRecord) -> str:

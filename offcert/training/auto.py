@@ -20,6 +20,7 @@ from offcert.runtime.follow.run import StepRun
 from offcert.runtime.plan.reports import StepReport
 from offcert.runtime.plan.step_plan import StepPlan, step_plan
 from offcert.runtime.segments.attach import Segments
+from offcert.runtime.segments.placed import NOTHING_AGAIN
 from offcert.runtime.segments.steps import SegmentedSteps
 from offcert.runtime.watch.events import Session
 from offcert.runtime.watch.guard import OffloadWarning, one_line
@@ -27,6 +28,7 @@ from offcert.runtime.watch.modes import sweep, within_transform
 from offcert.runtime.watch.signature import Signature, signature
 from offcert.training.barred import opaque_modules, price, without
 from offcert.training.branches import Branches
+from offcert.training.growth import is_covered, outgrown
 from offcert.training.planner import Planner, first_call
 from offcert.training.study import StepTimes, Study
 
@@ -66,6 +68,8 @@ class AutoOffload(Offload):
         self._host_memory = host_memory
         self._spills = spills
         self._study: Study | None = None
+        # First calls of plans for steps that a larger plan should have done for, but did not.
+        self._own: list[Signature] = []
         # Kinds of steps that are left without a plan, and why.
         self._settled: list[Signature] = []
         self._reasons: list[str] = []
@@ -109,6 +113,8 @@ class AutoOffload(Offload):
             return super().begin(args, kwargs)
         if self._study is None:
             begun = self._kinds.now()
+            if is_covered(self.programs, call, self._hooks.parts.device):
+                self._own.append(call)
             self._study = Study(self._root, call, self._planner.hardware is None, begun)
             self._reserved.begin(fresh=True)
         self._close_run("another step began")
@@ -159,10 +165,20 @@ class AutoOffload(Offload):
     def _is_new(self, call: Signature) -> bool:
         if self._study is not None and self._study.call == call:
             return True
-        if self._study is not None or len(self.programs) >= self._max_plans:
+        if self._study is not None:
             return False
-        known = [each.capture.calls[0] for each in self.programs] + self._settled
-        return call not in known or self._branches.wants(call)
+        if len(self.programs) >= self._max_plans and self._outgrown(call) is None:
+            return False
+        if call in self._settled:
+            return False
+        if not isinstance(super()._choose(call), str):
+            return self._branches.wants(call)
+        return True
+
+    def _outgrown(self, call: Signature) -> int | None:
+        """Return the number of the plan in whose place one for a larger call is followed."""
+        full = len(self.programs) >= self._max_plans
+        return outgrown(self.programs, call, self._hooks.parts.device, self._own, full=full)
 
     def _conclude(self, study: Study) -> None:
         """Take what a study has found out, and make a plan once it is complete."""
@@ -229,9 +245,12 @@ class AutoOffload(Offload):
         if allowed is not problem:
             # Less time than the plan gets: it only says what is lost.
             unbarred = self._planner.certificate(problem, share=_SHARE_OF_PRICE)
-        self._follow(allowed)
-        if len(self.programs) > len(self._made):
+        number, made = self._outgrown(first_call(problem)), len(self.certificates)
+        self._follow(allowed, number)
+        if number is None and len(self.programs) > len(self._made):
             self._made.append((problem, self.certificates[-1]))
+        elif number is not None and self.certificates[made:]:
+            self._made[number] = problem, self.certificates[-1]
         self._say_price(unbarred)
 
     def _plan_anew(self) -> None:
@@ -336,7 +355,8 @@ class AutoOffload(Offload):
         With a number it takes the place of another one.
         """
         assert self._segments is not None
-        if self._open is None or not (made.segments or number is not None):
+        before = NOTHING_AGAIN if number is None else self.programs[number].segments
+        if self._open is None or not (made.segments or before):
             self._put(made, number)
             return
         wrapped = any(each.segments for each in self.programs)
@@ -363,5 +383,6 @@ class AutoOffload(Offload):
             self._segments.add(made.segments)
             self.programs.append(made)
         else:
+            self._kinds.forget(self.programs[number])
             self._segments.replace(number, made.segments)
             self.programs[number] = made

@@ -35,6 +35,9 @@ class Branches:
 
     def ended(self, run: StepRun) -> None:
         """Take note of a step that followed a plan, or did not."""
+        if run.smaller is not None:
+            # It is not the step that the plan was made for (`offcert.runtime.follow.kinds`).
+            return
         if run.finished and run.deviation is not None and not (run.failed or run.broken):
             self._of(run.program.capture.calls[0]).misses += 1
 

@@ -35,7 +35,8 @@ class PlacedOutcome:
     schedule : Schedule or None
         The shortest that was found; valid by the checker.
     placement : Placement or None
-        Its addresses, in the order of `offcert.questions.schedule.residences`, if they were asked for.
+        Its addresses, in the order of `offcert.questions.schedule.residences`, if they were asked
+        for.
     lower_bound : int
         Ticks that no such schedule falls below, on the solver's word.
     infeasible : bool

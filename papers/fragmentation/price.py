@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from offcert.questions.schedule.options import require_problem
-from offcert.questions.schedule.result import Result
-
 from offcert.core.errors import InputError
 from offcert.core.options import require_count, require_seconds, require_seed
 from offcert.core.result import SolveStatus
@@ -14,8 +11,10 @@ from offcert.proofs.certificate import Certificate, current_versions
 from offcert.proofs.placement.certificate import PlacementCertificate
 from offcert.proofs.placement.registry import Computed, proved
 from offcert.questions.placement.problem import PlacementResult
+from offcert.questions.schedule.options import require_problem
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 from offcert.questions.schedule.residences import placement_problem, residences
+from offcert.questions.schedule.result import Result
 from papers.fragmentation.placed_cpsat import PlacedOutcome, solve_placed
 
 _METHOD = "placed-cpsat"

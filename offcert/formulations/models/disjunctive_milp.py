@@ -27,8 +27,7 @@ Big M
 -----
 A row ``first ≤ second + M · (unless)`` has M = (latest first) - (earliest second) over the bounds
 of its variables, whatever else holds. That is the least valid value row by row; without windows it
-is the upper bound plus the transfer's length. Smaller ones once called a feasible instance
-infeasible (notes on the papers, §1).
+is the upper bound plus the transfer's length. Smaller ones once cut off feasible schedules.
 """
 
 from __future__ import annotations

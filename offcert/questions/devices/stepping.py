@@ -1,7 +1,8 @@
 """`Stepping`: one device's step, run operation by operation between transfers that others allow.
 
-The same rules as `offcert.questions.schedule.simulate`: what takes memory (operations and prefetches) happens in
-the plan's order, each as early as its predecessors, its data, the link and the memory allow.
+The same rules as `offcert.questions.schedule.simulate`: what takes memory (operations and
+prefetches) happens in the plan's order, each as early as its predecessors, its data, the link and
+the memory allow.
 """
 
 from __future__ import annotations

@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 
 from offcert.core.errors import PlanError
+from offcert.core.platform import Kind
 from offcert.core.trace import Trace
-
-
-class Kind(StrEnum):
-    """Direction of a transfer."""
-
-    OFFLOAD = "offload"
-    PREFETCH = "prefetch"
 
 
 @dataclass(frozen=True, slots=True)

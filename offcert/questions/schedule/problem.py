@@ -323,8 +323,9 @@ class Problem:
     def with_device_memory(self, size: int | str, optimiser: str | None = None) -> Problem:
         """Return the same problem on a device of so many bytes, or ``"16GiB"``, minus all else.
 
-        `optimiser` names the one whose state is counted (`offcert.questions.schedule.device_memory`), by default
-        the profile's. Raises an `InputError` if that is too little, or not known.
+        `optimiser` names the one whose state is counted
+        (`offcert.questions.schedule.device_memory`), by default the profile's. Raises an
+        `InputError` if that is too little, or not known.
         """
         beside = uncounted_bytes(self)
         beside = beside if optimiser is None else with_optimiser(beside, optimiser)

@@ -9,8 +9,8 @@ A schedule of whole transfers says of every tensor and workspace from when to wh
 - A workspace has it while its operation runs.
 - What is empty has none.
 
-These are the events by which `offcert.questions.schedule.check` counts bytes, so the most bytes that residences
-take together are the memory that the schedule needs.
+These are the events by which `offcert.questions.schedule.check` counts bytes, so the most bytes
+that residences take together are the memory that the schedule needs.
 
 **The axis.** Ticks do not order everything. At one tick, in this order: memory is released;
 operations of no duration run, one after the other; prefetches and all other operations take memory.

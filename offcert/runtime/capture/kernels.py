@@ -19,6 +19,8 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import torch
+from torch.nn.functional import scaled_dot_product_attention
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from offcert.core.errors import InputError
@@ -49,6 +51,32 @@ class CpuKernels(TorchDispatchMode):
         if rule is None or args[0].device.type != "cpu":
             return func(*args, **kwargs)
         return rule(func, args, kwargs)
+
+
+class FlashKernels(TorchFunctionMode):
+    """Attention with dropout, as CUDA devices compute it: by FlashAttention, which keeps no scores.
+
+    The kernel draws dropout anew in the backward pass and keeps 16 bytes for that. The kernel of
+    the CPU has no dropout, and attention would become products there. So this leaves dropout out,
+    of `scaled_dot_product_attention` alone, unless that kernel has been switched off.
+    """
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Run `func`, without dropout if it is attention."""
+        kwargs = kwargs or {}
+        flash = torch.backends.cuda.flash_sdp_enabled()
+        if func is scaled_dot_product_attention and flash:
+            kwargs = {**kwargs, "dropout_p": 0.0}
+            # Query, key, value and mask come before it.
+            args, kept = args[:4], args[5:]
+            kwargs |= dict(zip(("is_causal",), kept, strict=False))
+        return func(*args, **kwargs)
 
 
 def _is_mixed(tensor: torch.Tensor, parameters: Any) -> bool:

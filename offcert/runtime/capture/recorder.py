@@ -18,8 +18,8 @@ from torch.utils._pytree import tree_leaves
 
 from offcert.runtime.capture.lines import LineFinder
 from offcert.runtime.capture.moments import Life, Moment, Saved, Seen
-from offcert.runtime.hardware import Hardware, roofline_ns
-from offcert.runtime.hardware.cost import attention_scratch, computed_as, operator_cost
+from offcert.runtime.hardware import Hardware
+from offcert.runtime.hardware.cost import attention_scratch, operator_cost, operator_ns
 from offcert.runtime.segments.handed import given_a_cache
 from offcert.runtime.watch.entered_hooks import EnteredHooks
 from offcert.runtime.watch.events import INPUT, OPERATOR, OUTPUT, UNPACK, Event, Session
@@ -245,8 +245,7 @@ class Recorder(Session):
         moment = self.moments[-1]
         moment.launches = flops > 0 or traffic > 0
         if self._hardware is not None:
-            kind = computed_as(func, args)
-            moment.duration = roofline_ns(self._hardware, flops, traffic, *kind)
+            moment.duration = operator_ns(self._hardware, func, args, kwargs, out)
             # What the stated device takes beside the tensors that are seen here.
             self.tracker.need(attention_scratch(func, args))
 

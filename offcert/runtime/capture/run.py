@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,7 @@ from offcert.runtime.capture.borrowed import Originals, borrowed, random_state_k
 from offcert.runtime.capture.build import build
 from offcert.runtime.capture.capture import Capture, Clock
 from offcert.runtime.capture.fake import FakeTwins
-from offcert.runtime.capture.kernels import CpuKernels
+from offcert.runtime.capture.kernels import CpuKernels, FlashKernels
 from offcert.runtime.capture.recorder import Recorder
 from offcert.runtime.capture.recording import Recording
 from offcert.runtime.capture.repeated import repeated
@@ -182,7 +182,8 @@ def _run_fake(
     step: TrainingStep, hardware: Hardware | None, program: PlacedProgram | None = None
 ) -> tuple[Recorder, int]:
     twins = FakeTwins()
-    with _as_it_was(step, twins.twin), quiet(), twins.mode, CpuKernels():
+    foreseen = nullcontext() if hardware is None else FlashKernels()
+    with _as_it_was(step, twins.twin), quiet(), twins.mode, CpuKernels(), foreseen:
         batch = twins.batch(step)
         # The step may take it apart.
         size = batch_bytes(batch)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
 import torch
 
+from offcert.runtime.follow.smaller import StepEntries, spared_bytes
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.watch.events import OUTPUT, Event, Session
 from offcert.runtime.watch.hooks import Hooks
 from offcert.runtime.watch.nodes import UNKNOWN, NodeCount, keeps_casts
 from offcert.runtime.watch.parts import Parts
-from offcert.runtime.watch.saved_storages import Place
 
 
 class Stayed(NamedTuple):
@@ -95,16 +95,17 @@ class Excess:
             f"{most - self.program.limit} more than fit into the limit"
         )
 
-    def of_bytes(self, saved: Iterable[Place]) -> str | None:
+    def of_bytes(self, saved: StepEntries) -> str | None:
         """Return what there is to say if bytes that were not foreseen do not fit into the limit.
 
         What an operation saves beyond what it saved when it was captured is taken to stay until the
-        step ends; what should have left, until the plan brings it back.
+        step ends; what should have left, until the plan brings it back. What a smaller step has
+        saved takes less.
         """
         trace, prediction = self.program.trace, self.program.prediction
         more = [0] * (len(trace) + 1)
         found: Counter[int] = Counter()
-        for place in saved:
+        for place in saved.by_place:
             found[place.operation] += place.size
         for operation, size in found.items():
             more[operation] += max(0, size - self.program.saved_bytes[operation])
@@ -114,8 +115,10 @@ class Excess:
             more[each.operation] += each.size
             more[back] -= each.size
         del more[-1]
-        pairs = zip(accumulate(more), prediction.peaks, strict=True)
-        for operation, (extra, peak) in enumerate(pairs):
+        less = spared_bytes(self.program, saved.spared)
+        rows = zip(accumulate(more), prediction.peaks, less, strict=True)
+        for operation, (extra, captured, fewer) in enumerate(rows):
+            peak = captured - fewer
             if extra and peak + extra > self.program.limit:
                 return (
                     f"{extra} bytes more than planned are held during "

@@ -8,6 +8,7 @@ A wrong guess is a step that deviates, and keeps its tensors.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,6 +22,10 @@ from offcert.runtime.watch.signature import Signature
 
 # An attribute by which no kind can be told: it was not the same in all of its steps.
 _VARIES = object()
+
+# Smaller steps of the same sizes that deviate before none is taken for the captured one any more.
+# Arbitrary.
+_UNLIKE = 2
 
 _PLAIN = (bool, int, str, float, type(None))
 
@@ -42,16 +47,27 @@ class Kinds:
         self._next: dict[tuple[int, ...], int] = {}
         self._latest: tuple[int, ...] = ()
         self._begun: Attributes = {}
+        # How often smaller steps have turned out not to be like the one that was captured.
+        self._unlike: Counter[tuple[int, str]] = Counter()
 
     def plans_for(
         self, programs: Sequence[StepPlan], call: Signature, here: str
     ) -> list[StepPlan] | str:
         """Return the programs for a step, the one to follow first; or why there is none."""
+        if self._unlike:
+            shown = repr(call)
+            programs = [p for p in programs if self._unlike[id(p), shown] < _UNLIKE]
         found = plans_for(programs, call, here)
         if len(found) > 1 and not isinstance(found, str):
             chosen = self.choose(found)
             return [chosen, *(each for each in found if each is not chosen)]
         return found
+
+    def forget(self, program: StepPlan) -> None:
+        """Know nothing any more of a program that no step follows from now on."""
+        self._attributes.pop(id(program), None)
+        for key in [each for each in self._unlike if each[0] == id(program)]:
+            del self._unlike[key]
 
     def choose(self, programs: Sequence[StepPlan]) -> StepPlan:
         """Return the one of several programs that a step will follow which begins now."""
@@ -78,8 +94,12 @@ class Kinds:
                 known[key] = _VARIES
 
     def ended(self, run: StepRun) -> None:
-        """Learn from a step, if there were several programs to choose from and it was one kind."""
-        if run.entered is None or not run.finished:
+        """Learn from a step: whether it was like the captured one, and which of several kinds."""
+        if not run.finished:
+            return
+        if run.smaller is not None and run.deviation is not None and not run.broken:
+            self._unlike[id(run.program), repr(run.smaller)] += 1
+        if run.entered is None:
             return
         orders = [_entered(each) for each in run.alternatives]
         told = {path for order in orders for path in order}

@@ -347,7 +347,7 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
                 return None
             self._tell("count", "live bytes are only counted where the context was entered")
             counter = None
-        run = self._start(chosen, counter)
+        run = self._start(chosen, counter, call)
         if run is not None and others:
             run.choose_among(found)
         return run
@@ -356,7 +356,9 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
         """Return the plan that a step follows and what else it may be, or why there is none."""
         return self._kinds.plans_for(self.programs, call, self._hooks.parts.device)
 
-    def _start(self, chosen: StepPlan, counter: LiveBytes | None) -> StepRun | None:
+    def _start(
+        self, chosen: StepPlan, counter: LiveBytes | None, call: Signature
+    ) -> StepRun | None:
         # Memory of the host does not count.
         with nullcontext() if counter is None else counter.paused():
             try:
@@ -370,7 +372,7 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
         told = self._relay.ended, self._reserved
         run = StepRun(self._hooks, chosen, mover, counter, self._strict, *told)
         self._movers.took(chosen, room, run)
-        accepted = run.accepts(chosen.capture.calls[0])
+        accepted = run.accepts(call)
         assert accepted
         self._run, self._latest = run, weakref.ref(run)
         self._storages = StepStorages(run, owned_storages(self._hooks.parts), counter)

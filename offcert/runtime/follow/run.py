@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 
 from offcert.core.errors import PlanError
 from offcert.runtime.device.interface import MemoryReading
+from offcert.runtime.follow.counts import Counts
 from offcert.runtime.follow.excess import Excess, Stayed
 from offcert.runtime.follow.reserved import Reserved
+from offcert.runtime.follow.smaller import StepEntries, sizes_of
 from offcert.runtime.plan.reports import StepReport, Unforeseen
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.segments.uncounted import HELD
@@ -29,14 +30,9 @@ from offcert.runtime.watch.events import (
 )
 from offcert.runtime.watch.hooks import Hooks
 from offcert.runtime.watch.saved import Entry
-from offcert.runtime.watch.saved_storages import Place, PlacedEntries
-from offcert.runtime.watch.signature import Signature, as_if_on
+from offcert.runtime.watch.saved_storages import Place
+from offcert.runtime.watch.signature import Signature, as_if_on, covers
 from offcert.runtime.watch.tracker import LiveBytes
-
-
-def _unseen() -> AbstractContextManager[None]:
-    """Return a context in which no dispatch mode sees operators: those of movers are nobody's."""
-    return torch._C._DisableTorchDispatch()
 
 
 class StepRun(Session):
@@ -114,31 +110,41 @@ class StepRun(Session):
         self.entered: list[str] | None = None
         self._mover, self._strict, self._ended = mover, strict, ended
         self._by_operators = program.capture.ticks[0].kind in (OPERATOR, UNPACK)
-        self._counts: dict[str, int] = {}
+        self._announced: dict[str, int] = {}
         self._calls_made = 0
-        self._entries = PlacedEntries()
+        self._entries = StepEntries(program)
         self._unforeseen: list[Unforeseen] = []
         self._excess = Excess(program, hooks.parts)
-        self._at_begin: list[int] = []
-        self._at_end: list[int] = []
-        self._peaks: list[int] = []
+        self._counts = Counts(counter)
 
     def choose_among(self, programs: Sequence[StepPlan]) -> None:
         """Take note of what tells the programs apart that it was chosen from."""
         self.alternatives, self.entered = tuple(programs), []
 
     def accepts(self, call: Signature) -> bool:
-        """Take a call of the model as the next one of this step, if it is."""
-        captured = self.program.capture
+        """Take a call of the model as the next one of this step, if it is, or is covered by it."""
+        captured, made = self.program.capture, self._calls_made
         calls, call = captured.calls, as_if_on(call, captured.device, self.hooks.parts.device)
-        if self.finished or self._calls_made >= len(calls) or calls[self._calls_made] != call:
+        if self.finished or made >= len(calls) or not covers(calls[made], call):
             return False
         # A step that was given up: this call begins the next one.
         if self.failed or (self.deviation is not None and self.backward_passes > 0):
             return False
+        if self.smaller is None and calls[made] != call:
+            self._entries.smaller = call
         self._calls_made += 1
         self._excess.begin_call()
         return True
+
+    @property
+    def sizes(self) -> str:
+        """Shapes of what the model is called with, where they are not those that were captured."""
+        return sizes_of(self.smaller)
+
+    @property
+    def smaller(self) -> Signature | None:
+        """The first call that is not as captured but covered by that; None if there is none."""
+        return self._entries.smaller
 
     @property
     def calls_are_over(self) -> bool:
@@ -150,6 +156,7 @@ class StepRun(Session):
         """Take note of what has happened before the backward pass has ended."""
         if not self.finished:
             self.superseded = what
+            self._counts.supersede()
             if self._mover is not None:
                 self._mover.end(self, complete=False)
 
@@ -184,9 +191,9 @@ class StepRun(Session):
             self.finished,
             self.program.prediction,
             self.program.limit,
-            tuple(self._at_begin),
-            tuple(self._at_end),
-            tuple(self._peaks),
+            tuple(self._counts.at_begin),
+            tuple(self._counts.at_end),
+            tuple(self._counts.peaks),
             () if mover is None else tuple(mover.unfreed),
             tuple(self._unforeseen),
             0 if mover is None else mover.late_bytes,
@@ -251,8 +258,8 @@ class StepRun(Session):
     def count(self, kind: str, name: str = "") -> None:
         """Tick at an operator or an unpacking, if the clock is one of operators."""
         if self._by_operators:
-            number = self._counts.get(name, 0)
-            self._counts[name] = number + 1
+            number = self._announced.get(name, 0)
+            self._announced[name] = number + 1
             self.tick(Event(kind, name, number))
 
     def deviate(self, what: str) -> None:
@@ -294,7 +301,7 @@ class StepRun(Session):
         """Look whether the call of the model has done more than the captured one."""
         self.exceed(self._excess.end_call(self._calls_made - 1))
         if self._unforeseen:
-            self.exceed(self._excess.of_bytes(self._entries.by_place))
+            self.exceed(self._excess.of_bytes(self._entries))
 
     def fail(self, what: str) -> None:
         """Take note that we have failed, not the step."""
@@ -321,18 +328,14 @@ class StepRun(Session):
             self._close()
             self.now = index
             self._move(index)
-            if self.counter is not None and self.superseded is None:
-                # What comes before the first operation is a part of it.
-                self._at_begin.append(self.counter.live if index else 0)
-                self.counter.now = index
-                if index:
-                    self.counter.start_peak()
+            self._counts.begin(index)
 
     def _move(self, operation: int) -> None:
         if self._mover is None or not self._mover.acts(operation):
             return
         try:
-            with _unseen():
+            # No dispatch mode sees the operators of movers, which are nobody's.
+            with torch._C._DisableTorchDispatch():
                 self._mover.reach(self, operation)
         except BaseException as error:
             # The program may catch it and go on; what was left undone is not known.
@@ -341,15 +344,12 @@ class StepRun(Session):
             raise
 
     def _close(self) -> None:
-        # What is alive once another step has begun is not this step's alone.
-        if self.counter is not None and self.superseded is None and self.now >= 0:
-            self._at_end.append(self.counter.live)
-            self._peaks.append(self.counter.peak)
+        if self.now >= 0:
+            self._counts.end()
 
     def _finish(self) -> None:
         self._close()
-        if self.counter is not None and self.superseded is None:
-            self.counter.stop()
+        self._counts.stop()
         self.finished = True
         if self._mover is not None:
             self._mover.end(self, complete=self.now + 1 == len(self.program.trace))
@@ -360,8 +360,8 @@ class StepRun(Session):
                 self.deviate(f"{self.name(self.now + 1)} never began")
             self.exceed(self._reserved.exceeded(self._memory))
             if self._excess.stayed:
-                self.exceed(self._excess.of_bytes(self._entries.by_place))
-            self.exceed(self._excess.of_peaks(self._peaks))
+                self.exceed(self._excess.of_bytes(self._entries))
+            self.exceed(self._excess.of_peaks(self._counts.peaks))
         finally:
             if self._ended is not None:
                 self._ended(self)
@@ -380,7 +380,7 @@ class StepRun(Session):
         """Bring back what autograd asks for, if the plan has not."""
         if self._mover is not None:
             if entry.away:
-                with _unseen():
+                with torch._C._DisableTorchDispatch():
                     self._mover.fetch_late(self, entry)
             self._mover.asked_for(entry)
 

@@ -21,7 +21,7 @@ from torch.utils.flop_counter import (
     sdpa_flop_count,
 )
 
-from offcert.runtime.hardware import Work
+from offcert.runtime.hardware import Hardware, Work, roofline_ns
 
 aten = torch.ops.aten
 
@@ -41,6 +41,14 @@ _OVERWRITES = frozenset({
 _GATHERS = frozenset({aten.embedding, aten.gather, aten.index, aten.index_select})
 
 _CONVOLUTIONS = frozenset({aten.convolution, aten._convolution, aten.convolution_backward})
+
+# Normalisations that read their operands twice: for the statistics (or the gradients of the
+# parameters), and again for what they return. None of these fits a cache.
+_TWICE = frozenset({
+    aten.native_batch_norm, aten._native_batch_norm_legit, aten.cudnn_batch_norm,
+    aten.native_batch_norm_backward, aten.cudnn_batch_norm_backward,
+    aten.native_group_norm, aten.native_group_norm_backward, aten.native_layer_norm_backward,
+})  # fmt: skip
 
 _Key = tuple[int, int, tuple[int, ...], tuple[int, ...]]
 
@@ -74,6 +82,55 @@ def operator_cost(
     if _launches_nothing(func, args, kwargs, out):
         return 0, 0
     return _flops(func, args, kwargs, out), _traffic(func, args, kwargs, out)
+
+
+def operator_ns(
+    card: Hardware, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any
+) -> int:
+    """Return the nanoseconds that a card takes for one operator call.
+
+    Batch and group normalisation read their input twice, as the backward passes of all
+    normalisations do; the two gradients of a convolution are a kernel each, which reads the
+    gradient of the output. A convolution on tensor cores takes images with their channels last.
+    Others are rearranged before it and back after it, by kernels that no operator shows.
+
+    Parameters
+    ----------
+    card
+        The accelerator.
+    func, args, kwargs, out
+        As for `operator_cost`.
+    """
+    flops, traffic = operator_cost(func, args, kwargs, out)
+    dtype, work = computed_as(func, args)
+    if card.once or not (flops or traffic):
+        return roofline_ns(card, flops, traffic, dtype, work)
+    traffic += _read_again(func, args, kwargs)
+    time = roofline_ns(card, flops, traffic, dtype, work)
+    if work is Work.CONVOLUTION and card.on_tensor_cores(dtype):
+        time += roofline_ns(card, 0, _rearranged(func, args, kwargs, out))
+    return time
+
+
+def _rearranged(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> int:
+    """Return the bytes that are read and written to put the channels of images last, and back."""
+    if func.overloadpacket is not aten.convolution_backward:
+        return 0 if _channels_last(args[0]) else 2 * (_bytes(args[0]) + _bytes(out))
+    gradient, x = args[:2]
+    if _channels_last(x):
+        return 0
+    of_input, of_weight = _wanted(args, kwargs)
+    return 2 * (_bytes(gradient) + _bytes(x)) * (of_input + of_weight)
+
+
+def _channels_last(images: Tensor) -> bool:
+    return images.shape[1] == 1 or images.stride(1) == 1
+
+
+def _wanted(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[bool, bool]:
+    """Return whether a convolution's backward makes the gradients of its input and its weight."""
+    mask = args[10] if len(args) > 10 else kwargs["output_mask"]
+    return bool(mask[0]), bool(mask[1])
 
 
 def computed_as(func: OpOverload, args: Sequence[Any]) -> tuple[str, Work]:
@@ -220,6 +277,23 @@ def _traffic(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], o
         table = _key(args[0])
         read[table] = min(read[table], bytes_written)
     return sum(read.values()) + bytes_written
+
+
+def _read_again(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
+    """Return the bytes of what an operator reads twice, because it is more than one kernel."""
+    packet = func.overloadpacket
+    if packet is aten.convolution_backward:
+        return _bytes(args[0]) if all(_wanted(args, kwargs)) else 0
+    if packet not in _TWICE:
+        return 0
+    for name in ("training", "train"):
+        # With the statistics of another time, there is nothing to do first.
+        if _argument(func, args, kwargs, name) is False:
+            return 0
+    if packet is aten.native_layer_norm_backward and not any(args[-1][1:]):
+        return 0
+    count = 2 if "backward" in packet.__name__ else 1
+    return sum(_bytes(each) for each in _tensors(args)[:count])
 
 
 def _mutated(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterable[Tensor]:

@@ -19,6 +19,8 @@ from offcert.runtime.hardware.cards import HARDWARE
 from offcert.runtime.hardware.model import FLASH_2, TYPES, Hardware, Work
 
 _SUFFIX = ".toml"
+# What may have a part of its peak: a class of work, or one in a type.
+_CLASSES = (*Work, *(f"{work}-{dtype}" for work in Work for dtype in TYPES))
 
 
 def hardware(name: str | Hardware, *, peak: bool = False, attention: str | None = None) -> Hardware:
@@ -30,7 +32,8 @@ def hardware(name: str | Hardware, *, peak: bool = False, attention: str | None 
         A key of `HARDWARE`, or the path of a TOML file, which ends in ``.toml``; or what it would
         be.
     peak : bool
-        Whether operations reach the peaks, whatever is known of what they do reach.
+        Whether operations reach the peaks, whatever is known of what they do reach, and read what
+        they take once, however many kernels they are.
     attention : str, optional
         The kernel that attention runs on: ``"flash-2"``, or ``"flash-3"`` where it is known what
         that reaches.
@@ -56,7 +59,7 @@ def hardware(name: str | Hardware, *, peak: bool = False, attention: str | None 
     if attention is not None and attention != found.attention:
         found = _with_kernel(found, attention)
     none: Mapping[str, Fraction] = MappingProxyType({})
-    return replace(found, efficiency=none, kernels=none) if peak else found
+    return replace(found, efficiency=none, kernels=none, once=True) if peak else found
 
 
 def _with_kernel(found: Hardware, kernel: str) -> Hardware:
@@ -85,7 +88,7 @@ def _read(path: Path) -> Hardware:
 
 def _parsed(fields: Fields) -> Hardware:
     rates = _numbers(fields, "rates", TYPES, required="float32")
-    efficiency = _numbers(fields, "efficiency", tuple(Work))
+    efficiency = _numbers(fields, "efficiency", _CLASSES)
     for name, value in efficiency.items():
         if value > 1:
             raise InputError(f"efficiency.{name} must be at most 1, not {float(value):g}")

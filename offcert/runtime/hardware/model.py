@@ -63,8 +63,9 @@ class Hardware:
         Peak floating-point operations per second of the other types in `TYPES`, on tensor cores
         where there are some: dense, with sums in float32. A type without one has that of float32.
     efficiency
-        By class of work (`Work`), which part of a peak is reached. A class without a number is
-        counted at the peak. That of attention is in `kernels` where it depends on the kernel.
+        By class of work (`Work`), or by class and type (``"product-float32"``), which part of a
+        peak is reached. A class without a number is counted at the peak. That of attention is in
+        `kernels` where it depends on the kernel.
     kernels
         By kernel of attention, which part of a peak it reaches.
     attention
@@ -75,6 +76,8 @@ class Hardware:
     link_both
         Rates out and back while both directions are used at once. Without them the link is taken to
         serve one direction at a time.
+    once
+        Whether an operator reads all that it takes once, as at best, however many kernels it is.
     """
 
     name: str
@@ -90,6 +93,7 @@ class Hardware:
     attention: str = FLASH_2
     link_back: int | None = None
     link_both: tuple[int, int] | None = None
+    once: bool = False
 
     @property
     def origin(self) -> dict[str, Any]:
@@ -105,10 +109,17 @@ class Hardware:
         """Return the peak of a type in floating-point operations per second."""
         return self.rates.get(dtype, self.flops)
 
-    def reached(self, work: str) -> Fraction:
-        """Return which part of its peak a class of work reaches."""
+    def reached(self, work: str, dtype: str = "") -> Fraction:
+        """Return which part of its peak a class of work reaches, in a type."""
         kernel = self.kernels.get(self.attention) if work == Work.ATTENTION else None
-        return self.efficiency.get(work, Fraction(1)) if kernel is None else kernel
+        if kernel is not None:
+            return kernel
+        whole = self.efficiency.get(work, Fraction(1))
+        return self.efficiency.get(f"{work}-{dtype}", whole)
+
+    def on_tensor_cores(self, dtype: str) -> bool:
+        """Return whether products in a type run on tensor cores: these are quicker than float32."""
+        return self.rate(dtype) > self.flops
 
     def link_rates(self, *, at_once: bool) -> tuple[int, int]:
         """Return the rates out and back: each alone, or both at once where that is known."""
@@ -151,7 +162,7 @@ def roofline_ns(
         raise InputError(f"A kernel cannot have {flops} flops and move {bytes} bytes.")
     if flops == 0 and bytes == 0:
         return 0
-    compute = _ns(flops, hardware.rate(dtype), hardware.reached(work))
+    compute = _ns(flops, hardware.rate(dtype), hardware.reached(work, dtype))
     traffic = _ns(bytes, hardware.memory_bandwidth, hardware.reached(Work.TRAFFIC))
     return max(compute, traffic) + hardware.overhead_ns
 

@@ -2,10 +2,11 @@
 
 They are computed, not stored in certificates, whose field for addresses is about the device: what
 the host needs depends on the storages that a tensor consists of, and on the order in which this
-runtime copies, which is not that of a schedule's ticks (`offcert.questions.schedule.host_residences`). The rule
-is quick, and deterministic, so that all processes that follow a plan lay it out alike. Its pool is
-reported beside the load, which is a lower bound on every pool; `offcert.place` takes the problem
-and searches for a smaller one. Needs no torch.
+runtime copies, which is not that of a schedule's ticks
+(`offcert.questions.schedule.host_residences`). The rule is quick, and deterministic, so that all
+processes that follow a plan lay it out alike. Its pool is reported beside the load, which is a
+lower bound on every pool; `offcert.place` takes the problem and searches for a smaller one. Needs
+no torch.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.result import Result
 from offcert.questions.schedule.schedule import Schedule
 from offcert.runtime.plan.step_plan import StepPlan, step_plan
-from offcert.runtime.watch.signature import Signature, as_if_on, difference
+from offcert.runtime.watch.signature import Signature, as_if_on, covers, difference, volume
 
 
 class CertificateLike(Protocol):
@@ -85,7 +85,10 @@ def planned(
 
 
 def plans_for(found: Sequence[StepPlan], call: Signature, here: str) -> list[StepPlan] | str:
-    """Return the programs captured with a first call like this one, or why there is none.
+    """Return the programs for a first call like this one, or why there is none.
+
+    They were captured with the same call, or else with the smallest one that covers it
+    (`offcert.runtime.watch.signature.covers`).
 
     Parameters
     ----------
@@ -100,6 +103,10 @@ def plans_for(found: Sequence[StepPlan], call: Signature, here: str) -> list[Ste
     same = [each for each, (known, asked) in zip(found, pairs, strict=True) if known == asked]
     if same:
         return same
+    larger = [known for known, asked in pairs if covers(known, asked)]
+    if larger:
+        chosen = min(larger, key=volume)
+        return [each for each in found if each.capture.calls[0] == chosen]
     # Only now: to say in what calls differ takes longer than to see that they do.
     reason = (difference(*pairs[0]) if pairs else None) or "none has been made yet"
     return f"there is no plan for this step: {reason}"

@@ -133,6 +133,15 @@ class StepPlan:
             found[place.operation] += place.size
         return found
 
+    @cached_property
+    def alike(self) -> dict[tuple[int, str, int], tuple[Place, ...]]:
+        """For operation, data type and number of dimensions, what is saved there, in order."""
+        found: dict[tuple[int, str, int], tuple[Place, ...]] = {}
+        for place in self.places:
+            kind = (place.operation, place.dtype, len(place.shape))
+            found[kind] = (*found.get(kind, ()), place)
+        return found
+
     @property
     def by_operators(self) -> bool:
         """Whether it moves something, and operators are its clock."""

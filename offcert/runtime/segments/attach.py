@@ -73,6 +73,7 @@ class Segments(Calls):
         for program in programs:
             self.add(program)
         self._undo: list[Callable[[], None]] = []
+        self._known_sizes: set[tuple[int, str]] = set()
 
     def add(self, program: PlacedProgram) -> None:
         """Take one more program; modules are wrapped for it when they are attached next.
@@ -103,6 +104,7 @@ class Segments(Calls):
             If the program cannot be carried out on the model.
         """
         self.lookups[number] = resolve(self.root, program, self._refuse)
+        self._known_sizes = {each for each in self._known_sizes if each[0] != number}
 
     def attach(self) -> None:
         """Wrap the modules; whoever attaches detaches."""
@@ -157,7 +159,7 @@ class Segments(Calls):
 
     # Steps.
 
-    def begin_call(self, program: int, calls: dict[str, int]) -> None:
+    def begin_call(self, program: int, calls: dict[str, int], sizes: str = "") -> None:
         """Begin a call of the model in this thread.
 
         Parameters
@@ -166,9 +168,14 @@ class Segments(Calls):
             Which of the programs is followed.
         calls : dict
             How often each module has been called in the step; empty at its first call.
+        sizes : str
+            Of what the model is called with, if they are not those that were captured. With sizes
+            that are new, segments are rehearsed anew: programs may do something else then.
         """
         if not calls:
             self._steps += 1
+            self._new_sizes = bool(sizes) and (program, sizes) not in self._known_sizes
+            self._known_sizes.add((program, sizes))
         self.now.walk = Walk(self.lookups[program], calls)
 
     def end_call(self) -> None:

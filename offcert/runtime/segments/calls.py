@@ -43,6 +43,8 @@ class Calls:
         self._rehearsed = rehearsed
         self._verify_every = verify_every
         self._steps = 0
+        # The step is of sizes with which its program has not been followed before.
+        self._new_sizes = False
         self._parameters: set[int] = set()
 
     def frame(self, part: Part, path: str, kind: type[AnyFrame]) -> AnyFrame:
@@ -56,7 +58,7 @@ class Calls:
         rehearses = self._rehearsed and walk.again is None
         if rehearses:
             every = self._verify_every
-            again = every is not None and self._steps % every == 0
+            again = self._new_sizes or (every is not None and self._steps % every == 0)
             rehearses = part.proof.rehearses(again=again)
         told = Teller(self, path)
         return kind(part, self.now, keeper, told, rehearses=rehearses, turn=self._steps)

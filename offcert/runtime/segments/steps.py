@@ -49,7 +49,7 @@ class SegmentedSteps:
             if self._session is None or self._session() is not session:
                 self._session = weakref.ref(session)
                 self._calls = {}
-            self._segments.begin_call(program, self._calls)
+            self._segments.begin_call(program, self._calls, session.sizes)
         return session
 
     def left(self, session: Session, output: Any) -> None:

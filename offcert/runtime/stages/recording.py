@@ -15,8 +15,8 @@ from torch.utils._pytree import tree_leaves
 
 from offcert.core.errors import OffcertError
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.runtime.hardware import Hardware, roofline_ns
-from offcert.runtime.hardware.cost import computed_as, operator_cost
+from offcert.runtime.hardware import Hardware
+from offcert.runtime.hardware.cost import operator_ns
 from offcert.runtime.stages.linearise import (
     StageChain,
     fake_copy,
@@ -109,9 +109,7 @@ class Recorder(Meter):
             if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided:
                 self._touch(leaf)
         if self._hardware is not None and self.tracker.now >= 0:
-            flops, traffic = operator_cost(func, args, kwargs, out)
-            kind = computed_as(func, args)
-            self.durations[self.tracker.now] += roofline_ns(self._hardware, flops, traffic, *kind)
+            self.durations[self.tracker.now] += operator_ns(self._hardware, func, args, kwargs, out)
 
     def _touch(self, tensor: torch.Tensor) -> _Life | None:
         record = self.tracker.record(tensor.untyped_storage())

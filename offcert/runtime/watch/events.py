@@ -157,6 +157,11 @@ class Session:
         return self._ends
 
     @property
+    def sizes(self) -> str:
+        """The arguments of the model, where they are smaller than the captured ones."""
+        return ""
+
+    @property
     def calls_are_over(self) -> bool:
         """Whether the model is not called any more before the backward passes have ended."""
         return False

@@ -72,7 +72,10 @@ class PlacedEntries:
         kind = (operation, size, dtype_name(tensor.dtype), tuple(tensor.shape))
         ordinal = self._ordinals.get(kind, 0)
         self._ordinals[kind] = ordinal + 1
-        place = Place(*kind, ordinal)
+        return self.put(Place(*kind, ordinal), size)
+
+    def put(self, place: Place, size: int) -> Entry:
+        """Return the entry of a storage of so many bytes that counts as saved at a place."""
         entry = Entry(place, size)
         self.by_place[place] = weakref.ref(entry)
         return entry

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import torch
@@ -68,6 +70,50 @@ def as_if_on(call: Signature, captured: str, here: str) -> Signature:
         for each in inputs
     ]
     return [moved, [[kinds.get(kind, kind), dtype] for kind, dtype in autocast], *rest]
+
+
+def covers(captured: Signature, call: Signature) -> bool:
+    """Whether a call asks for at most what a captured one did, and else is the same.
+
+    Each tensor has at most the captured shape, dimension by dimension, and none is empty. Whole
+    numbers, such as the time step of a diffusion, may be others; all else must be equal.
+
+    Parameters
+    ----------
+    captured, call : Signature
+        Of calls on the same kind of device (`as_if_on`).
+    """
+    if captured == call:
+        return True
+    if captured[1:] != call[1:] or len(captured[0]) != len(call[0]):
+        return False
+    return all(map(_at_most, captured[0], call[0]))
+
+
+def _at_most(captured: Any, found: Any) -> bool:
+    if captured == found:
+        return True
+    if isinstance(captured, list) and isinstance(found, list):
+        same = captured[0] == found[0] and captured[2:] == found[2:]
+        return same and fits_into(found[1], captured[1])
+    return _is_number(captured) and _is_number(found)
+
+
+def fits_into(shape: Sequence[int], large: Sequence[int]) -> bool:
+    """Whether a shape that is not empty is nowhere larger than another one."""
+    return len(shape) == len(large) and all(
+        0 < each <= most for each, most in zip(shape, large, strict=True)
+    )
+
+
+def volume(call: Signature) -> int:
+    """Return how many elements the tensors have that the model is called with."""
+    return sum(prod(each[1]) for each in call[0] if isinstance(each, list))
+
+
+def _is_number(value: Any) -> bool:
+    # The text of a whole number; that of a text has quotes.
+    return isinstance(value, str) and value.removeprefix("-").isdecimal()
 
 
 def _runs(flags: list[bool]) -> list[int]:

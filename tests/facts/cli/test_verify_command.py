@@ -13,7 +13,6 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from offcert.questions.schedule.result import Result
 
 from offcert.cli import main
 from offcert.core.result import Bound, SolveStatus
@@ -26,6 +25,7 @@ from offcert.proofs.claims import proved
 from offcert.proofs.kinds import FluidProof, Pivot
 from offcert.questions.schedule.files import write_problem
 from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.result import Result
 
 
 @pytest.fixture(scope="module")

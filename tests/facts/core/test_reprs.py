@@ -4,7 +4,6 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from offcert.questions.schedule.result import Result
 
 from offcert.certify.methods import solve
 from offcert.core.chain import Chain
@@ -13,6 +12,7 @@ from offcert.core.result import Bound, Evidence, SolveStatus
 from offcert.core.units import Units, format_rate
 from offcert.instances.library import Library
 from offcert.questions.schedule.problem import Problem, Transfers
+from offcert.questions.schedule.result import Result
 from offcert.questions.schedule.schedule import Schedule
 
 CHAIN = Chain([3, 4], [4, 2], [10, 2, 1], [0, 0, 0], [0, 8])

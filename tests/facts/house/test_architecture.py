@@ -16,19 +16,22 @@ from offcert.proofs.questions import QUESTIONS
 from offcert.proofs.registry import PROOFS
 
 ROOT = Path(offcert.__file__).parent
+# What everybody may use: what questions are about, and the questions.
+ASKED = ("core", "questions")
 ALLOWED: dict[str, set[str]] = {
     "core": set(),
-    "proofs": {"core"},
-    "verify": {"core", "proofs"},
-    "formulations": {"core", "proofs"},
-    "heuristics": {"core"},
-    "instances": {"core"},
-    "certify": {"core", "proofs", "verify", "formulations", "heuristics", "instances"},
-    "hunts": {"core", "proofs", "verify", "formulations", "heuristics", "instances", "certify"},
-    "campaign": {"core", "proofs", "verify", "formulations", "heuristics", "instances", "certify"},
-    "runtime": {"core"},
-    "training": {"core", "proofs", "certify", "runtime"},
-    "report": {"core", "proofs", "verify", "certify"},
+    "questions": {"core"},
+    "proofs": {*ASKED},
+    "verify": {*ASKED, "proofs"},
+    "formulations": {*ASKED, "proofs"},
+    "heuristics": {*ASKED},
+    "instances": {*ASKED},
+    "certify": {*ASKED, "proofs", "verify", "formulations", "heuristics", "instances"},
+    "hunts": {*ASKED, "proofs", "verify", "formulations", "heuristics", "instances", "certify"},
+    "campaign": {*ASKED, "proofs", "verify", "formulations", "heuristics", "instances", "certify"},
+    "runtime": {*ASKED},
+    "training": {*ASKED, "proofs", "certify", "runtime"},
+    "report": {*ASKED, "proofs", "verify", "certify"},
 }
 # The command line may import all of them, inside the functions that run a command.
 ALLOWED["cli"] = {*ALLOWED}
@@ -217,6 +220,18 @@ def test_folders_of_the_runtime_do_not_use_each_other() -> None:
     assert networkx.is_directed_acyclic_graph(graph)
 
 
+def test_questions_use_each_other_one_way() -> None:
+    """Splits and devices ask for schedules in the end; what a schedule uses can be placed."""
+    folder = ROOT / "questions"
+    uses = {
+        (path.parent.name, used.parent.name)
+        for path in folder.rglob("*.py")
+        for used in used_by(path)
+        if folder in used.parents and used.parent != path.parent
+    }
+    assert uses == {("split", "schedule"), ("devices", "schedule"), ("schedule", "placement")}
+
+
 @pytest.mark.parametrize(
     "planted",
     [
@@ -237,12 +252,12 @@ def test_planted_circles_are_found(planted: str, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(sys.modules[__name__], "imported", other)
     (found,) = circles(modules())
-    assert {trace, ROOT / "core" / "problem.py"} <= found
+    assert {trace, ROOT / "questions" / "schedule" / "problem.py"} <= found
 
 
 def foreign(begin: Iterable[Path]) -> set[Path]:
     """Return what verification would share with what finds and simulates, if it loads these."""
-    may = {ROOT / "core", ROOT / "proofs", ROOT / "verify"}
+    may = {ROOT / room for room in ("core", "questions", "proofs", "verify")}
     door = {ROOT / "__init__.py", ROOT / "_version.py"}
     return {
         path
@@ -254,7 +269,7 @@ def foreign(begin: Iterable[Path]) -> set[Path]:
 VERIFY = sorted((ROOT / "verify").rglob("*.py"))
 
 
-def test_verification_reaches_the_core_and_the_proofs_only() -> None:
+def test_verification_reaches_questions_and_proofs_only() -> None:
     assert len(VERIFY) > 25
     assert not foreign(VERIFY)
 
@@ -278,7 +293,7 @@ def test_planted_imports_are_found(planted: str, tmp_path: Path) -> None:
     assert foreign([file])
 
 
-def test_what_verification_loads_is_the_core_and_the_proofs_only(tmp_path: Path) -> None:
+def test_what_verification_loads_is_questions_and_proofs_only(tmp_path: Path) -> None:
     """Also what it imports by a name that it reads: a verifier by the registry's."""
     certificates = sorted((ROOT.parent / "docs" / "certificates").glob("theory-*.json"))
     assert len(certificates) >= 3
@@ -289,7 +304,7 @@ def test_what_verification_loads_is_the_core_and_the_proofs_only(tmp_path: Path)
         "for kind in PROOFS.values(): named('verify', kind.verifier)\n"
         f"for path in {[str(path) for path in certificates]!r}: assert verify_file(path).valid\n"
         "rooms = {name.split('.')[1] for name in sys.modules if name.startswith('offcert.')}\n"
-        "assert rooms == {'_version', 'core', 'proofs', 'verify'}, rooms\n"
+        "assert rooms == {'_version', 'core', 'questions', 'proofs', 'verify'}, rooms\n"
         "assert 'offcert.questions.schedule.simulate' not in sys.modules\n"
         "assert not {'torch', 'ortools', 'pulp', 'scipy.optimize'} & set(sys.modules)\n"
     )
@@ -297,13 +312,13 @@ def test_what_verification_loads_is_the_core_and_the_proofs_only(tmp_path: Path)
 
 
 def test_finders_and_simulators_do_not_know_the_verifiers() -> None:
-    for room in ("core", "proofs", "formulations", "heuristics", "instances"):
+    for room in ("core", "questions", "proofs", "formulations", "heuristics", "instances"):
         for path in reached((ROOT / room).rglob("*.py")):
             assert ROOT / "verify" not in path.parents, path
 
 
 def test_the_checker_imports_no_simulator() -> None:
-    assert not set(imported(ROOT / "core" / "check.py")) & {
+    assert not set(imported(ROOT / "questions" / "schedule" / "check.py")) & {
         "offcert.questions.schedule.simulate",
         "numba",
         "numpy",
@@ -331,8 +346,9 @@ def test_people_who_only_verify_load_no_torch(package: str) -> None:
 
 def test_only_who_reads_and_writes_platforms_names_a_rate_without_its_direction() -> None:
     """Everything else asks `Platform.rate` or `Platform.transfer_time`, which want to know it."""
-    core = {"core/platform.py", "core/problem.py", "core/platform_json.py", "core/step_json.py"}
-    may = core | {"cli/searching.py", "runtime/hardware/measurement.py"}
+    core = {"core/platform.py", "core/platform_json.py"}
+    may = core | {"questions/schedule/problem.py", "questions/split/files.py"}
+    may |= {"cli/searching.py", "runtime/hardware/measurement.py"}
     found = {
         str(path.relative_to(ROOT))
         for path in modules()

@@ -6,8 +6,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from matplotlib.figure import Figure
-from offcert.questions.schedule.result import Result
+from matplotlib.image import imread
 
 from offcert.certify.methods import solve
 from offcert.core.chain import Chain
@@ -18,10 +17,11 @@ from offcert.core.trace import Operation, Tensor, Trace
 from offcert.heuristics.sequential import sequential
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Problem, Transfers
+from offcert.questions.schedule.result import Result
 from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.simulate import simulate
 from offcert.report.bars import BOUND, LOOKS, Bar, bars_of, joined, turn
-from offcert.report.gantt import plot_bound, plot_gantt, save_gantt
+from offcert.report.gantt import save_gantt
 from offcert.report.gantt_svg import gantt_svg, thinned
 from offcert.report.memory_curve import fluid_memory_curve, memory_curve
 from offcert.report.svg import ticks
@@ -257,14 +257,31 @@ def test_bars_are_told_apart_by_colour_whatever_one_sees_and_by_their_stripes() 
     assert len({look.hatch for look in LOOKS.values()}) == len(LOOKS)
 
 
-def test_the_png_has_stripes_names_and_the_bound() -> None:
+def test_the_picture_has_stripes_names_and_the_bound_and_its_pixels_are_the_same_picture(
+    tmp_path: Path,
+) -> None:
     chain = Chain([30, 40], [40, 20], [10, 2, 1], [0, 0, 0], [0, 8])
     certificate = solve(Problem("p", chain, Platform(13, Fraction(1, 5))), "sequential")
-    ax = Figure().subplots()
-    schedule = certificate.result.schedule
-    assert schedule is not None
-    plot_gantt(certificate.problem, schedule, ax)
-    plot_bound(certificate, ax)
-    assert len({bars.get_hatch() for bars in ax.collections}) == 4
-    assert {text.get_text() for text in ax.texts} == {"F0", "F1", "B1", "B0", "x0"}
-    assert ax.lines[-1].get_xdata()[0] == certificate.result.lower_bound
+    root = gantt_svg(certificate)
+    texts = {text.text for text in root.iter("text")}
+    assert {"F0", "F1", "B1", "B0", "x0"} <= texts
+    # The legend is inside, above the rows.
+    for look in ("forward", "backward", "offload", "prefetch"):
+        (item,) = (text for text in root.iter("text") if text.text == look)
+        assert 0 < float(item.get("x", "")) < 1000
+        assert float(item.get("y", "")) < 60
+    fills = {rect.get("fill") for rect in root.iter("rect")}
+    assert {f"url(#offcert-{look})" for look in ("backward", "offload", "prefetch")} <= fills
+    save_gantt(certificate, tmp_path / "p.png")
+    pixels = imread(tmp_path / "p.png")
+    assert pixels.shape[:2] == (float(root.get("height", "")) * 1.5, 1100 * 1.5)
+    # Where the first forward operation is, the picture is in its colour.
+    bar = next(rect for rect in root.iter("rect") if rect.get("fill") == LOOKS["forward"].colour)
+    x, y = ((float(bar.get(at, "")) + 3) * 1.5 for at in "xy")
+    found = [round(255 * float(part)) for part in pixels[int(y), int(x), :3]]
+    assert found == [int(LOOKS["forward"].colour[at : at + 2], 16) for at in (1, 3, 5)]
+    # Names are drawn: there are fonts.
+    (label,) = (text for text in root.iter("text") if text.text == "F0")
+    x, y = (float(label.get(at, "")) * 1.5 for at in "xy")
+    part = pixels[int(y) - 12 : int(y), int(x) - 12 : int(x) + 12, :3]
+    assert part.min() < 0.3

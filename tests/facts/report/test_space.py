@@ -5,7 +5,6 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from offcert.questions.schedule.result import Result
 
 from offcert.certify.placing import place
 from offcert.core.errors import InputError
@@ -21,6 +20,7 @@ from offcert.questions.placement.problem import (
     Residence,
 )
 from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.result import Result
 from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.report.space import lines_of, save_space, shown_spaces, spaces_of
 

@@ -1,77 +1,96 @@
 """Pictures of training records, and their traces by hand."""
 
 from pathlib import Path
+from xml.etree.ElementTree import Element
 
 import pytest
-from matplotlib.figure import Figure
 
 from offcert.core.errors import InputError
 from offcert.questions.schedule.schedule import Schedule, Transfer
-from offcert.questions.schedule.training_record import Course, StepNumbers
+from offcert.questions.schedule.training_record import Course, StepNumbers, TrainingRecord
 from offcert.report.bars import LOOKS
 from offcert.report.training_figure import (
     looks_by_name,
-    plot_training_memory,
-    plot_training_rows,
     said_of_times,
     save_training,
+    training_svg,
 )
 from offcert.report.training_trace import trace_of
 from support.problems.training_records import BACK, OUT, course, made
 
+SPAN, LEFT, WIDTH = 18, 84, 1100 - 84 - 28
 
-def bars(ax: object) -> dict[float, list[tuple[float, float]]]:
-    """Return start and end of all bars, by the heights of their rows."""
-    found: dict[float, list[tuple[float, float]]] = {}
-    for collection in ax.collections:  # type: ignore[attr-defined]
-        for path in collection.get_paths():
-            box = path.get_extents()
-            found.setdefault(round(box.y0, 2), []).append((round(box.x0, 2), round(box.x1, 2)))
-    return {height: sorted(times) for height, times in found.items()}
+
+def bars(root: Element, span: int = SPAN) -> dict[str, list[tuple[int, int]]]:
+    """Return start and end of all bars in ticks, by the names of their rows, from the top."""
+    found: dict[str, list[tuple[int, int]]] = {}
+    heights = []
+    for group in root.iter("g"):
+        if group.get("class", "").startswith("row"):
+            rects = list(group.iter("rect"))
+            heights.append(float(next(group.iter("text")).get("y", "")))
+            lefts = [float(rect.get("x", "")) - LEFT for rect in rects]
+            widths = [float(rect.get("width", "")) for rect in rects]
+            times = [
+                (round(left / WIDTH * span), round((left + width) / WIDTH * span))
+                for left, width in zip(lefts, widths, strict=True)
+            ]
+            found[group.get("class", "")] = sorted(times)
+    assert len(set(heights)) == len(heights)
+    return found
 
 
 def test_planned_and_measured_are_one_above_the_other() -> None:
-    ax = plot_training_rows(made(), Figure().subplots())
+    root = training_svg(made())
     # Device: planned, measured with a longer wait; link likewise. Times are in nanoseconds.
-    assert bars(ax) == {
-        3.5: [(0, 4), (4, 9), (9, 11), (11, 15)],
-        2.5: [(0, 4), (4, 9), (9, 14), (14, 18)],
-        1.1: [(4, 6), (9, 11)],
-        0.1: [(4, 7), (9, 14)],
+    assert bars(root) == {
+        "row device planned": [(0, 4), (4, 9), (9, 11), (11, 15)],
+        "row device measured": [(0, 4), (4, 9), (9, 14), (14, 18)],
+        "row link planned": [(4, 6), (9, 11)],
+        "row link measured": [(4, 7), (9, 14)],
     }
-    labels = [text.get_text() for text in ax.get_yticklabels()]
-    assert labels == ["device planned", "device measured", "link planned", "link measured"]
-    assert {text.get_text() for text in ax.texts} == {"F:a", "F:b", "B:b"}
-    both = plot_training_rows(made(duplex=True), Figure().subplots())
-    assert len(bars(both)) == 6
+    texts = {text.text for text in root.iter("text")}
+    assert {"F:a", "F:b", "B:b", "waits", "device", "link", "measured"} <= texts
+    titles = {title.text for title in root.iter("title")}
+    assert {"planned: F:a: 0 ns to 4 ns", "measured: waits: 9 ns to 14 ns"} <= titles
+    assert len(bars(training_svg(made(duplex=True)))) == 6
 
 
 def test_memory_is_drawn_over_each_other_with_the_limit() -> None:
     record = made()
-    ax = plot_training_memory(record, Figure().subplots())
-    planned, measured, limit = ax.lines
-    for line, drawn in ((planned, record.planned), (measured, record.measured)):
+
+    def curves(record: TrainingRecord) -> dict[str, str]:
+        (group,) = (g for g in training_svg(record).iter("g") if g.get("class") == "memory")
+        lines = ((path.findtext("title"), path.get("d", "")) for path in group)
+        return {name: d for name, d in lines if name}
+
+    found = curves(record)
+    assert list(found) == ["planned", "measured", "limit 12 B"]
+    at_limit = float(found["limit 12 B"].split(",")[1].split()[0])
+    for name, drawn in (("planned", record.planned), ("measured", record.measured)):
         assert drawn is not None
-        points = zip(line.get_xdata(), line.get_ydata(), strict=True)
-        assert [(x, y) for x, y in points] == list(drawn.live())
-    assert set(limit.get_ydata()) == {12}
-    alone = plot_training_memory(made(measured=course(counted=False)), Figure().subplots())
-    assert [line.get_label() for line in alone.lines] == ["planned", "limit"]
+        corners = [tuple(map(float, pair.split(","))) for pair in found[name][1:].split("L")]
+        # The most bytes, 12, reach the limit, and no corner is above it.
+        assert drawn.peak == 12
+        assert min(y for _, y in corners) == at_limit
+        end = max(time for time, _ in drawn.live())
+        assert max(x for x, _ in corners) == pytest.approx(LEFT + end / SPAN * WIDTH, abs=0.01)
+    alone = made(measured=course(counted=False))
+    assert list(curves(alone)) == ["planned", "limit 12 B"]
 
 
 def test_steps_of_very_different_length_are_drawn_alike_and_it_is_said() -> None:
     slow = Course(Schedule([0, 40, 110], [40, 90, 150], [Transfer(OUT, 0, 40, 60)]))
     record = made(measured=slow, steps=(StepNumbers(150),), shown=0)
-    ax = plot_training_rows(record, Figure().subplots())
-    found = bars(ax)
-    assert found[3.5] == found[2.5] == [(0, 40), (40, 90), (90, 110), (110, 150)]
+    found = bars(training_svg(record), 150)
+    same = [(0, 40), (40, 90), (90, 110), (110, 150)]
+    assert found["row device planned"] == found["row device measured"] == same
     said = "planned 15 ns (drawn 10 times as long), measured 150 ns on a device"
     assert said_of_times(record) == said
     assert said_of_times(made()) == "planned 15 ns, measured 18 ns (+20.00 %) on a device"
     assert said_of_times(made(measured=None, shown=None)) == "planned 15 ns, not measured"
 
 
-@pytest.mark.slow
 def test_a_picture_is_the_same_every_time_or_not_there(tmp_path: Path) -> None:
     record = made(name="<$x$ & \x00")
     with pytest.raises(InputError, match=r"must end in \.png or \.svg"):

@@ -17,7 +17,6 @@ from offcert.runtime.follow.offload import Offload
 from offcert.runtime.plan.plans import programs
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.sub_batches import sub_batch_steps, sub_batches
-from offcert.runtime.watch.guard import OffloadWarning
 from support.runtime.captured import evict_everything, problem_of_step
 
 
@@ -96,16 +95,15 @@ def test_plans_for_every_part_give_the_gradients_of_plain_sub_batches(
     assert training.report.offloaded_bytes > 0
 
 
-def test_a_remainder_without_a_plan_keeps_its_tensors_and_is_reported() -> None:
+def test_a_remainder_follows_the_plan_of_the_larger_part() -> None:
     plain = train(network(), 4)
     model = network()
     steps = sub_batch_steps(TrainingStep(copy.deepcopy(model), loss_of, batches()[0]), 4)[:1]
-    warned = pytest.warns(OffloadWarning, match="there is no plan for this step")
-    with warned, planned(model, steps) as training:
+    with planned(model, steps) as training:
         ours = train(model, 4)
     assert same(ours, plain)
-    assert training.steps == Counter(planned=4, unplanned=2)
-    assert training.report.deviation is not None
+    assert training.steps == Counter(planned=6)
+    assert training.report.offloaded_bytes > 0
 
 
 def test_without_batch_normalisation_gradients_are_those_of_the_batch_up_to_rounding() -> None:

@@ -8,7 +8,6 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from offcert.questions.schedule.result import Result
 
 from offcert.certify.methods import solve
 from offcert.cli import main
@@ -23,6 +22,7 @@ from offcert.proofs.kinds import JointProof
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.files import write_problem
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
+from offcert.questions.schedule.result import Result
 from offcert.questions.schedule.simulate import simulate
 from offcert.verify.elsewhere import verify_on
 from offcert.verify.execution import execution_faults

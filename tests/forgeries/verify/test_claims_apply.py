@@ -6,7 +6,6 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from offcert.questions.schedule.result import Result
 
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.platform import Platform
@@ -14,6 +13,7 @@ from offcert.core.result import Bound, Evidence, SolveStatus
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.registry import CLAIMS
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
+from offcert.questions.schedule.result import Result
 from offcert.verify.document import verify
 
 CHAIN = CheckpointChain([2, 1, 3], [2, 2, 3], [4, 6, 5, 2])

@@ -10,7 +10,6 @@ from functools import cache
 from typing import Any
 
 import pytest
-from offcert.questions.schedule.result import Result
 
 from offcert.certify.ladder import certify
 from offcert.certify.stepping import certify_step
@@ -23,6 +22,7 @@ from offcert.core.units import Units
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.step_certificate import Division, Leaf, RoundAnswer, StepCertificate
 from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.result import Result
 from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.split.menu import Alternative, Menu
 from offcert.questions.split.problem import Round, Split, StepProblem

@@ -42,9 +42,8 @@ def problem() -> Problem:
 @cache
 def document_text() -> str:
     """A certificate with proved and attested bounds, and transfers both ways."""
-    from offcert.questions.schedule.result import Result
-
     from offcert.core.result import Bound, Evidence
+    from offcert.questions.schedule.result import Result
 
     certificate = certify(problem(), time_limit=20, seed=3)
     result = certificate.result

@@ -8,6 +8,7 @@ from types import ModuleType
 
 import pytest
 
+from offcert.runtime.hardware import hardware
 from offcert.runtime.profiling.profile import profile
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
@@ -30,7 +31,8 @@ def test_clocks_get_the_same_memory_with_the_batch(
 ) -> None:
     rows = module.run("gpt-tiny", options(["stages", "modules"], "50,96KiB"))
     stages, modules = (
-        profile("gpt-tiny", "2x16", hardware="t4", clock=clock) for clock in ("stages", "modules")
+        profile("gpt-tiny", "2x16", hardware=hardware("t4", peak=True), clock=clock)
+        for clock in ("stages", "modules")
     )
     batch = 2 * 2 * 16 * 8
     half = stages.memory_at(Fraction(1, 2))

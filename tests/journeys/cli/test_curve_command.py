@@ -210,7 +210,7 @@ def test_curves_of_several_folders_make_one_picture(
     assert main(["plot", folders[0], folders[0], "-o", str(target)]) == 0
     capsys.readouterr()
     for arguments, message in (
-        ([*folders, "-o", str(tmp_path / "x.png")], "must end in .svg: that is how curves"),
+        ([*folders, "-o", str(tmp_path / "x.pdf")], "must end in .png or .svg"),
         ([str(tmp_path), "-o", str(target)], "is no folder with a curve over memory"),
         ([folders[0]] * 5 + ["-o", str(target)], "a picture holds at most 4 curves, not 5"),
         ([chain_file, chain_file, "-o", str(target)], "a picture shows one certificate, not 2"),

@@ -9,7 +9,7 @@ from support.docs.docs_pages import READING, ROOT, fields, keys
 from support.problems.devices import three_layers
 
 NAMES = (
-    "core/devices/files.py",
+    "questions/devices/files.py",
     "proofs/devices_certificate.py",
     "proofs/devices_bounds.py",
     "proofs/bounds_json.py",

@@ -19,7 +19,7 @@ from support.docs.docs_pages import DOCS, FORMATS, READING, ROOT, fields, json_b
 from support.problems.joint_certificates import checkpointed, least_memory_certificate
 
 READERS = {
-    "problem": ("core/files.py", "core/platform_json.py"),
+    "problem": ("questions/schedule/files.py", "core/platform_json.py"),
     "certificate": ("proofs/certificate.py", "proofs/schedule_json.py"),
     "library": ("instances/library.py", "instances/records.py"),
 }
@@ -52,7 +52,7 @@ def test_fields_of_a_certificate_with_an_execution_are_explained() -> None:
 
 
 def test_every_field_of_documents_about_addresses_is_explained() -> None:
-    names = ("core/placement_files.py", "proofs/placement/certificate.py")
+    names = ("questions/placement/files.py", "proofs/placement/certificate.py")
     asked = set(READING.findall("".join((ROOT / "offcert" / name).read_text() for name in names)))
     assert {"residences", "capacity", "alignment", "addresses", "address"} <= asked
     # Gaps are refused, by their column.

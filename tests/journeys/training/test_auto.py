@@ -131,11 +131,24 @@ def test_with_an_example_even_the_first_step_follows_a_plan(pair: Pair) -> None:
 
 def test_every_kind_of_step_gets_a_plan_up_to_a_number(pair: Pair) -> None:
     with offload(pair.planned, "auto", memory="25%", max_plans=2, **FAST) as training:
-        pair.steps(64, 48)
-        with pytest.warns(OffloadWarning, match="no plan for this step: input 0 is 40x32"):
-            pair.step(40)
-        pair.steps(64, 48, 40)
-    assert training.steps == {"studied": 2, "planned": 2, "unplanned": 2}
+        pair.steps(20, 64)
+        pair.planned.eval()
+        with pytest.warns(OffloadWarning, match="no plan for this step"):
+            pair.planned(torch.randn(64, 32)).square().mean().backward()
+        pair.planned.zero_grad()
+        pair.planned.train()
+        pair.steps(20, 64)
+    assert training.steps == {"studied": 2, "planned": 2, "unplanned": 1}
+
+
+def test_smaller_steps_follow_the_plan_of_the_largest(pair: Pair) -> None:
+    with offload(pair.planned, "auto", memory="25%", count=True, max_plans=2, **FAST) as training:
+        for rows in (20, 19, 16, 24, 20, 7, 64, 33, 64, 30, 2):
+            pair.step(rows)
+            assert training.report.within_limit
+    # 24 takes the place of 20, and 64, more than twice as large, gets a plan of its own.
+    assert training.steps == {"studied": 3, "planned": 8}
+    assert [each.capture.calls[0][0][0][1] for each in training.programs] == [[24, 32], [64, 32]]
 
 
 def test_the_device_budget_leaves_room_for_parameters_and_optimiser(pair: Pair) -> None:
@@ -277,6 +290,7 @@ def test_strict_training_does_not_object_to_being_studied(pair: Pair) -> None:
     with offload(pair.planned, "auto", memory="25%", strict=True, max_plans=1, **FAST):
         pair.step()
         pair.step()
+        pair.planned.eval()
         with pytest.raises(PlanError, match="no plan for this step"):
             pair.planned(torch.randn(48, 32))
 

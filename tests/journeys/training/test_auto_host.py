@@ -91,24 +91,24 @@ def test_what_is_too_much_goes_into_a_file(tmp_path):
 
 
 def test_plans_share_what_the_host_has():
-    alone = trained(recompute="none").needs.pool
+    alone = trained((32, 32), recompute="none").needs.pool
     with pytest.warns(OffloadWarning, match="every plan takes at least"):
-        training = trained((64, 64, 60, 60), host_memory=alone + 1000, recompute="none")
+        training = trained((32, 32, 64, 64), host_memory=alone + 1000, recompute="none")
     assert training.needs.pool == alone
     assert len(training.certificates) == 1
     spilling = {"host_memory": alone + 1000, "host_spill": True, "recompute": "none"}
-    training = trained((64, 64, 60, 60), **spilling)
+    training = trained((32, 32, 64, 64), **spilling)
     assert training.steps["planned"] == 2
     assert training.needs.pool - training.needs.spilled <= alone + 1000 < training.needs.pool
 
 
 def test_memory_by_way_of_which_copies_go_to_files_is_shared_too():
     device = SimulatedDevice(rate_out=Fraction(1), rate_back=Fraction(1), policy="ideal")
-    spilling = {"host_memory": 24_000, "host_spill": True, "recompute": "none", "device": device}
-    training = trained((64, 64, 60, 60), **spilling)
+    spilling = {"host_memory": 44_000, "host_spill": True, "recompute": "none", "device": device}
+    training = trained((32, 32, 64, 64), **spilling)
     assert training.steps["planned"] == 2
     assert training.needs.staging > 0
-    assert training.needs.held <= 24_000 < training.needs.pool
+    assert training.needs.held <= 44_000 < training.needs.pool
 
 
 def _pool(certificate):

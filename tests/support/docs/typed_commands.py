@@ -40,6 +40,7 @@ def run_command(command: str) -> str:
 
 def _called(command: str, function: Callable[[], int | None]) -> str:
     printed = io.StringIO()
+    code: str | int | None
     try:
         with contextlib.redirect_stdout(printed):
             code = function()

@@ -1,6 +1,7 @@
 """The checker as it is defined: every prefetch is looked at for every operation and tensor.
 
-`offcert.questions.schedule.check` must find the same faults, in the same words; it shares no code with this.
+`offcert.questions.schedule.check` must find the same faults, in the same words; it shares no code
+with this.
 
 Only three kinds of event take memory: the start of the step, the start of an operation (its
 outputs and workspace) and the start of a prefetch. Everything else releases it. So memory is within

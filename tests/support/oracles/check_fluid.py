@@ -1,4 +1,4 @@
-"""The checker for pieces as it is defined; `offcert.questions.schedule.check_fluid` must find the same faults."""
+"""The checker for pieces as it is defined; `questions.schedule.check_fluid` must find the same."""
 
 from __future__ import annotations
 

@@ -11,14 +11,25 @@ everything is done is the optimum.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 
 from offcert.questions.devices.problem import DevicesProblem
 
 # A gap: on the device; leaving; gone; coming back; back.
 HERE, GONE, COMING, BACK = range(4)
+# A device: operations ended, ticks left of the running one (-1: none), what became of every gap,
+# and which tensors have a copy on the host.
+Device = tuple[int, int, tuple[int, ...], tuple[bool, ...]]
+# What a direction of the link does: ticks left, what it is, of which tensor, gap or gradient, and
+# for which device; and what a core adds up: ticks left, the gradient, and the device.
+Use = tuple[int, str, int, int] | None
+Job = tuple[int, int, int]
+# Of every gradient and device: 0 not sent, 1 sent, 2 added, 3 returned, negative on the way.
+Jobs = tuple[tuple[int, ...], ...]
+State = tuple[tuple[Device, ...], tuple[Use, ...], tuple[Job, ...], Jobs]
 
 
-def ticks(size: int, rate) -> int:
+def ticks(size: int, rate: Fraction) -> int:
     """Return how long so many bytes take."""
     return -((-size * rate.denominator) // rate.numerator)
 
@@ -54,23 +65,20 @@ class Oracle:
 
     def run(self, most: int) -> int | None:
         """Return the least makespan if it is at most `most`, else None."""
-        # A device: operations ended, ticks left of the running one (-1: none), what became of every
-        # gap, copies on the host. Shared: what each link direction and each core does, and until
-        # when; gradients: 0 not sent, 1 sent, 2 added, 3 returned, -1 on the way to the next.
-        device = (0, -1, (HERE,) * len(self.gaps), (False,) * len(self.tensors))
+        device: Device = (0, -1, (HERE,) * len(self.gaps), (False,) * len(self.tensors))
         jobs = ((0,) * self.count,) * len(self.gradients)
-        states: set = {(((device,) * self.count, (None, None), (), jobs), True)}
+        states: set[tuple[State, bool]] = {(((device,) * self.count, (None, None), (), jobs), True)}
         for time in range(most + 1):
-            ready: set = set()
+            ready: set[State] = set()
             for state, event in {(self.sorted(state), event) for state, event in states}:
                 ready |= self.started(state) if event else {state}
             if any(self.done(state) for state in ready):
                 return time
-            states = {self.later(state) for state in ready if time + self.least(state) <= most}
-            states.discard(None)
+            afterwards = [self.later(state) for state in ready if time + self.least(state) <= most]
+            states = {each for each in afterwards if each is not None}
         return None
 
-    def sorted(self, state):
+    def sorted(self, state: State) -> State:
         """Return the state with the devices in one order: they are all alike."""
         devices, link, cores, jobs = state
         order = sorted(
@@ -90,12 +98,12 @@ class Oracle:
             tuple(tuple(row[d] for d in order) for row in jobs),
         )
 
-    def done(self, state) -> bool:
+    def done(self, state: State) -> bool:
         devices, _, _, jobs = state
         ended = all(device[0] == len(self.durations) for device in devices)
         return ended and all(each == 3 for row in jobs for each in row)
 
-    def least(self, state) -> int:
+    def least(self, state: State) -> int:
         """Return the ticks that a state still takes at least: of each resource."""
         devices, link, cores, jobs = state
         use = [0 if each is None else each[0] for each in link]
@@ -116,7 +124,7 @@ class Oracle:
         link_time = sum(use) if self.simplex else max(use)
         return max(found, link_time, -(-adding // self.cores))
 
-    def later(self, state):
+    def later(self, state: State) -> tuple[State, bool] | None:
         """Return the state a tick later, and whether anything has ended; None if nothing is on."""
         devices, link, cores, jobs = state
         left = [device[1] for device in devices if device[1] > 0]
@@ -125,13 +133,12 @@ class Oracle:
             return None
         moved = [(o, left - 1 if left > 0 else left, g, c) for o, left, g, c in devices]
         link = tuple(None if use is None else (use[0] - 1, *use[1:]) for use in link)
-        cores = tuple((left - 1, *job) for left, *job in cores)
+        cores = tuple((left - 1, which, where) for left, which, where in cores)
         return self.ended((tuple(moved), link, cores, jobs)), min(left) == 1
 
-    def ended(self, state):
+    def ended(self, state: State) -> State:
         """Take note of all that has no tick left."""
-        devices, link, cores, jobs = state
-        devices, link = list(devices), list(link)
+        devices, link, cores, jobs = list(state[0]), list(state[1]), state[2], state[3]
         rows = [list(row) for row in jobs]
         for number, use in enumerate(link):
             if use is not None and use[0] == 0:
@@ -157,7 +164,7 @@ class Oracle:
                 devices[number] = (o + 1, -1, gaps, copies)
         return tuple(devices), tuple(link), cores, tuple(map(tuple, rows))
 
-    def started(self, state) -> set:
+    def started(self, state: State) -> set[State]:
         """Return every state that comes of starting things now, this one among them."""
         found = {state}
         waiting = [state]
@@ -168,12 +175,12 @@ class Oracle:
                     waiting.append(child)
         return found
 
-    def children(self, state) -> Iterator:
+    def children(self, state: State) -> Iterator[State]:
         yield from self.operations(state)
         yield from self.transfers(state)
         yield from self.additions(state)
 
-    def held(self, device, at: int, inside: bool) -> int:
+    def held(self, device: Device, at: int, inside: bool) -> int:
         """Bytes on a device during an operation or before it."""
         _, _, gaps, _ = device
         bytes_ = sum(
@@ -188,7 +195,7 @@ class Oracle:
             bytes_ += self.trace.operations[at].workspace
         return bytes_
 
-    def operations(self, state) -> Iterator:
+    def operations(self, state: State) -> Iterator[State]:
         for number, device in enumerate(state[0]):
             o, left, gaps, copies = device
             if left == -1:
@@ -215,11 +222,11 @@ class Oracle:
                 else:
                     yield self.put(state, number, (o, self.durations[o], gaps, copies))
 
-    def put(self, state, number, device):
+    def put(self, state: State, number: int, device: Device) -> State:
         devices, link, cores, jobs = state
         return (*devices[:number], device, *devices[number + 1 :]), link, cores, jobs
 
-    def transfers(self, state) -> Iterator:
+    def transfers(self, state: State) -> Iterator[State]:
         devices, link, cores, jobs = state
         free_out = link[0] is None and (not self.simplex or link[1] is None)
         free_back = link[1] is None and (not self.simplex or link[0] is None)
@@ -256,7 +263,7 @@ class Oracle:
                     marked = self.mark(jobs, which, number, -3)
                     yield devices, (link[0], use), cores, marked
 
-    def additions(self, state) -> Iterator:
+    def additions(self, state: State) -> Iterator[State]:
         devices, link, cores, jobs = state
         if len(cores) == self.cores:
             return
@@ -268,7 +275,7 @@ class Oracle:
                     begun = tuple(sorted((*cores, (self.add[which], which, number))))
                     yield devices, link, begun, self.mark(jobs, which, number)
 
-    def mark(self, jobs, which, number, value=-1):
+    def mark(self, jobs: Jobs, which: int, number: int, value: int = -1) -> Jobs:
         row = (*jobs[which][:number], value, *jobs[which][number + 1 :])
         return (*jobs[:which], row, *jobs[which + 1 :])
 

@@ -31,13 +31,14 @@ def _least(problem: PlacementProblem) -> tuple[int, Sequence[int]]:
     sizes, residences = problem.sizes, problem.residences
     count = len(residences)
     meets = [[one.meets(other) for other in residences] for one in residences]
-    best: list[object] = [sum(sizes) + 1, [0] * count]
+    best: tuple[int, Sequence[int]] = (sum(sizes) + 1, [0] * count)
 
     def go(placed: dict[int, int], pool: int) -> None:
+        nonlocal best
         if pool >= best[0]:
             return
         if len(placed) == count:
-            best[:] = [pool, [placed[index] for index in range(count)]]
+            best = (pool, [placed[index] for index in range(count)])
             return
         for index in range(count):
             if index not in placed:
@@ -48,4 +49,4 @@ def _least(problem: PlacementProblem) -> tuple[int, Sequence[int]]:
                 go(placed | {index: address}, max(pool, address + sizes[index]))
 
     go({}, 0)
-    return best[0], best[1]
+    return best

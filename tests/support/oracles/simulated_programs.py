@@ -7,8 +7,10 @@ know: the longest ones are times, and two uses without a path between them race.
 """
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
 
 import networkx as nx
 import torch
@@ -19,14 +21,18 @@ from support.runtime.simulated_cases import part
 STREAMS = ("compute", "out", "back")
 ARENA = 24
 SIZES = (4, 8, 12)
+# What is to be done, and its arguments.
+Step = tuple[Any, ...]
 
 
-def random_program(seed: int, length: int = 14, care: float = 0.8):
+def random_program(seed: int, length: int = 14, care: float = 0.8) -> list[Step]:
     """Return steps; with care 1 nothing races but by places on the host used again."""
     chance = random.Random(seed)
-    steps, alive, made, events = [], {}, 0, 0
+    steps: list[Step] = []
+    alive: dict[int, int] = {}
+    made = events = 0
 
-    def ordered(after: str, before: str):
+    def ordered(after: str, before: str) -> None:
         nonlocal events
         if chance.random() < care:
             steps.append(("record", before, events))
@@ -73,11 +79,14 @@ class Outcome:
     tensors: dict[int, torch.Tensor] = field(default_factory=dict)
 
 
-def run(steps, rates=(Fraction(1), Fraction(1)), **options) -> Outcome:
+def run(
+    steps: Sequence[Step], rates: Sequence[Fraction] = (Fraction(1), Fraction(1)), **options: Any
+) -> Outcome:
     device = SimulatedDevice(rate_out=rates[0], rate_back=rates[1], **options)
     arena = device.arena(ARENA)
     streams = {name: getattr(device, name) for name in STREAMS}
-    tensors, events = {}, []
+    tensors: dict[int, torch.Tensor] = {}
+    events: list[Any] = []
     start = device.compute.record()
     for step, *rest in steps:
         if step == "make":
@@ -121,7 +130,7 @@ class Work:
 
     graph: nx.DiGraph = field(default_factory=nx.DiGraph)
     events: list[int] = field(default_factory=list)
-    uses: list[tuple] = field(default_factory=list)
+    uses: list[tuple[Any, ...]] = field(default_factory=list)
     operators: list[tuple[int, int]] = field(default_factory=list)
 
     def times(self) -> list[int]:
@@ -145,18 +154,23 @@ class Work:
         return count
 
 
-def graph(steps, rates=(Fraction(1), Fraction(1)), simplex=False) -> Work:
+def graph(
+    steps: Sequence[Step],
+    rates: Sequence[Fraction] = (Fraction(1), Fraction(1)),
+    simplex: bool = False,
+) -> Work:
     work = Work()
     latest: dict[str, int] = {}
-    link = operated = None
+    link: int | None = None
+    operated: int | None = None
 
-    def does(node, stream, takes=0):
+    def does(node: int, stream: str, takes: int = 0) -> None:
         work.graph.add_node(node, takes=takes)
         if stream in latest:
             work.graph.add_edge(latest[stream], node)
         latest[stream] = node
 
-    made_by = {}
+    made_by: dict[int, int] = {}
     for node, (step, *rest) in enumerate(steps):
         if step == "make":
             # Made by operators that have run when `ran` is called, which is the next step.

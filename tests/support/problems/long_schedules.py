@@ -3,14 +3,13 @@
 from fractions import Fraction
 from functools import cache
 
-from offcert.questions.schedule.result import Result
-
 from offcert.core.platform import Kind, Platform
 from offcert.core.result import Bound, Evidence, SolveStatus
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.core.units import Units
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.result import Result
 from offcert.questions.schedule.schedule import Schedule, Transfer
 
 HALF, MOVED, STEP = 5_000, 2_000, 1_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 from offcert.core.errors import MethodError
 from offcert.core.platform import Link
@@ -39,7 +40,7 @@ def with_small_tensors(problem: Problem, seed: int) -> Problem:
         replace(one, size=_SCALE * one.size if rng.random() < 0.7 else min(one.size, 9))
         for one in trace.tensors
     ]
-    rates = {
+    rates: dict[str, Any] = {
         name: None if rate is None else _SCALE * rate
         for name, rate in (
             ("bandwidth", platform.bandwidth),

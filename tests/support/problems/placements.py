@@ -5,12 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from offcert.questions.schedule.result import Result
-
 from offcert.core.result import SolveStatus
 from offcert.proofs.certificate import Certificate
 from offcert.questions.placement.problem import PlacementProblem, Residence
 from offcert.questions.schedule.check import check
+from offcert.questions.schedule.result import Result
 from support.problems.schedules import cases
 
 

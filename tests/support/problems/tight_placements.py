@@ -9,7 +9,8 @@ def tight_problem(seed: int) -> PlacementProblem:
     """Return residences that fill nearly all of a rectangle, as far as loads say."""
     rng = random.Random(f"tight {seed}")
     sections, most, height = rng.randint(4, 9), rng.randint(12, 40), rng.randint(3, 9)
-    loads, rows = [0] * sections, []
+    loads = [0] * sections
+    rows: list[Residence] = []
     for _ in range(400):
         start = rng.randrange(sections)
         end = min(sections, start + rng.randint(1, 5))
@@ -27,7 +28,8 @@ def crowded_problem(seed: int) -> PlacementProblem:
     """Return more and longer residences, with a little slack here and there."""
     rng = random.Random(f"crowded {seed}")
     sections, height = 12, rng.randint(12, 20)
-    loads, rows = [0] * sections, []
+    loads = [0] * sections
+    rows: list[Residence] = []
     for _ in range(600):
         start = rng.randrange(sections)
         end = min(sections, start + rng.randint(1, 7))

@@ -132,6 +132,7 @@ class Outcome:
             assert report.unforeseen == ()
             assert report.late_bytes == 0
             if report.at_begin:
+                assert report.prediction is not None
                 assert report.at_begin == report.prediction.at_begin
                 assert report.follows_prediction
         assert dict(self.offload.steps) == {"planned": steps or len(self.reports)}
@@ -195,7 +196,7 @@ def compare(
         limit = predict(problem.trace, chosen).peak if limit is None else limit
         problem = problem.with_memory(max(limit, problem.trace.resident_at_start))
     on = None if device is None else device(problem)
-    options = {"strict": strict, "device": on, "timed": on is not None}
+    options: dict[str, Any] = {"strict": strict, "device": on, "timed": on is not None}
     made = offload(step.model, chosen, problem, count=count, **options)
     outcome = Outcome(problem, chosen, made, step.model)
     expected = list(_train(plain, step, loop, steps, batches, prepare))
@@ -244,6 +245,11 @@ def seeded(seed: int) -> Iterator[None]:
         torch.set_rng_state(states[2])
 
 
+def _numbers_of_numpy() -> list[int]:
+    state: Any = numpy.random.get_state()
+    return list(state[1].tolist())
+
+
 def state_of(model: nn.Module) -> dict[str, Any]:
     """Return everything that training changes: tensors, attributes of modules, random states."""
     return {
@@ -255,7 +261,7 @@ def state_of(model: nn.Module) -> dict[str, Any]:
         "buffers": {n: b.detach().clone() for n, b in model.named_buffers()},
         "attributes": {n: _attributes(m) for n, m in model.named_modules()},
         "random": random.getstate(),
-        "numpy": numpy.random.get_state()[1].tolist(),
+        "numpy": _numbers_of_numpy(),
         "torch": torch.get_rng_state(),
     }
 

@@ -1,5 +1,7 @@
 """The processes of a test: each trains a network with DistributedDataParallel, plain or not."""
 
+from typing import Any
+
 import torch
 import torch.distributed
 from torch import nn
@@ -11,7 +13,7 @@ from support.runtime.captured import evict_everything, evicted_bytes, mean_step,
 from support.runtime.ranks import leave, run_ranks
 
 
-def network():
+def network() -> nn.Module:
     torch.manual_seed(0)
     return nn.Sequential(
         nn.Linear(8, 8),
@@ -23,7 +25,7 @@ def network():
     )
 
 
-def train(model, rank):
+def train(model: Any, rank: int) -> list[list[torch.Tensor]]:
     """Return the gradients and buffers after each of three steps; each rank has its own batches."""
     torch.manual_seed(100 + rank)
     optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -41,7 +43,7 @@ def train(model, rank):
     return states
 
 
-def main(rank, size, meeting, results):
+def main(rank: int, size: int, meeting: str, results: str) -> None:
     torch.set_num_threads(1)
     torch.distributed.init_process_group(
         "gloo", init_method=f"file://{meeting}", rank=rank, world_size=size

@@ -1,8 +1,13 @@
 """The few functions of ``torch.cuda`` that a `CudaDevice` calls, without CUDA, written down."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
+from typing import Any
 
+import pytest
 import torch
 
 from offcert.runtime.device.pinned import stretches
@@ -16,15 +21,21 @@ class FakeCuda:
     somebody waits for them.
     """
 
-    def __init__(self, monkeypatch, devices=1, error=0, most=None):
-        self.log = []
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        devices: int = 1,
+        error: int = 0,
+        most: int | None = None,
+    ) -> None:
+        self.log: list[tuple[Any, ...]] = []
         self.now = 0
-        self.streams = []
-        self.registered = {}
+        self.streams: list[Stream] = []
+        self.registered: dict[int, int] = {}
         self.error = error
         self.most = most
         self.capturing = False
-        self.stats = {}
+        self.stats: dict[str, Any] = {}
         self._current = [Stream(self, "default")]
         cudart = SimpleNamespace(
             cudaHostRegister=self._register, cudaHostUnregister=self._unregister
@@ -56,25 +67,25 @@ class FakeCuda:
         monkeypatch.setattr("offcert.runtime.device.cuda._STREAMS", {})
 
     @property
-    def current(self):
+    def current(self) -> str:
         return self._current[-1].name
 
-    def _new_stream(self):
+    def _new_stream(self) -> Stream:
         self.streams.append(Stream(self, f"stream {len(self.streams)}"))
         return self.streams[-1]
 
     @contextmanager
-    def _stream(self, stream):
+    def _stream(self, stream: Stream) -> Iterator[None]:
         self._current.append(stream)
         yield
         self._current.pop()
 
     @contextmanager
-    def _device(self, device):
+    def _device(self, device: torch.device) -> Iterator[None]:
         self.log.append(("device", str(device)))
         yield
 
-    def _register(self, address, size, flags):
+    def _register(self, address: int, size: int, flags: int) -> int:
         assert flags == 1
         refused = self.error or (2 if self.most is not None and size > self.most else 0)
         if not refused:
@@ -83,34 +94,34 @@ class FakeCuda:
             self.log.append(("register", size))
         return refused
 
-    def _unregister(self, address):
+    def _unregister(self, address: int) -> int:
         self.log.append(("unregister", self.registered.pop(address)))
         return 0
 
 
 class Stream:
-    def __init__(self, cuda, name):
+    def __init__(self, cuda: FakeCuda, name: str) -> None:
         self.cuda, self.name = cuda, name
 
-    def wait_event(self, event):
+    def wait_event(self, event: Event) -> None:
         self.cuda.log.append(("wait", self.name, event))
 
-    def synchronize(self):
+    def synchronize(self) -> None:
         self.cuda.log.append(("settle", self.name))
 
 
 class Event:
-    def __init__(self, cuda, timed):
+    def __init__(self, cuda: FakeCuda, timed: bool) -> None:
         self.cuda, self.timed, self.done = cuda, timed, False
 
-    def record(self, stream):
+    def record(self, stream: Stream) -> None:
         self.time = self.cuda.now
         self.cuda.log.append(("record", stream.name, self))
 
-    def query(self):
+    def query(self) -> bool:
         return self.done
 
-    def elapsed_time(self, end):
+    def elapsed_time(self, end: Event) -> float:
         assert self.timed
         assert end.timed
         return (end.time - self.time) / 1e6
@@ -119,19 +130,21 @@ class Event:
 class Bytes:
     """Stands for bytes on a device or on the host; tells in which stream it is copied."""
 
-    def __init__(self, cuda, name, device, size=8):
+    def __init__(
+        self, cuda: FakeCuda, name: str, device: torch.device | str, size: int = 8
+    ) -> None:
         self.cuda, self.name, self.device, self.size = cuda, name, torch.device(device), size
 
-    def numel(self):
+    def numel(self) -> int:
         return self.size
 
-    def narrow(self, dim, start, length):
+    def narrow(self, dim: int, start: int, length: int) -> Bytes:
         assert dim == 0
         assert start + length <= self.size
         name = f"{self.name}[{start}:{start + length}]"
         return Bytes(self.cuda, name, self.device, length)
 
-    def copy_(self, source, non_blocking=False):
+    def copy_(self, source: Bytes, non_blocking: bool = False) -> None:
         assert non_blocking
         self.cuda.log.append(("copy", self.cuda.current, source.name, self.name))
 
@@ -139,11 +152,11 @@ class Bytes:
 class Host:
     """Stands for an arena that is registered in chunks."""
 
-    def __init__(self, cuda, chunk=2**30):
+    def __init__(self, cuda: FakeCuda, chunk: int = 2**30) -> None:
         self.cuda, self.chunk = cuda, chunk
 
-    def pieces(self, offset, size):
+    def pieces(self, offset: int, size: int) -> Any:
         return stretches(offset, size, self.chunk)
 
-    def view(self, offset, size):
+    def view(self, offset: int, size: int) -> Bytes:
         return Bytes(self.cuda, f"host[{offset}:{offset + size}]", "cpu", size)

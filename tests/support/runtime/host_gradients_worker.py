@@ -1,6 +1,7 @@
 """The processes of a test: devices that train under a plan, and last the host that adds up."""
 
 from contextlib import nullcontext
+from typing import Any
 
 import torch
 import torch.distributed
@@ -16,7 +17,7 @@ from support.runtime.ranks import leave, run_ranks
 STEPS, ITEMS, PART = 3, 6, 3
 
 
-def network():
+def network() -> nn.Module:
     torch.manual_seed(0)
     return nn.Sequential(
         nn.Linear(8, 16),
@@ -28,38 +29,41 @@ def network():
     )
 
 
-def loss_of(model, batch):
+def loss_of(model: Any, batch: Any) -> Any:
     return model(batch).square().mean()
 
 
-def batch_of(rank, step):
+def batch_of(rank: int, step: int) -> torch.Tensor:
     rng = torch.Generator().manual_seed(100 * rank + step)
     return torch.randn(ITEMS, 8, generator=rng)
 
 
-def gradients(model, batch, exchange=None):
+def gradients(model: nn.Module, batch: Any, exchange: HostGradients | None = None) -> None:
     """Run a batch in sub-batches; with an exchange, all but the last one keep their gradients."""
     for part in sub_batches(batch, PART):
-        kept = exchange is not None and not part.last
-        with exchange.kept() if kept else nullcontext():
+        with nullcontext() if exchange is None or part.last else exchange.kept():
             part.scaled(loss_of(model, part.batch)).backward()
 
 
-def train(model, rank, exchange):
+def _gradients_of(model: Any) -> list[torch.Tensor]:
+    return [each.grad.clone() for each in model.parameters()]
+
+
+def train(model: nn.Module, rank: int, exchange: HostGradients) -> list[list[torch.Tensor]]:
     """Return the gradients and the parameters after every step."""
     optimiser = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     found = []
     for step in range(STEPS):
         gradients(model, batch_of(rank, step), exchange)
         exchange.finish()
-        found.append([parameter.grad.clone() for parameter in model.parameters()])
+        found.append(_gradients_of(model))
         optimiser.step()
         optimiser.zero_grad()
         found.append([parameter.detach().clone() for parameter in model.parameters()])
     return found
 
 
-def reference(devices):
+def reference(devices: int) -> list[list[torch.Tensor]]:
     """Return what plain data-parallel training makes: device after device in one process."""
     models = [network() for _ in range(devices)]
     optimisers = [torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9) for m in models]
@@ -75,7 +79,7 @@ def reference(devices):
             total /= devices
             for each in row:
                 each.grad.copy_(total)
-        found.append([parameter.grad.clone() for parameter in models[0].parameters()])
+        found.append(_gradients_of(models[0]))
         for optimiser in optimisers:
             optimiser.step()
             optimiser.zero_grad()
@@ -83,7 +87,7 @@ def reference(devices):
     return found
 
 
-def main(rank, size, meeting, results):
+def main(rank: int, size: int, meeting: str, results: str) -> None:
     torch.set_num_threads(1)
     torch.distributed.init_process_group(
         "gloo", init_method=f"file://{meeting}", rank=rank, world_size=size

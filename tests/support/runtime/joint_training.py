@@ -50,8 +50,10 @@ def segment(path: str, *kept: str, call: int = 0, inner: Any = (), children: Any
 def line(*calls: Any, kept: Any = (), inner: Any = ()) -> PlacedSegment:
     """Return a segment of calls in a line, given by paths, or by paths and numbers of calls."""
     made = tuple(each if isinstance(each, tuple) else (each, 0) for each in calls)
+    path, call = made[0]
     return PlacedSegment(
-        *made[0],
+        path,
+        call,
         kept=tuple(each if isinstance(each, Kept) else Kept("enter", each) for each in kept),
         inner=tuple(inner),
         line=made,
@@ -132,6 +134,7 @@ class Joint:
             assert report.unfreed == (), report.unfreed
             assert report.unforeseen == ()
             assert report.late_bytes == 0
+            assert report.prediction is not None
             begins = zip(report.at_begin, report.prediction.at_begin, strict=True)
             assert [n for n, (found, bound) in enumerate(begins) if found > bound] == []
             peaks = zip(report.peaks, report.prediction.peaks, strict=True)

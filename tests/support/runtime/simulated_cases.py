@@ -1,6 +1,8 @@
 """Devices and copies for the tests of the simulated device."""
 
+from collections.abc import Iterable
 from fractions import Fraction
+from typing import Any
 
 import torch
 
@@ -10,7 +12,7 @@ from offcert.runtime.simulated import SimulatedDevice
 POISON = 0xFF
 
 
-def device_with(**options):
+def device_with(**options: Any) -> SimulatedDevice:
     return SimulatedDevice(**{"rate_out": Fraction(1), "rate_back": Fraction(1), **options})
 
 
@@ -32,14 +34,16 @@ def is_poison(tensor: torch.Tensor) -> bool:
     return bool((tensor == POISON).all())
 
 
-def send(device: SimulatedDevice, tensor: torch.Tensor, arena: Arena, offset: int = 0):
+def send(device: SimulatedDevice, tensor: torch.Tensor, arena: Arena, offset: int = 0) -> Any:
     """Copy a tensor out as an engine should, but for the wait of compute; return the event."""
     device.out.wait(device.compute.record())
     device.copy_out([part(tensor, arena, offset)])
     return device.out.record()
 
 
-def fetch(device: SimulatedDevice, size: int, arena: Arena, offset: int = 0, after=()):
+def fetch(
+    device: SimulatedDevice, size: int, arena: Arena, offset: int = 0, after: Iterable[Any] = ()
+) -> tuple[torch.Tensor, Any]:
     """Copy bytes back into new ones; likewise."""
     data = device.allocate(size)
     for event in (device.compute.record(), *after):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -42,7 +42,7 @@ class Layers(nn.Module):
         self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(count))
         self.middle = middle
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         for index, layer in enumerate(self.layers):
             x = torch.sigmoid(layer(x))
             if index == len(self.layers) // 2:
@@ -184,7 +184,9 @@ def followed(
     return made, device
 
 
-def trained(on: On, model: nn.Module, *shape: int, steps: int, run: Callable[..., Any] = mean):
+def trained(
+    on: On, model: nn.Module, *shape: int, steps: int, run: Callable[..., Any] = mean
+) -> Iterator[tuple[int, dict[str, Any]]]:
     """Train, and yield the number of each step and what it has left."""
     with seeded(7):
         optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -217,7 +219,9 @@ def arenas_of(made: Offload) -> int:
     return len(movers._made)
 
 
-def context(on, model, *shape, room=0, **options):
+def context(
+    on: On, model: nn.Module, *shape: int, room: int = 0, **options: Any
+) -> tuple[Offload, Device]:
     """Return a context in which all that may leave leaves, with its device."""
     problem = captured_problem(model, *shape)
     plan = evicting(problem)
@@ -227,7 +231,7 @@ def context(on, model, *shape, room=0, **options):
     return offload(on.put(model), plan, limited, device=device, **options), device
 
 
-def gradients(on, model, turn=0):
+def gradients(on: On, model: Any, turn: int = 0) -> list[torch.Tensor]:
     """Take a step; return its gradients."""
     torch.manual_seed(turn)
     model.zero_grad()
@@ -235,12 +239,12 @@ def gradients(on, model, turn=0):
     return [parameter.grad.clone() for parameter in model.parameters()]
 
 
-def closed(on, made, model):
+def closed(on: On, made: Offload, model: nn.Module) -> list[torch.Tensor]:
     """Take a step, and let the context take stock of it at once; return its gradients."""
     found = gradients(on, model)
     made._close_run("the test looks")
     return found
 
 
-def same(first, second):
+def same(first: Iterable[torch.Tensor], second: Iterable[torch.Tensor]) -> bool:
     return all(map(torch.equal, first, second))

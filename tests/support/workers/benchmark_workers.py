@@ -1,5 +1,6 @@
 """What stands in for certifying when the benchmark around it is tested."""
 
+import importlib
 import os
 import time
 from typing import Any
@@ -14,7 +15,7 @@ __all__ = ["Simulator", "crash_at_m5", "quick", "sequential", "sleep"]
 
 def quick(task: Any) -> Any:
     """Answer at once."""
-    import certify
+    certify = importlib.import_module("certify")
 
     verification = verify(solve(task.entry.problem, "sequential").to_json())
     return certify.result_facts(verification, 0.1), verification

@@ -5,8 +5,8 @@ from torch._subclasses import FakeTensorMode
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from offcert.runtime.hardware import Work, hardware
-from offcert.runtime.hardware.cost import attention_scratch, computed_as, operator_cost
+from offcert.runtime.hardware import Hardware, Work, hardware
+from offcert.runtime.hardware.cost import attention_scratch, computed_as, operator_cost, operator_ns
 from offcert.runtime.profiling.profile import profile
 
 aten = torch.ops.aten
@@ -62,6 +62,63 @@ def test_convolution_and_its_backward():
     # The gradient comes in expanded from one number, then both gradients go out.
     x_size, weight_size, _ = sizes
     assert recorded.of(aten.convolution_backward) == [(2 * forward, 2 * (x_size + weight_size) + 4)]
+
+
+def nanoseconds(function, *packets, once=False):
+    """Return the times of operators in a function, on a card that moves a byte in 1 ns."""
+    rates = {"float16": 10**30}
+    card = Hardware("toy", 10**29, 10**9, 1, 1, 0, "none", rates=rates, once=once)
+    found = []
+
+    class Times(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            out = func(*args, **(kwargs or {}))
+            if func.overloadpacket in packets:
+                found.append(operator_ns(card, func, args, kwargs or {}, out))
+            return out
+
+    with Times():
+        function()
+    return found
+
+
+def test_images_are_rearranged_for_tensor_cores_unless_their_channels_are_last():
+    layer = nn.Conv2d(4, 8, 1, bias=False).half()
+    x = torch.randn(2, 4, 5, 5).half().requires_grad_()
+    grad = torch.ones(2, 8, 5, 5).half()
+    image, out, weight = 2 * 2 * 4 * 25, 2 * 2 * 8 * 25, 2 * 4 * 8
+    last = {"memory_format": torch.channels_last}
+    lies, given = x.detach().to(**last).requires_grad_(), grad.to(**last)
+    both = aten.convolution, aten.convolution_backward
+    forward, backward = image + out + weight, 2 * (image + out + weight)
+    assert nanoseconds(lambda: layer(lies).backward(given), *both) == [forward, backward]
+    moved = 2 * (image + out)
+    found = nanoseconds(lambda: layer(x).backward(grad), *both)
+    assert found == [forward + moved, backward + 2 * moved]
+    # At best, the gradient is read once for both gradients, and nothing is rearranged.
+    found = nanoseconds(lambda: layer(x).backward(grad), *both, once=True)
+    assert found == [forward, backward - out]
+
+
+def test_normalisation_reads_its_input_twice_in_training():
+    x, layer = torch.randn(2, 4, 50, 50, requires_grad=True), nn.BatchNorm2d(4)
+    size = 4 * x.numel()
+    both = aten.native_batch_norm, aten.native_batch_norm_backward
+    found = nanoseconds(lambda: layer(x).backward(torch.ones_like(x)), *both)
+    assert [time // size for time in found] == [3, 5]
+    found = nanoseconds(lambda: layer(x).backward(torch.ones_like(x)), *both, once=True)
+    assert [time // size for time in found] == [2, 3]
+    layer.eval()
+    assert nanoseconds(lambda: layer(x), *both)[0] // size == 2
+
+
+def test_the_backward_of_a_layer_norm_reads_again_for_its_parameters():
+    x, layer = torch.randn(64, 32, requires_grad=True), nn.LayerNorm(32)
+    for trained, reads in ((True, 5), (False, 3)):
+        layer.requires_grad_(trained)
+        backward = aten.native_layer_norm_backward
+        (time,) = nanoseconds(lambda: layer(x).backward(torch.ones_like(x)), backward)
+        assert time // (4 * x.numel()) == reads
 
 
 def test_backward_of_a_first_layer_leaves_the_input_out():

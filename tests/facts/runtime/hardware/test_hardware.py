@@ -31,11 +31,16 @@ def test_numbers_are_positive_integers_in_a_plausible_order(model):
             assert value.keys() <= set(TYPES) - {"float32"}
             assert all(type(rate) is int for rate in value.values())
         elif field.name == "efficiency":
-            assert value.keys() <= set(Work)
+            # A type that a card has no rate for would never be looked up.
+            types = {"float32", *model.rates}
+            known = {f"{work}-{dtype}" for work in Work for dtype in types}
+            assert value.keys() <= set(Work) | known
             assert all(0 < part < 1 for part in value.values())
         elif field.name == "kernels":
             assert value.keys() <= {"flash-2", "flash-3"}
             assert all(0 < part < 1 for part in value.values())
+        elif field.name == "once":
+            assert value is False
         elif field.name == "attention":
             assert value == "flash-2"
         elif field.name == "link_both":
@@ -74,6 +79,9 @@ def test_types_and_what_is_reached_by_hand():
     assert roofline_ns(toy, 36, 0, "float16") == roofline_ns(toy, 36, 0, "tf32") == 12 + 10
     assert roofline_ns(toy, 36, 0, "bfloat16", Work.ATTENTION) == 9 + 10
     assert roofline_ns(toy, 0, 36) == 36 + 10
+    half = replace(toy, efficiency={"product": Fraction(1, 2), "product-bfloat16": Fraction(3, 4)})
+    assert roofline_ns(half, 36, 0) == 24 + 10
+    assert roofline_ns(half, 36, 0, "bfloat16") == 4 + 10
     assert toy.origin == {
         "hardware": "toy",
         "efficiency": {"attention": str(1 / 3), "traffic": "0.5"},

@@ -5,7 +5,6 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from offcert.questions.schedule.result import Result
 from test_joint_networks import GPT, tokens
 
 from offcert.core.errors import InputError, PlanError
@@ -13,6 +12,7 @@ from offcert.core.result import SolveStatus
 from offcert.heuristics.sequential import sequential
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Recompute
+from offcert.questions.schedule.result import Result
 from offcert.questions.schedule.simulate import simulate
 from offcert.questions.schedule.translate import translated
 from offcert.report.training import describe_ways

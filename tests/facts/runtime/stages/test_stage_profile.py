@@ -60,6 +60,7 @@ def test_source_is_enough_to_profile_again():
         "loss": "mean",
         "seed": 3,
         "hardware": "t4",
+        "efficiency": {"convolution-float16": "0.63"},
         "measured": False,
         "torch": torch.__version__.partition("+")[0],
     }

@@ -13,6 +13,7 @@ from offcert.core.errors import InputError
 from offcert.questions.schedule.files import read_problem
 from offcert.runtime.capture import capture
 from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.hardware import HARDWARE
 from offcert.runtime.profiling.profile import profile
 from offcert.runtime.workloads.configured import SHAPES, training_step
 
@@ -25,6 +26,16 @@ TINY: dict[str, Any] = {
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
     "head_dim": 8,
+    "vocab_size": 61,
+}
+
+TINY_BERT: dict[str, Any] = {
+    "model_type": "bert",
+    "architectures": ["BertForMaskedLM"],
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
     "vocab_size": 61,
 }
 
@@ -130,3 +141,16 @@ def test_bad_options_get_one_sentence(
     assert main(["profile", *arguments, "-o", str(tmp_path / "p.json")]) == 2
     (error,) = capsys.readouterr().err.splitlines()
     assert message in error
+
+
+def test_dropout_in_attention_keeps_no_scores_where_a_kernel_computes_it() -> None:
+    found = {}
+    for dropout, attention in ((0.0, "flash"), (0.1, "flash"), (0.1, "math")):
+        config = {**TINY_BERT, "attention_probs_dropout_prob": dropout}
+        step = without_data(config, 1, 64, attention=attention)
+        found[dropout, attention] = capture(step, hardware=HARDWARE["a100-80gb-sxm"]).trace
+    assert found[0.1, "flash"] == found[0.0, "flash"]
+    # Products and a softmax keep the scores, and what dropout drew.
+    scores = 2 * 4 * 64 * 64
+    more = found[0.1, "math"].peak_memory - found[0.1, "flash"].peak_memory
+    assert more >= 2 * scores

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from offcert.questions.schedule.result import Result
 
 import offcert
 from offcert.certify.placing import place
@@ -29,6 +28,7 @@ from offcert.questions.placement.problem import (
 )
 from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.questions.schedule.residences import residences
+from offcert.questions.schedule.result import Result
 from offcert.questions.schedule.schedule import Schedule
 from offcert.verify.findings import Outcome
 from offcert.verify.limits import Limits

@@ -1,0 +1,132 @@
+"""Schedules from elsewhere, as tables of names and times, with what is known of their problem."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from offcert.certify.effort import Effort
+from offcert.certify.joint_methods import bound_at_once
+from offcert.certify.ladder import certify
+from offcert.certify.running import UnsoundError
+from offcert.certify.schedule_tables import read_schedule
+from offcert.certify.search import Search, chooses_execution
+from offcert.certify.steps import climb_combinatorial
+from offcert.core.errors import InputError
+from offcert.core.execution import Execution
+from offcert.core.result import Evidence
+from offcert.instances.library import Library
+from offcert.instances.records import Record
+from offcert.proofs.certificate import Certificate
+from offcert.proofs.settings import Settings
+from offcert.questions.schedule.check import check, peak
+from offcert.questions.schedule.files import problem_digest
+from offcert.questions.schedule.problem import Minimise, Problem
+from offcert.questions.schedule.schedule import Schedule
+from offcert.verify.execution import legality_faults
+
+METHOD = "import"
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A schedule from elsewhere, put to the test.
+
+    Attributes
+    ----------
+    faults : tuple of str
+        Every reason why it is none of its problem; then there is no certificate.
+    certificate : Certificate or None
+        With the schedule, and bounds that are proved.
+    record : Record
+        The library's of this problem; empty if it has none.
+    """
+
+    faults: tuple[str, ...]
+    certificate: Certificate | None
+    record: Record
+
+
+def import_schedule(
+    problem: Problem,
+    path: str | Path,
+    *,
+    time_limit: float | None = None,
+    library: Library | None = None,
+) -> Imported:
+    """Check a schedule that something else has made, and certify it.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of which it is said to be a schedule.
+    path : str or Path
+        A table as `read_schedule` reads it.
+    time_limit : float, optional
+        Seconds to search for bounds; by default only those that cost next to nothing, and what the
+        library has proved.
+    library : Library, optional
+        By default the one that comes with the package.
+
+    Raises
+    ------
+    InputError
+        If the file is no such table.
+    """
+    execution, schedule = read_schedule(problem, path)
+    return examined(problem, execution, schedule, time_limit=time_limit, library=library)
+
+
+def examined(
+    problem: Problem,
+    execution: Execution | None,
+    schedule: Schedule,
+    *,
+    time_limit: float | None = None,
+    library: Library | None = None,
+) -> Imported:
+    """Check a schedule and certify it, as `import_schedule` does with one from a file."""
+    record = _record(problem, library or Library())
+    memory = None
+    executed = problem if execution is None else problem.executed(execution)
+    if problem.minimise is Minimise.MEMORY:
+        executed = executed.with_memory(2**60)
+    faults = [] if execution is None else legality_faults(problem, execution)
+    faults = faults or check(executed, schedule)
+    if not faults and problem.minimise is Minimise.MEMORY:
+        memory = peak(executed, schedule)
+        late = problem.deadline is not None and schedule.makespan > problem.deadline
+        faults = [f"it takes {schedule.makespan}, more than {problem.deadline}"] if late else []
+    if faults:
+        return Imported(tuple(faults), None, record)
+    search = Search(problem, 1.0 if time_limit is None else time_limit)
+    search.begin(METHOD)
+    search.offer_executed(execution, schedule, memory)
+    if search.schedule is None:
+        raise UnsoundError("the schedule is legal, but the program could not carry it out")
+    _bound(search, time_limit, record)
+    return Imported((), search.certificate(METHOD, Settings(time_limit=time_limit)), record)
+
+
+def _bound(search: Search, time_limit: float | None, record: Record) -> None:
+    """Add the bounds that are known or cost little, and those that a search finds in its time."""
+    effort = Effort(search.remaining, 1, 0)
+    if chooses_execution(search.problem):
+        bound_at_once(search, effort)
+    else:
+        climb_combinatorial(search, effort, late_too=True)
+    for known in record.bounds:
+        bound = known.bound
+        if bound.evidence is Evidence.PROVED and "omitted" not in bound.details:
+            search.add(bound)
+    if time_limit is not None and search.lower_bound < (search.objective or 0):
+        for bound in certify(search.problem, time_limit=time_limit).result.bounds:
+            search.add(bound)
+
+
+def _record(problem: Problem, library: Library) -> Record:
+    try:
+        entry = library.entry(problem.name)
+    except InputError:
+        return Record()
+    return entry.record if entry.digest == problem_digest(problem) else Record()

@@ -1,0 +1,1 @@
+"""Addresses of buffers with sizes and times, in pools that hold them."""

@@ -1,0 +1,1 @@
+"""Schedules: when to move and to compute, for a trace on a platform."""

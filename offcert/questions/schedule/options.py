@@ -1,0 +1,43 @@
+"""The options of every search for a schedule, checked together."""
+
+from __future__ import annotations
+
+from offcert.core.errors import InputError
+from offcert.core.messages import short_repr
+from offcert.core.options import require_count, require_gap, require_seconds, require_seed
+from offcert.questions.schedule.problem import Problem
+
+
+def require_problem(value: object) -> Problem:
+    """Return a problem if it is one.
+
+    Raises
+    ------
+    InputError
+        If it is not.
+    """
+    if not isinstance(value, Problem):
+        raise InputError(
+            f"problem must be a Problem, as read_problem and profile return, not "
+            f"{short_repr(value)}"
+        )
+    return value
+
+
+def require_search(
+    problem: object, time_limit: object, workers: object, target_gap: object, seed: object
+) -> tuple[float, int, float, int]:
+    """Return what every search is given, checked: time limit, workers, target gap and seed.
+
+    Raises
+    ------
+    InputError
+        One sentence about the first that is wrong.
+    """
+    require_problem(problem)
+    return (
+        require_seconds(time_limit, "time_limit"),
+        require_count(workers, "workers"),
+        require_gap(target_gap, "target_gap"),
+        require_seed(seed, "seed"),
+    )

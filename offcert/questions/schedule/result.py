@@ -1,0 +1,80 @@
+"""`Result`: what a method found and what it proved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from offcert.core.execution import Execution
+from offcert.core.messages import cut
+from offcert.core.result import Bound, Bounded, Infeasibility, SolveStatus
+from offcert.core.units import Units, format_size, format_time
+from offcert.questions.schedule.fluid_schedule import FluidSchedule
+from offcert.questions.schedule.problem import Minimise
+from offcert.questions.schedule.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Result(Bounded):
+    """The result of a method.
+
+    Attributes
+    ----------
+    status : SolveStatus
+        What is known.
+    schedule : Schedule, FluidSchedule or None
+        The best schedule found; its transfers are in pieces only if the problem allows that.
+    bounds : tuple of Bound
+        Every lower bound established on the way.
+    runtime : float
+        Seconds.
+    infeasibility : Infeasibility or None
+        Set if the status is ``INFEASIBLE``.
+    execution : Execution or None
+        What the schedule schedules, where the problem lets computations run again.
+    memory : int or None
+        Bytes within which the schedule stays: the objective where memory is minimised, else None.
+    minimise : Minimise
+        What the bounds are about.
+    """
+
+    status: SolveStatus
+    schedule: Schedule | FluidSchedule | None
+    bounds: tuple[Bound, ...] = ()
+    runtime: float = 0.0
+    infeasibility: Infeasibility | None = None
+    execution: Execution | None = None
+    memory: int | None = None
+    minimise: Minimise = Minimise.TIME
+
+    def __repr__(self) -> str:
+        return f"<Result {self.summary()}>"
+
+    def summary(self, units: Units | None = None) -> str:
+        """Return status, makespan, bound and gap in a line for people.
+
+        Parameters
+        ----------
+        units : Units, optional
+            The problem's; by default ticks and units.
+        """
+        units = units or Units()
+        if self.infeasibility is not None:
+            # What lacks is what is limited.
+            limited = format_size if self.minimise is Minimise.TIME else format_time
+            lacking = limited(self.infeasibility.lacking, units)
+            return f"{self.status}: {cut(self.infeasibility.name)} lacks {lacking}"
+        form = format_time if self.minimise is Minimise.TIME else format_size
+        bound = f"lower bound {form(self.lower_bound, units)} ({self.evidence or 'none'})"
+        if self.objective is None:
+            return f"{self.status}: no schedule, {bound}"
+        value = form(self.objective, units)
+        if self.status is SolveStatus.OPTIMAL:
+            return f"{self.status}: {value} ({self.evidence or 'no bound'})"
+        return f"{self.status}: {value}, {bound}, gap {100 * self.gap:.3g} %"
+
+    @property
+    def objective(self) -> int | None:
+        """Makespan of the schedule in ticks, or its bytes where these are minimised; or None."""
+        if self.schedule is None or self.minimise is Minimise.MEMORY:
+            return self.memory
+        return self.schedule.makespan

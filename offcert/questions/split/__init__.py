@@ -1,0 +1,1 @@
+"""Splits: in which parts and by which algorithms a training step is computed."""
