@@ -56,6 +56,8 @@ class DevicesSearch(Running[DevicesCertificate]):
         A proved bound for the step of one device with the link to itself.
     """
 
+    question = DEVICES
+
     def __init__(
         self,
         problem: DevicesProblem,

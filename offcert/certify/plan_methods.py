@@ -10,7 +10,7 @@ from offcert.certify.effort import Effort
 from offcert.certify.method import Method
 from offcert.certify.option import NONE, Option, number, numbers, word, words
 from offcert.certify.search import Search
-from offcert.certify.warm import warm_dynprog
+from offcert.certify.warm import compiling
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.simulate import simulate
@@ -117,6 +117,17 @@ SEQUENTIAL = Method(
     summary="evict just before an operation needs room",
     network="any trace",
 )
+
+
+@compiling("plans")
+def warm_dynprog() -> None:
+    """Compile the dynamic program of the offloading paper."""
+    from offcert.heuristics.dynprog import dynprog
+    from offcert.instances.cnn import cnn_chain
+
+    chain = cnn_chain(8, 0)
+    dynprog(chain.with_memory((chain.trace.least_memory + chain.trace.peak_memory) // 2))
+
 
 PLAN_METHODS = {
     "sequential": SEQUENTIAL,

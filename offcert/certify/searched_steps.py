@@ -8,13 +8,6 @@ from typing import TYPE_CHECKING
 
 from offcert.certify.effort import Effort
 from offcert.certify.interrupts import held_interrupts
-from offcert.certify.proofs_of import (
-    heads_proof,
-    matched_proof,
-    outward_proof,
-    pivot_outward_proof,
-    pivot_proof,
-)
 from offcert.certify.rung import is_fine
 from offcert.certify.search import Search
 from offcert.core.errors import MethodError, PlanError
@@ -102,7 +95,7 @@ def climb_heads(search: Search, effort: Effort) -> None:
         # The pivot program does better with what is proved about the ends of its sides.
         search.workings.ends.append(ends)
     if outcome.lower_bound > search.proved_bound:
-        _add_searched(search, "atomic-heads", outcome.lower_bound, heads_proof(ends), confirmable)
+        _add_searched(search, "atomic-heads", outcome.lower_bound, ends.to_proof(), confirmable)
 
 
 def _ends_within_reach(search: Search, ends: SideEnds) -> bool:
@@ -182,7 +175,7 @@ def _offer_completed(
 
 
 def _add_matched(search: Search, outcome: MatchedOutcome, problem: Problem, name: str) -> None:
-    proof = matched_proof(outcome)
+    proof = outcome.to_proof()
     confirmable = outcome.proof.labels <= _MOST_CONFIRMED_LABELS and matched_check.within_reach(
         problem,
         proof.pivot,
@@ -261,7 +254,7 @@ def _offer_outward(search: Search, schedule: Schedule) -> int:
 
 def _add_outward(search: Search, outcome: OutwardOutcome, seconds: float, workers: int) -> None:
     """Add the bound: proved, if verification agrees within some seconds that it is."""
-    proof = outward_proof(outcome)
+    proof = outcome.proof
     try:
         fault = outward_check.outward_fault(
             search.problem,
@@ -299,7 +292,7 @@ def climb_pivot(search: Search, effort: Effort) -> None:
     # A bound that says nothing new would only cost its verification.
     if outcome.lower_bound > search.proved_bound:
         confirmable = _pivot_is_confirmable(search, outcome)
-        _add_searched(search, "pivot", outcome.lower_bound, pivot_proof(outcome), confirmable)
+        _add_searched(search, "pivot", outcome.lower_bound, outcome.to_proof(), confirmable)
 
 
 def _pivot_is_confirmable(search: Search, outcome: PivotOutcome | PivotOutwardOutcome) -> bool:
@@ -332,7 +325,7 @@ def climb_pivot_outward(search: Search, effort: Effort, most_open: float = _NEAR
     outcome = program.improve(search.objective, effort.seconds, offer, known)
     if outcome.lower_bound > search.proved_bound and outcome.ends is not None:
         confirmable = _pivot_is_confirmable(search, outcome)
-        proof = pivot_outward_proof(outcome)
+        proof = outcome.to_proof()
         _add_searched(search, "pivot-outward", outcome.lower_bound, proof, confirmable)
 
 

@@ -8,7 +8,7 @@ For example::
     trainer.add_callback(OffloadCallback(certificate))
     trainer.train()
 
-or, with a plan that is made while the training begins::
+or, with a plan that is made before the training begins, for the longest samples::
 
     trainer.add_callback(OffloadCallback("auto", memory="50%"))
     trainer.train()
@@ -19,11 +19,14 @@ from __future__ import annotations
 import functools
 import logging
 import sys
+import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
+import torch
 from torch import nn
 
 from offcert.core.errors import InputError
@@ -32,6 +35,7 @@ from offcert.runtime.capture.borrowed import python_state_kept, random_state_kep
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.offload import Offload
 from offcert.runtime.plan.plans import AnyPlan, CertificateLike
+from offcert.runtime.watch.guard import OffloadWarning, one_line
 from offcert.training.offload import offload
 
 try:
@@ -77,9 +81,11 @@ class OffloadCallback(TrainerCallback):
         _tell_how_training_ends()
         self.offload: Offload | None = None
         self._open = ExitStack()
-        self._make: Callable[[nn.Module], Offload] = lambda model: offload(
-            model, plan, problem, **options
-        )
+        self._make: Callable[..., Offload] = partial(offload, plan=plan, problem=problem)
+        self._options = options
+        # Whether a plan can be made before anything runs, and what was made.
+        self._foresees = isinstance(plan, str) and "example" not in options
+        self._made: Offload | None = None
 
     @property
     def steps(self) -> Counter[str]:
@@ -92,8 +98,34 @@ class OffloadCallback(TrainerCallback):
         """Attach the plan."""
         # A training that ran out of memory begins again with a smaller batch.
         self.detach()
-        self.offload = self._make(model)
+        made, self._made = self._made, None
+        if made is None or made.model is not model:
+            made = self._make(model, **self._options)
+        self.offload = made
         self._open.enter_context(self.offload)
+
+    def prepare(self, trainer: Trainer) -> None:
+        """Make a plan before the training of a Trainer begins, on tensors without data.
+
+        It is for the batch with the longest samples (`largest_batch`), and so for all. Where that
+        cannot be done, a warning says why, and a plan is made while the training runs.
+        """
+        if not self._foresees:
+            return
+        try:
+            batch = largest_batch(trainer)
+            step = trainer_step(trainer, batch, tensors="fake")
+            self._made = self._make(trainer.model, example=step, **self._options)
+        except Exception as error:
+            if self._options.get("strict"):
+                raise
+            self._made = None
+            warnings.warn(
+                f"no plan was made before the training began: {one_line(error)}; one is made while "
+                "it runs",
+                OffloadWarning,
+                stacklevel=2,
+            )
 
     def on_train_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         """Detach the plan and log what became of the steps."""
@@ -108,22 +140,67 @@ class OffloadCallback(TrainerCallback):
 
 
 def _tell_how_training_ends() -> None:
-    """Make the Trainer detach our callbacks from a training that raises: it has no event for it."""
+    """Make the Trainer tell our callbacks what it has no events for: who trains, and an error."""
     train = Trainer.train
     if hasattr(train, "_detaches_plans"):
         return
 
     @functools.wraps(train)
     def detaching(self: Any, *args: Any, **kwargs: Any) -> Any:
+        ours = [c for c in self.callback_handler.callbacks if isinstance(c, OffloadCallback)]
+        for callback in ours:
+            callback.prepare(self)
         try:
             return train(self, *args, **kwargs)
         finally:
-            for callback in self.callback_handler.callbacks:
-                if isinstance(callback, OffloadCallback):
-                    callback.detach()
+            for callback in ours:
+                callback.detach()
 
     detaching._detaches_plans = True  # type: ignore[attr-defined]
     Trainer.train = detaching
+
+
+def largest_batch(trainer: Any, *, most: int = 2048) -> Any:
+    """Return the batch that a Trainer makes of the longest samples of its data set.
+
+    Parameters
+    ----------
+    trainer : transformers.Trainer
+        Its random states stay as they are.
+    most : int
+        Samples to look at; of more, so many at equal distances.
+
+    Returns
+    -------
+    mapping or None
+        None where the data set has no length, or samples have none.
+    """
+    with _left_alone(trainer), random_state_kept():
+        loader = trainer.get_train_dataloader()
+        data = loader.dataset
+        if not hasattr(data, "__len__") or not hasattr(data, "__getitem__"):
+            return None
+        count = len(data)
+        numbers = range(0, count, max(1, -(-count // most)))
+        sizes = {number: _length(data[number]) for number in numbers}
+        if not any(sizes.values()):
+            return None
+        size = min(count, trainer.args.train_batch_size)
+        longest = sorted(sizes, key=lambda number: -sizes[number])[:size]
+        longest += longest[:1] * (size - len(longest))
+        return loader.collate_fn([data[number] for number in longest])
+
+
+def _length(sample: Any) -> int:
+    """Return the length of the longest part of a sample; 0 if it has none."""
+    parts = sample.values() if isinstance(sample, Mapping) else ()
+    return max(
+        (len(part) for part in parts if getattr(part, "__len__", None) and _dim(part)), default=0
+    )
+
+
+def _dim(part: Any) -> int:
+    return part.dim() if isinstance(part, torch.Tensor) else 1
 
 
 def trainer_step(trainer: Any, batch: Any = None, *, tensors: str = "real") -> TrainingStep:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from offcert.core.execution import Execution
 from offcert.core.messages import cut
+from offcert.core.notebook import Shown, html
 from offcert.core.result import Bound, Bounded, Infeasibility, SolveStatus
 from offcert.core.units import Units, format_size, format_time
 from offcert.questions.schedule.fluid_schedule import FluidSchedule
@@ -48,6 +49,11 @@ class Result(Bounded):
 
     def __repr__(self) -> str:
         return f"<Result {self.summary()}>"
+
+    def _repr_html_(self) -> str:
+        rows = sorted(self.bounds, key=lambda bound: -bound.value)
+        table = ((f"{bound.value}", bound.method, str(bound.evidence)) for bound in rows)
+        return html(Shown(self.summary(), (), ("lower bound", "method", "evidence"), table))
 
     def summary(self, units: Units | None = None) -> str:
         """Return status, makespan, bound and gap in a line for people.

@@ -24,6 +24,7 @@ class Outcome:
     programs: list[StepPlan]
     _accounts: Accounts
     _movers: MoverMaker[object]
+    _model: nn.Module
     _root: nn.Module
     _run: StepRun | None
     _open: object
@@ -43,6 +44,11 @@ class Outcome:
         """The report of the latest step so far; complete after its backward pass."""
         found = self._accounts.report if self._run is None else self._run.report()
         return replace(found, refused=tuple(self.refused.items())) if self.refused else found
+
+    @property
+    def model(self) -> nn.Module:
+        """The network that trains."""
+        return self._model
 
     @property
     def steps(self) -> Counter[str]:

@@ -53,7 +53,7 @@ class Calls:
         assert walk is not None
         keeper = None if walk.frame is None else walk.frame.keeper
         if walk.frame is None and part.kept:
-            keeper = Keeper(part.name, part.kept, self._parameters)
+            keeper = Keeper(part.name, part.kept, part.unread, self._parameters)
         # What runs again is compared with its own first run.
         rehearses = self._rehearsed and walk.again is None
         if rehearses:

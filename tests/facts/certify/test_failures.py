@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from offcert.certify import ladder
 from offcert.certify.ladder import certify
+from offcert.certify.ladders import choice
 from offcert.certify.ladders.choice import LADDERS
 from offcert.certify.method import Method
 from offcert.certify.methods import solve
@@ -138,7 +138,7 @@ def test_a_step_that_fails_is_named_and_the_next_one_runs(
 
     first, *others = LADDERS["repeated sizes"]
     failing = (first, Rung(Method(fail), 1.0, "it fails"), *others)
-    monkeypatch.setattr(ladder, "ladder_for", lambda problem: "failing")
+    monkeypatch.setattr(choice, "ladder_for", lambda problem: "failing")
     monkeypatch.setitem(LADDERS, "failing", failing)
     with pytest.warns(UserWarning, match="doomed failed"):
         certificate = valid(certify(random_problem(7, 5), time_limit=30, workers=1))

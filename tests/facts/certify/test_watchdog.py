@@ -12,9 +12,10 @@ from dataclasses import replace
 
 import pytest
 
-from offcert.certify import climbing, ladder, watchdog
+from offcert.certify import climbing, watchdog
 from offcert.certify.effort import Effort
 from offcert.certify.ladder import certify
+from offcert.certify.ladders import choice
 from offcert.certify.ladders.choice import LADDERS, ladder_for
 from offcert.certify.method import Method
 from offcert.certify.methods import METHODS, solve
@@ -100,7 +101,7 @@ def test_a_step_that_never_ends_is_left_and_the_next_ones_run(
         rung_that(act),
         rung_that(lambda: reached.append("next")),
     )
-    monkeypatch.setattr(ladder, "LADDERS", {ladder_for(problem): short})
+    monkeypatch.setattr(choice, "LADDERS", {ladder_for(problem): short})
     before = signal.getsignal(signal.SIGURG)
     with pytest.warns(UserWarning, match="stuck failed"):
         certificate = certify(problem, time_limit=30, workers=1)

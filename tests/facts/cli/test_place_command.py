@@ -236,7 +236,7 @@ def test_an_interrupt_writes_what_is_known(
         Rung(PLACEMENT_METHODS["load"], 1.0, "a bound"),
         Rung(Method(interrupt), 1.0, "it ends"),
     )
-    monkeypatch.setattr("offcert.certify.placing.PLACEMENT_LADDER", rungs)
+    monkeypatch.setattr("offcert.certify.ladders.placement.PLACEMENT_LADDER", rungs)
     assert main(["place", table, "-o", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["interrupted"]
     assert json.loads(kept[0])["settings"]["unfinished"] == "interrupted"

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from offcert.certify.proofs_of import pivot_outward_proof
 from offcert.core.platform import Link
 from offcert.core.result import Bound, Evidence
 from offcert.formulations.labels.pivot_outward import PivotOutwardProgram
@@ -42,7 +41,7 @@ def proved(problem: Problem, upper: int) -> Bound | None:
     outcome = program.improve(upper, 60.0, lambda schedule: upper)
     if outcome.ends is None:
         return None
-    details = pivot_outward_proof(outcome).write()
+    details = outcome.to_proof().write()
     return Bound("pivot-outward", outcome.lower_bound, Evidence.PROVED, details)
 
 

@@ -15,7 +15,8 @@ import transformers
 from offcert.certify.ladder import certify
 from offcert.core.errors import InputError, PlanError
 from offcert.runtime.profiling.profile import profile
-from offcert.training.huggingface import OffloadCallback, trainer_step
+from offcert.runtime.watch.guard import OffloadWarning
+from offcert.training.huggingface import OffloadCallback, largest_batch, trainer_step
 from support.networks import huggingface_models as models
 
 LENGTH = 12
@@ -163,13 +164,77 @@ def test_training_again_under_another_plan(tmp_path):
     assert same_weights(model, plain)
 
 
-def test_a_plan_made_while_the_training_begins(tmp_path):
+class Lengths(Sentences):
+    """Sentences of different lengths."""
+
+    def __getitem__(self, index):
+        return {"input_ids": super().__getitem__(index)["input_ids"][: 4 + 5 * index % 9]}
+
+
+def padded(rows):
+    """Make a batch as long as its longest sentence."""
+    longest = max(len(row["input_ids"]) for row in rows)
+    tokens = torch.zeros(len(rows), longest, dtype=torch.long)
+    mask = torch.zeros_like(tokens)
+    for number, row in enumerate(rows):
+        length = len(row["input_ids"])
+        tokens[number, :length], mask[number, :length] = row["input_ids"], 1
+    labels = tokens.masked_fill(mask == 0, -100)
+    return {"input_ids": tokens, "attention_mask": mask, "labels": labels}
+
+
+def test_every_step_of_whatever_length_follows_a_plan_made_before_the_first(tmp_path):
+    options = {
+        "max_steps": 9,
+        "per_device_train_batch_size": 5,
+        "eval_strategy": "steps",
+        "eval_steps": 2,
+    }
+    model, _ = models.build("gpt2")
+    plain = copy.deepcopy(model)
+    asked = {"memory": "50%", "hardware": "v100-pcie", "time_limit": 2, "count": True}
+    callback = OffloadCallback("auto", strict=True, **asked)
+    for each, callbacks in ((plain, []), (model, [callback])):
+        trainer = trainer_of(each, tmp_path, callbacks=callbacks, **options)
+        trainer.train_dataset, trainer.data_collator = Lengths(), padded
+        trainer.train()
+    assert same_weights(model, plain)
+    # Of every three batches, the last has two sentences instead of five.
+    assert callback.steps == {"planned": 9}
+    assert callback.offload.report.offloaded_bytes > 0
+    [certificate] = callback.offload.certificates
+    shapes = [each[1] for each in certificate.problem.source["capture"]["calls"][0][0]]
+    assert shapes[:3] == [[5, 12]] * 3
+
+
+def test_the_longest_samples_of_many():
+    class Long(Sentences):
+        def __len__(self):
+            return 100
+
+        def __getitem__(self, index):
+            return {"input_ids": torch.ones(index + 1, dtype=torch.long), "id": index}
+
+    model, _ = models.build("gpt2")
+    trainer = trainer_of(model, "out", remove_unused_columns=False)
+    trainer.train_dataset, trainer.data_collator = Long(), lambda rows: [row["id"] for row in rows]
+    assert largest_batch(trainer) == [99, 98]
+    # Every tenth is looked at.
+    assert largest_batch(trainer, most=10) == [90, 80]
+
+
+def test_a_plan_made_while_the_training_begins_where_none_can_be_made_before(tmp_path, monkeypatch):
+    def failing(*args, **options):
+        raise InputError("out of luck")
+
+    monkeypatch.setattr("offcert.training.huggingface.trainer_step", failing)
     model, _ = models.build("gpt2")
     plain = copy.deepcopy(model)
     options = {"max_steps": 8, "bf16": True}
     trainer_of(plain, tmp_path, **options).train()
     callback = OffloadCallback("auto", memory="50%", hardware="v100-pcie", time_limit=2)
-    trainer_of(model, tmp_path, callbacks=[callback], **options).train()
+    with pytest.warns(OffloadWarning, match="no plan was made before .*: out of luck"):
+        trainer_of(model, tmp_path, callbacks=[callback], **options).train()
     assert same_weights(model, plain)
     assert callback.steps["planned"] >= 6
     assert callback.offload.report.offloaded_bytes > 0

@@ -3,8 +3,8 @@ from fractions import Fraction
 
 import pytest
 
-from offcert.certify import ladder
 from offcert.certify.ladder import certify
+from offcert.certify.ladders import choice
 from offcert.certify.ladders.choice import LADDERS
 from offcert.certify.method import Method
 from offcert.certify.methods import METHODS, solve
@@ -294,6 +294,6 @@ def test_a_rung_is_not_begun_with_less_time_than_it_needs(monkeypatch: pytest.Mo
 
     rungs = rung("any", 0.0), rung("some", 20.0), rung("more", 40.0)
     monkeypatch.setitem(LADDERS, "tried", rungs)
-    monkeypatch.setattr(ladder, "ladder_for", lambda problem: "tried")
+    monkeypatch.setattr(choice, "ladder_for", lambda problem: "tried")
     certify(random_problem(7), time_limit=60.0)
     assert begun == ["any", "some"]

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import offcert
-from offcert.certify import placing
 from offcert.certify import placing as shortening
 from offcert.certify.effort import Effort
 from offcert.certify.ladders.placement import PLACEMENT_LADDER
@@ -136,7 +135,7 @@ def test_wrong_arguments_are_refused(
 def only(monkeypatch: pytest.MonkeyPatch, *runs: Callable[[PlacementSearch, float], None]) -> None:
     """Let the ladder consist of these steps."""
     rungs = tuple(Rung(Method(run), 1.0, "a step") for run in runs)
-    monkeypatch.setattr(placing, "PLACEMENT_LADDER", rungs)
+    monkeypatch.setattr("offcert.certify.ladders.placement.PLACEMENT_LADDER", rungs)
 
 
 def interrupt(search: PlacementSearch, effort: Effort) -> None:
