@@ -42,7 +42,7 @@ _MOST_LABELS, _MOST_LABELS_OF_FINE = 30_000_000, 6_000_000
 _MOST_MATCHED, _MOST_MATCHED_OF_FINE = 6_400_000, 1_600_000
 # Labels of a search above which its bound is not called proved: verification searches about as
 # many, and gives up at several times this number. Derived from the limits of `verify`.
-_MOST_CONFIRMED_LABELS = 3_000_000
+MOST_CONFIRMED_LABELS = 3_000_000
 # The same number for an outward bound, whose searches are small and need little memory. Derived.
 _MOST_CONFIRMED_OUTWARD = 12_000_000
 # The same number for a pivot bound, of whose labels verification expands a part. Derived.
@@ -90,7 +90,7 @@ def climb_heads(search: Search, effort: Effort) -> None:
         with suppress(MethodError):
             search.offer(ordered_schedule(search.problem, orders.offloads, orders.prefetches))
     ends = outcome.ends
-    confirmable = outcome.labels <= _MOST_CONFIRMED_LABELS and _ends_within_reach(search, ends)
+    confirmable = outcome.labels <= MOST_CONFIRMED_LABELS and _ends_within_reach(search, ends)
     if confirmable and outcome.pivot >= 0:
         # The pivot program does better with what is proved about the ends of its sides.
         search.workings.ends.append(ends)
@@ -176,7 +176,7 @@ def _offer_completed(
 
 def _add_matched(search: Search, outcome: MatchedOutcome, problem: Problem, name: str) -> None:
     proof = outcome.to_proof()
-    confirmable = outcome.proof.labels <= _MOST_CONFIRMED_LABELS and matched_check.within_reach(
+    confirmable = outcome.proof.labels <= MOST_CONFIRMED_LABELS and matched_check.within_reach(
         problem,
         proof.pivot,
         proof.times,

@@ -14,7 +14,7 @@ from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
 
 # Bits of the largest table, one for each tensor and reachable sum: 32 MB. Arbitrary.
-_MOST_BITS = 1 << 28
+MOST_BITS = 1 << 28
 
 
 def least_cover_plan(problem: Problem) -> Plan:
@@ -59,7 +59,7 @@ def least_cover(sizes: list[int], amount: int) -> list[int]:
     units = [size // unit for size in sizes]
     # What stays behind is a subset with the greatest sum of at most the rest.
     rest = sum(units) - -(-amount // unit)
-    if len(units) * (rest + 1) > _MOST_BITS:
+    if len(units) * (rest + 1) > MOST_BITS:
         raise NoPlanError(f"{len(units)} tensors have too many sums up to {rest} to be listed")
     window = (1 << (rest + 1)) - 1
     # Bit s of entry k: some subset of the first k sizes makes s.

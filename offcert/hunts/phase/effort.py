@@ -56,7 +56,7 @@ def descended(problem: Problem) -> Plan:
     least = problem.trace.compute_time
     if not problem.trace.gaps or Simulator(problem).run(plan).makespan == least:
         return plan
-    found = _best_set(problem)
+    found = best_set(problem)
     return plan if found is None else improved(problem, plan, [found])
 
 
@@ -82,7 +82,7 @@ def improved(problem: Problem, plan: Plan, sets: Iterable[Iterable[int]]) -> Pla
     return best
 
 
-def _best_set(problem: Problem) -> frozenset[int] | None:
+def best_set(problem: Problem) -> frozenset[int] | None:
     """Return the set of gaps with the best ordered schedule found, or None if none has any."""
     count = len(problem.trace.gaps)
     sets = OrderedSets(problem, "the descent")

@@ -140,7 +140,7 @@ def pivot_outward_fault(
     searched = Side(problem, classes, pivot, claimed - 1, limit, (), backwards=side == 1)
     try:
         cuts = [cut_at(problem, pivot, least) for least in free_below]
-        ways = _Ways(searched, searched.search(max_labels))
+        ways = Ways(searched, searched.search(max_labels))
         still = _open_demand(ways, cuts, 1 - side, claimed - 1, max_labels, require_time)
     except (TooLargeError, TooLargeCutError):
         return "its numbers are too large for the search"
@@ -153,7 +153,7 @@ def pivot_outward_fault(
     )
 
 
-class _Ways:
+class Ways:
     """The ways in which the searched side can end, by what is out at the cut.
 
     Parameters
@@ -211,12 +211,12 @@ class _Sorted:
         return rows
 
 
-class _Asking:
+class Asking:
     """The questions that the other side is asked, and its answers.
 
     Parameters
     ----------
-    ways : _Ways
+    ways : Ways
         Of the searched side.
     cut : Cut
         Both sides as the other is followed.
@@ -226,7 +226,7 @@ class _Asking:
         Ticks; longer schedules are of no interest.
     """
 
-    def __init__(self, ways: _Ways, cut: Cut, asked: int, longest: int) -> None:
+    def __init__(self, ways: Ways, cut: Cut, asked: int, longest: int) -> None:
         self._ways = ways
         self._tables: Tables = cut.sides[asked]
         self._longest = longest
@@ -298,7 +298,7 @@ class _Asking:
 
 
 def _open_demand(
-    ways: _Ways,
+    ways: Ways,
     cuts: Sequence[Cut],
     asked: int,
     longest: int,
@@ -313,7 +313,7 @@ def _open_demand(
     left = set(range(len(ways.out)))
     first: tuple[int, int] | None = None
     for cut in cuts:
-        asking = _Asking(ways, cut, asked, longest)
+        asking = Asking(ways, cut, asked, longest)
         still: set[int] = set()
         first = None
         for counts, members in asking.groups.items():

@@ -34,8 +34,8 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Half a second instead of five; whoever is stuck is freed in the end."""
     monkeypatch.setattr(climbing, "GRACE", 0.3)
     monkeypatch.setattr(watchdog, "GRACE", 0.3)
-    monkeypatch.setattr(watchdog, "_TICK", 0.05)
-    monkeypatch.setattr(watchdog, "_AGAIN", 0.3)
+    monkeypatch.setattr(watchdog, "TICK", 0.05)
+    monkeypatch.setattr(watchdog, "AGAIN", 0.3)
     yield
     NEVER.set()
     NEVER.clear()
@@ -159,7 +159,7 @@ def test_time_in_which_the_clock_stands_still_or_that_was_granted_does_not_count
 @pytest.mark.slow
 def test_what_nothing_can_interrupt_ends_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here the last resort only frees what is stuck; the command line ends the process."""
-    monkeypatch.setattr(watchdog, "_AGAIN", 0.1)
+    monkeypatch.setattr(watchdog, "AGAIN", 0.1)
     known: list[Certificate] = []
 
     def last_resort(certificate: Certificate) -> None:

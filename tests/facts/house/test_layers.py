@@ -1,6 +1,10 @@
 """Tests lie in four layers, and inside of each in the rooms of what they test."""
 
+import ast
 from collections import Counter
+from collections.abc import Iterator
+
+import pytest
 
 from support.docs.docs_pages import ROOT
 
@@ -36,3 +40,51 @@ def test_tests_of_the_runtime_lie_in_the_folders_of_the_runtime() -> None:
 def test_names_of_files_are_unique() -> None:
     """Pytest imports them by their names alone."""
     assert not [name for name, count in Counter(path.name for path in FILES).items() if count > 1]
+
+
+# What puts something in the place of something else for a test.
+REPLACING = {"setattr", "delattr", "patch", "object"}
+
+
+def private_names_replaced(text: str) -> Iterator[str]:
+    """Yield what a file replaces that has a private name, or is part of something private."""
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.Call):
+            continue
+        function = node.func
+        name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+        if name not in REPLACING:
+            continue
+        for given in node.args[:2]:
+            if isinstance(given, ast.Constant) and isinstance(given.value, str):
+                parts = given.value.split(".")
+            else:
+                parts = [part for part in ast.walk(given) if isinstance(part, ast.Attribute)]
+                parts = [part.attr for part in parts]
+            if any(part.startswith("_") and not part.startswith("__") for part in parts):
+                yield ast.unparse(node)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'monkeypatch.setattr(module, "_SECONDS", 1)',
+        'patch.setattr("offcert.certify.watchdog._TICK", 1)',
+        'monkeypatch.setattr(module._Private, "public", 1)',
+        'setattr(thing, "_name", 1)',
+        'mock.patch.object(module, "_name", 1)',
+    ],
+)
+def test_a_private_name_that_is_replaced_is_found(text: str) -> None:
+    assert list(private_names_replaced(text)) == [ast.unparse(ast.parse(text))]
+    public = text.replace("_SECONDS", "SECONDS").replace("_TICK", "TICK").replace("_name", "name")
+    assert not list(private_names_replaced(public.replace("_Private", "Public")))
+
+
+def test_no_test_replaces_a_private_name() -> None:
+    """What a test has to change is an argument, a field, or a public name of the package."""
+    found = {
+        str(path.relative_to(TESTS)): list(private_names_replaced(path.read_text()))
+        for path in TESTS.rglob("*.py")
+    }
+    assert {path: names for path, names in found.items() if names} == {}

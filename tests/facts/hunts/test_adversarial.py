@@ -214,7 +214,7 @@ def test_an_interrupt_keeps_the_best_so_far(phase: str, monkeypatch: pytest.Monk
             if len(told) == 10:
                 raise KeyboardInterrupt
 
-    monkeypatch.setattr("offcert.hunts.adversarial.hunt._SECONDS_BETWEEN_REPORTS", 0)
+    monkeypatch.setattr("offcert.hunts.adversarial.hunt.SECONDS_BETWEEN_REPORTS", 0)
     chains = AdversarialChains(against="greedy")
     hunt, problem = chains.hunt(1, steps=60, progress=interrupt)
     assert hunt.interrupted

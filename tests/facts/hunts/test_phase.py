@@ -100,7 +100,7 @@ def test_nothing_that_may_round_differently_decides_in_the_descent(
     assert value < simulate(problem, sequential(problem)).makespan
     assert simulate(problem, climbed(problem, plan)).makespan <= value
     assert climbed(problem, plan) == climbed(problem, plan)
-    monkeypatch.setattr(descent, "_best_set", lambda problem: None)
+    monkeypatch.setattr(descent, "best_set", lambda problem: None)
     assert descended(problem) == sequential(problem)
 
 

@@ -377,7 +377,7 @@ def test_a_cut_that_is_none_is_refused_with_its_place(change: dict[str, Any], fa
 
 def test_more_spans_than_any_proof_needs_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     problem, found = example()
-    monkeypatch.setattr("offcert.verify.joint.verifier._LARGEST", 40)
+    monkeypatch.setattr("offcert.verify.joint.verifier.LARGEST", 40)
     assert recheck(found, problem) == "details.moments and details.spans are too many"
     assert problem.computed is not None
     spans = len(found.details["moments"]) + len(found.details["spans"]) + 1
@@ -386,7 +386,7 @@ def test_more_spans_than_any_proof_needs_are_not_read(monkeypatch: pytest.Monkey
         (most, None),
         (most - 1, "details.moments and details.spans are too many"),
     ):
-        monkeypatch.setattr("offcert.verify.joint.verifier._LARGEST", limit)
+        monkeypatch.setattr("offcert.verify.joint.verifier.LARGEST", limit)
         assert recheck(found, problem) == fault
 
 

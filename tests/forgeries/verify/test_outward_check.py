@@ -50,8 +50,8 @@ def overreaching(
     for problem, optimum, pivot, least, rng in cases(seeds, stages):
         with suppress(MethodError), pytest.MonkeyPatch.context() as patch:
             # With fewer sets one by one, parts are divided in other ways.
-            patch.setattr(trees, "_AT_ONCE", rng.choice((0, 3, 32)))
-            patch.setattr(trees, "_FEW_SETS", rng.choice((1, 3, 100)))
+            patch.setattr(trees, "AT_ONCE", rng.choice((0, 3, 32)))
+            patch.setattr(trees, "FEW_SETS", rng.choice((1, 3, 100)))
             yield problem, optimum, advised(problem, pivot, least, optimum + over)
 
 
@@ -120,7 +120,7 @@ def forget_crossings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def let_nothing_leave(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outward_sets, "_besides", lambda *parts: 0)
+    monkeypatch.setattr(outward_sets, "absent_besides", lambda *parts: 0)
 
 
 def drop_a_set(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,16 +133,16 @@ def drop_a_set(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def share_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take what is under way for all on both sides."""
-    monkeypatch.setattr(outward_walk, "_shortest", lambda first, last, near, far: sum(far))
+    monkeypatch.setattr(outward_walk, "shortest", lambda first, last, near, far: sum(far))
 
 
 def close_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = outward_tables._counts
+    plain = outward_tables.places_after
 
     def fewer(places: Any, columns: Any) -> Any:
         return plain([[place - 1 for place in listed] for listed in places], columns)
 
-    monkeypatch.setattr(outward_tables, "_counts", fewer)
+    monkeypatch.setattr(outward_tables, "places_after", fewer)
 
 
 @pytest.mark.slow
@@ -294,7 +294,7 @@ def test_advice_beyond_the_last_part_is_named() -> None:
 
 
 def test_threads_find_the_same_and_name_the_same_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outward_walk, "_AT_ONCE", 2)
+    monkeypatch.setattr(outward_walk, "AT_ONCE", 2)
     said = []
     for problem, optimum, proof in overreaching(range(3000, 3030), 5, 0):
         advice = proof.free_below, proof.windows, proof.splits

@@ -82,7 +82,7 @@ def test_what_the_search_proves_is_confirmed_and_no_tick_more(
         units = rng.choice(((1, 1), (1, 1), (2, 5), (9, 1)))
         few = rng.choice((1, 3, PLENTY, PLENTY))
         limit = rng.choice((compute // 2, ANY, ANY))
-        monkeypatch.setattr(searching, "_STRIDE", 1 if few < PLENTY else 10**4)
+        monkeypatch.setattr(searching, "STRIDE", 1 if few < PLENTY else 10**4)
         for pivot, head, tail in claims(problem, units, limit, few):
             total = head.bound + tail.bound
             advice: dict[str, Any] = {"counted": (head.counted, tail.counted), "units": units}
@@ -474,7 +474,7 @@ def test_a_changed_document_is_not_searched_again(monkeypatch: pytest.MonkeyPatc
 def test_what_is_too_much_to_confirm_is_only_attested(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = cnn_chain(24, 1)
     problem = problem.with_memory(problem.memory_at(Fraction(0)))
-    monkeypatch.setattr(searched_steps, "_MOST_CONFIRMED_LABELS", 1)
+    monkeypatch.setattr(searched_steps, "MOST_CONFIRMED_LABELS", 1)
     certificate = solve(problem, "atomic-heads", time_limit=30)
     bound = certificate.result.bounds[-1]
     assert (bound.method, bound.evidence) == ("atomic-heads", Evidence.ATTESTED)

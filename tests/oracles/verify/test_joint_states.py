@@ -85,8 +85,8 @@ def test_finder_and_verifier_leave_the_same_room() -> None:
 
 
 def test_sums_are_told_apart_up_to_a_number_of_units(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert verifier_room._MOST_UNITS == finder_room._MOST_UNITS
-    monkeypatch.setattr("offcert.verify.joint.room._MOST_UNITS", 4)
+    assert verifier_room.MOST_UNITS == finder_room.MOST_UNITS
+    monkeypatch.setattr("offcert.verify.joint.room.MOST_UNITS", 4)
     assert [largest_sum([3, 2], most) for most in (3, 4, 5)] == [3, 3, 5]
     assert [largest_sum([9, 9], most) for most in (8, 9, 44, 45)] == [0, 9, 18, 45]
 

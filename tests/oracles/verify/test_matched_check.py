@@ -268,7 +268,7 @@ def test_the_search_says_what_trying_everything_says(
 ) -> None:
     if not judge:
         # What is early or late is overlooked, so that more depends on the rest.
-        monkeypatch.setattr(matched_check._Cut, "_least_excess", lambda cut, need: 10**4)
+        monkeypatch.setattr(matched_check.MatchedCut, "least_excess", lambda cut, need: 10**4)
     rng = random.Random(5)
     answers = {None: 0, "levels": 0} | ({"free_below": 0} if judge else {})
     for problem, optimum, pivot, ends in cuts(range(4000, 4025), 4):
@@ -324,7 +324,7 @@ def test_no_schedule_is_overlooked(judge: bool, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(matched_check, "ends_fault", lambda *parts: None)
     if not judge:
         # The spare tensors are enough for it, whatever others do.
-        monkeypatch.setattr(matched_check._Cut, "_least_excess", lambda cut, need: 10**4)
+        monkeypatch.setattr(matched_check.MatchedCut, "least_excess", lambda cut, need: 10**4)
     rng = random.Random(11)
     seen: Counter[str] = Counter()
     for seed in range(20_000, 20_100):
@@ -411,7 +411,7 @@ def test_tensors_that_return_early_or_leave_late_may_make_a_schedule_shorter(
         assert fault is not None
         with monkeypatch.context() as patch:
             # More than all tensors together, however they are rounded.
-            patch.setattr(matched_check._Cut, "_least_excess", lambda cut, need: 10**4)
+            patch.setattr(matched_check.MatchedCut, "least_excess", lambda cut, need: 10**4)
             if matched_fault(*claim, **advice) is None:
                 assert "details.free_below" in fault
                 false += 1

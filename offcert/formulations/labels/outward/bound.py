@@ -56,8 +56,8 @@ def _as_list(split: Split, pivot: CutProblem, parts: int) -> list[Any]:
 
 
 # Labels of a search for all schedules at first, and of one for those near the bound. Arbitrary.
-_BUDGET = 250_000
-_BUDGET_NEARBY = 400_000
+BUDGET = 250_000
+BUDGET_NEARBY = 400_000
 # The divisor of the gap above the bound: schedules within that part of it are looked for. The first
 # one, its factors after a failure and after a success, and the largest. Arbitrary.
 _FIRST_PART = 8
@@ -145,7 +145,7 @@ class OutwardProgram:
         needs = needs_of(problem, range(len(problem.trace.gaps)))
         self._pivot = max(range(len(needs)), key=needs.__getitem__)
         self._details = levels_of(problem, needs[self._pivot])
-        self._whole = self._round = _Round(self._planted(), None, _BUDGET)
+        self._whole = self._round = _Round(self._planted(), None, BUDGET)
         # The makespan of the best schedule known when work on the whole began, and the bound then.
         self._aimed_at = self._began_at = 0
         self._part = _FIRST_PART
@@ -251,7 +251,7 @@ class OutwardProgram:
             return self._all_of_it()
         if self._part == 1 or gap // self._part == 0 or self._part > _LAST_PART:
             return self._all_of_it()
-        return _Round(self._planted(), self._bound + gap // self._part, _BUDGET_NEARBY)
+        return _Round(self._planted(), self._bound + gap // self._part, BUDGET_NEARBY)
 
     def _all_of_it(self) -> _Round:
         """Return the round for all schedules, maybe with a new tree.

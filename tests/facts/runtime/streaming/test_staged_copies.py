@@ -99,7 +99,9 @@ def test_nobody_waits_for_a_file_that_is_not_behind(case, tmp_path, monkeypatch)
         assert equal(case, made)
         assert made.times == times
     # Without memory for it the driver lets whoever hands over wait.
-    monkeypatch.setattr("offcert.runtime.plan.host_budget._staging", lambda problem, limit: 0)
+    monkeypatch.setattr(
+        "offcert.runtime.plan.host_budget.bytes_for_staging", lambda problem, limit: 0
+    )
     made, device = spilling(case, tmp_path)
     with made:
         assert equal(case, made)
@@ -199,8 +201,8 @@ def test_threads_that_take_their_time(case, tmp_path, monkeypatch):
         time.sleep(0.002)
         copied(source, target, after)
 
-    copied = clerk._copy
-    monkeypatch.setattr(clerk, "_copy", slowly)
+    copied = clerk.copy_after
+    monkeypatch.setattr(clerk, "copy_after", slowly)
     # The device's events have all been reached, so it is nothing to threads.
     monkeypatch.setattr(SimulatedDevice, "of", Threaded.of)
     made, device = spilling(case, tmp_path, adversary=early)

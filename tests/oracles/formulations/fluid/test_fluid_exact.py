@@ -259,9 +259,9 @@ def test_no_schedule_is_returned_unchecked(monkeypatch: pytest.MonkeyPatch) -> N
     valid = solve_fluid(problem).schedule
     assert valid is not None
     broken = FluidSchedule(valid.starts, valid.ends, valid.pieces[1:])
-    monkeypatch.setattr(fluid_exact, "_candidates", lambda *_: iter([broken, valid]))
+    monkeypatch.setattr(fluid_exact, "candidates", lambda *_: iter([broken, valid]))
     assert solve_fluid(problem).schedule == valid
-    monkeypatch.setattr(fluid_exact, "_candidates", lambda *_: iter([broken]))
+    monkeypatch.setattr(fluid_exact, "candidates", lambda *_: iter([broken]))
     outcome = solve_fluid(problem)
     assert outcome.schedule is None
     assert outcome.bound == 219

@@ -67,7 +67,7 @@ def test_no_head_and_tail_exceed_the_optimum(block: int, monkeypatch: pytest.Mon
             limit = rng.choice((optimum // 3, optimum // 2, optimum, ANY))
             unit = rng.choice((1, 1, 2, 3, 7, 50))
             few = rng.choice((1, 2, 5, PLENTY))
-            monkeypatch.setattr(searching, "_STRIDE", 1 if few < PLENTY else 10**4)
+            monkeypatch.setattr(searching, "STRIDE", 1 if few < PLENTY else 10**4)
             found = [searched(problem, side, limit, unit, few) for side in sides(problem, pivot)]
             tried += 1
             complete = [searched(problem, side) for side in sides(problem, pivot)]

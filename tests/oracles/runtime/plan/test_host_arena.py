@@ -151,7 +151,7 @@ def test_copies_that_would_overwrite_others_go_outside_of_the_arena() -> None:
 def test_without_that_guard_an_overlapping_arena_is_found_by_these_tests(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(HostCopies, "_is_needed", staticmethod(lambda reference: False))
+    monkeypatch.setattr(HostCopies, "is_needed", staticmethod(lambda reference: False))
     wrong = 0
     for seed in range(8):
         try:
