@@ -17,7 +17,7 @@ from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.questions.schedule.simulate import simulate
 from offcert.runtime.plan.predict import predict
 from offcert.runtime.plan.timetable import Act, Action, timetable
-from offcert.runtime.streaming.record import forecast
+from offcert.runtime.streaming.step_events import forecast
 from support.problems.random_instances import mixed_problem
 from support.runtime.captured import random_plan
 
