@@ -7,8 +7,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 from offcert.certify.checkpoint_steps import descend_graphs
-from offcert.certify.effort import Effort
 from offcert.certify.ladder import certify
+from offcert.certify.method import Effort
 from offcert.certify.methods import solve
 from offcert.certify.search import Search
 from offcert.core.computations import Computation, Value

@@ -8,9 +8,9 @@ import pytest
 from offcert.core.chain import Chain
 from offcert.core.errors import MethodError
 from offcert.core.platform import Platform
-from offcert.heuristics.order_search import OrderAnnealer, order_search
-from offcert.heuristics.ordered import OrderedArrays, ordered_makespan, ordered_orders
-from offcert.heuristics.ordered_kernel import INFEASIBLE
+from offcert.heuristics.orders.order_search import OrderAnnealer, order_search
+from offcert.heuristics.orders.ordered import OrderedArrays, ordered_makespan, ordered_orders
+from offcert.heuristics.orders.ordered_kernel import INFEASIBLE
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
 from support.oracles.annealers import valid_runs

@@ -12,7 +12,7 @@ from offcert.core.chain import Chain
 from offcert.core.errors import MethodError
 from offcert.core.platform import Kind, Link, Platform
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.heuristics.ordered import (
+from offcert.heuristics.orders.ordered import (
     INFEASIBLE,
     OrderedArrays,
     ordered_makespan,

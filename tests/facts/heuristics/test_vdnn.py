@@ -8,10 +8,10 @@ from offcert.core.chain import Chain
 from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.platform import Platform
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.heuristics.chain_view import chain_view
-from offcert.heuristics.greedy import greedy
-from offcert.heuristics.ordered import ordered_makespan
-from offcert.heuristics.vdnn import vdnn, vdnn_sets
+from offcert.heuristics.evictions.chain_view import chain_view
+from offcert.heuristics.evictions.greedy import greedy
+from offcert.heuristics.evictions.vdnn import vdnn, vdnn_sets
+from offcert.heuristics.orders.ordered import ordered_makespan
 from offcert.instances.cnn import cnn_chain
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.plan import Plan

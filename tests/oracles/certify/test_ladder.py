@@ -14,7 +14,7 @@ from offcert.core.chain import Chain
 from offcert.core.errors import InputError, MethodError
 from offcert.core.result import Bound, Evidence, SolveStatus
 from offcert.core.trace import Trace
-from offcert.heuristics.sequential import sequential
+from offcert.heuristics.evictions.sequential import sequential
 from offcert.proofs.attestation import witness
 from offcert.questions.schedule.problem import Problem, Recompute, Transfers
 from offcert.questions.schedule.schedule import Schedule

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 import offcert
 from offcert.certify import placing as shortening
-from offcert.certify.effort import Effort
 from offcert.certify.ladders.placement import PLACEMENT_LADDER
-from offcert.certify.method import Method
+from offcert.certify.method import Effort, Method
 from offcert.certify.placement_methods import PLACEMENT_METHODS
 from offcert.certify.placement_search import PlacementSearch
 from offcert.certify.placing import place

@@ -14,9 +14,9 @@ from offcert.core.chain import Chain
 from offcert.core.errors import MethodError
 from offcert.core.platform import Platform
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.heuristics import dynprog as dynprog_module
-from offcert.heuristics.dynprog import algorithm_1, dynprog
-from offcert.heuristics.dynprog_states import (
+from offcert.heuristics.evictions import dynprog as dynprog_module
+from offcert.heuristics.evictions.dynprog import algorithm_1, dynprog
+from offcert.heuristics.evictions.dynprog_states import (
     BACK,
     FRONT,
     IDLE,

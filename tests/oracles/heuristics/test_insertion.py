@@ -3,8 +3,8 @@
 import random
 
 from offcert.core.errors import MethodError
-from offcert.heuristics.insertion import with_all_but, with_insertions
-from offcert.heuristics.ordered import ordered_schedule
+from offcert.heuristics.orders.insertion import with_all_but, with_insertions
+from offcert.heuristics.orders.ordered import ordered_schedule
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem
 from support.problems.random_instances import random_problem

@@ -9,11 +9,11 @@ from offcert.core.chain import Chain
 from offcert.core.errors import MethodError
 from offcert.core.platform import Link, Platform
 from offcert.formulations.combinatorial.relaxations import infeasibility
-from offcert.heuristics.insertion import with_all_but, with_insertions
-from offcert.heuristics.local_search import local_search
-from offcert.heuristics.order_search import order_search
-from offcert.heuristics.sequential import sequential
-from offcert.heuristics.set_search import set_search
+from offcert.heuristics.evictions.sequential import sequential
+from offcert.heuristics.orders.insertion import with_all_but, with_insertions
+from offcert.heuristics.orders.local_search import local_search
+from offcert.heuristics.orders.order_search import order_search
+from offcert.heuristics.orders.set_search import set_search
 from offcert.instances.cnn import cnn_chain
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem

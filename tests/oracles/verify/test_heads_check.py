@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks.chains import cnn_chain
 from offcert.certify import searched_steps
-from offcert.certify.effort import Effort
+from offcert.certify.method import Effort
 from offcert.certify.methods import solve
 from offcert.certify.search import Search
 from offcert.certify.searched_steps import climb_heads

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from offcert.certify.effort import Effort
+from offcert.certify.method import Effort
 from offcert.certify.search import Search
 from offcert.certify.searched_steps import climb_joined
 from offcert.core.errors import MethodError
@@ -14,7 +14,7 @@ from offcert.core.platform import Platform
 from offcert.core.result import Bound, Evidence
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.combinatorial.joined_gaps import joined_gaps
-from offcert.heuristics.sequential import sequential
+from offcert.heuristics.evictions.sequential import sequential
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.questions.schedule.schedule import Schedule, Transfer

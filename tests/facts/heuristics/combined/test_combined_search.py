@@ -12,8 +12,13 @@ from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.platform import Link, Platform
 from offcert.core.trace import Operation, Trace
-from offcert.heuristics.combined.search import CombinedPlan, Moved, combined_plan, turned_schedule
-from offcert.heuristics.dynprog import algorithm_1
+from offcert.heuristics.combined.search import (
+    CombinedMove,
+    CombinedPlan,
+    combined_plan,
+    turned_schedule,
+)
+from offcert.heuristics.evictions.dynprog import algorithm_1
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.check_fluid import check_fluid
 from offcert.questions.schedule.problem import Problem, Recompute, Transfers
@@ -196,4 +201,4 @@ def test_a_set_that_is_too_small_has_no_schedule() -> None:
     plan = combined_plan(flat(4), None)
     executed = replace(flat(3).executed(plan.execution), transfers=Transfers.INTERRUPTIBLE)
     with pytest.raises(NoPlanError, match="not enough"):
-        turned_schedule(executed, [Moved(0, 1, -1, 0, 7)], plan.turn)
+        turned_schedule(executed, [CombinedMove(0, 1, -1, 0, 7)], plan.turn)

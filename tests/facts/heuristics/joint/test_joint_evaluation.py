@@ -17,7 +17,7 @@ from offcert.heuristics.joint.plans import realised
 from offcert.heuristics.joint.ranges import ranges_of
 from offcert.heuristics.joint.state import State, new_state, program_of, state_of
 from offcert.heuristics.joint.tables import Tables, tables_of
-from offcert.heuristics.ordered import ordered_makespan
+from offcert.heuristics.orders.ordered import ordered_makespan
 from offcert.questions.schedule.problem import Problem
 from offcert.verify.execution import execution_faults
 from support.problems.random_instances import seeded

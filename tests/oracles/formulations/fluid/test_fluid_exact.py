@@ -21,7 +21,7 @@ from offcert.formulations.combinatorial.relaxations import (
 from offcert.formulations.fluid import exact as fluid_exact
 from offcert.formulations.fluid.exact import FluidOutcome, solve_fluid
 from offcert.formulations.fluid.milp import fluid_bound
-from offcert.heuristics.dynprog import algorithm_1
+from offcert.heuristics.evictions.dynprog import algorithm_1
 from offcert.questions.schedule.check_fluid import check_fluid
 from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.questions.schedule.problem import Problem, Transfers

@@ -12,7 +12,7 @@ from offcert.formulations.labels.atomic_heads.bound import heads_bound
 from offcert.formulations.labels.atomic_heads.orders import good_way
 from offcert.formulations.labels.atomic_heads.search import SideSearch
 from offcert.formulations.labels.atomic_heads.side import HeadSide, back, front, only
-from offcert.heuristics.ordered import ordered_schedule
+from offcert.heuristics.orders.ordered import ordered_schedule
 from offcert.questions.schedule.check import check
 from support.oracles.schedules import brute_force
 from support.oracles.side_sequences import end_of, least_end, random_side

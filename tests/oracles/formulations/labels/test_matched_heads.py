@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from offcert.certify.descents import descend_sequential
-from offcert.certify.effort import Effort
+from offcert.certify.method import Effort
 from offcert.certify.search import Search
 from offcert.certify.searched_steps import climb_matched
 from offcert.core.errors import MethodError
@@ -17,7 +17,7 @@ from offcert.formulations.labels.atomic_heads.bound import SideEnds, quick_ends
 from offcert.formulations.labels.common import OutOfLabelsError
 from offcert.formulations.labels.matched_heads.bound import MatchedProgram
 from offcert.formulations.labels.matched_heads.search import FINEST, MatchedSearch
-from offcert.heuristics.ordered import ordered_schedule
+from offcert.heuristics.orders.ordered import ordered_schedule
 from offcert.proofs.settings import Settings
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.verify.document import verify
