@@ -53,7 +53,7 @@ def searched(
     return search
 
 
-@by_seeds(0, 300, 75)
+@by_seeds(0, 300, 150)
 def test_no_head_and_tail_exceed_the_optimum(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(seeds.start)
     tried = duplex = several = attained = partial = 0
