@@ -29,6 +29,7 @@ from support.problems.random_instances import (
     tiny_problems,
     trace_with_internals,
 )
+from support.seeds import by_seeds
 
 CHAIN = Chain([4, 1, 9, 2, 1], [1, 1, 1, 1, 1], [2, 4, 3, 1, 1, 1], [0] * 6)
 
@@ -84,9 +85,10 @@ def test_on_chains_the_longest_absence_is_greedys_choice():
 
 
 @pytest.mark.slow
-def test_plans_are_valid_and_no_worse_than_any_score_alone():
+@by_seeds(0, 300, 300)
+def test_plans_are_valid_and_no_worse_than_any_score_alone(seeds):
     moved = 0
-    for seed in range(300):
+    for seed in seeds:
         current = mixed_problem(seed, 7)
         try:
             plan = autoswap(current, trials=6)
