@@ -197,7 +197,8 @@ class UNet(nn.Module):
         time = time + self.more(more)
         x = self.conv_in(noisy)
         kept = [x]
-        for level, smaller in zip(self.down, self.smaller, strict=True):
+        levels: Any = self.down
+        for level, smaller in zip(levels, self.smaller, strict=True):
             for index in range(len(level.residuals)):
                 x = level.step(index, x, time, prompt)
                 kept.append(x)
@@ -206,7 +207,8 @@ class UNet(nn.Module):
                 kept.append(x)
         for index in range(2):
             x = self.middle.step(index, x, time, prompt)
-        for level, larger in zip(self.up, self.larger, strict=True):
+        levels = self.up
+        for level, larger in zip(levels, self.larger, strict=True):
             for index in range(len(level.residuals)):
                 x = level.step(index, torch.cat([x, kept.pop()], 1), time, prompt)
             if isinstance(larger, nn.Conv2d):
