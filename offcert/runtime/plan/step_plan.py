@@ -12,12 +12,12 @@ from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError, PlanError
 from offcert.core.execution import Execution
 from offcert.core.trace import Trace
+from offcert.questions.schedule.carried import translated
 from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.questions.schedule.host_residences import host_residences_in_order
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
-from offcert.questions.schedule.translate import translated
 from offcert.runtime.capture import Capture, read_capture
 from offcert.runtime.plan.host_budget import host_plan
 from offcert.runtime.plan.host_layout import HostLayout, host_layout

@@ -11,7 +11,7 @@ from torch import nn
 from offcert.core.errors import InputError
 from offcert.core.platform import Kind, Platform
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.heuristics.sequential import sequential
+from offcert.heuristics.evictions.sequential import sequential
 from offcert.questions.placement.problem import Placement, PlacementProblem
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.plan import Move, Plan
