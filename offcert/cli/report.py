@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from offcert.cli.arguments import source
 from offcert.cli.output import show
@@ -40,6 +40,14 @@ def add(commands: Commands) -> None:
         help="do not verify the certificates: the page says so (default: each is verified)",
     )
     parser.add_argument(
+        "--measured",
+        type=source,
+        metavar="SNAPSHOT",
+        help="memory snapshot of one step of training by the first certificate, as "
+        "torch.cuda.memory._dump_snapshot writes it: say which event is the first that is not as "
+        "planned (default: none is compared)",
+    )
+    parser.add_argument(
         "-o",
         "--output",
         required=True,
@@ -49,6 +57,7 @@ def add(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    from dataclasses import replace
     from pathlib import Path
 
     from offcert.report.page import write_page
@@ -59,10 +68,29 @@ def _run(options: argparse.Namespace) -> int:
             if tell is not None:
                 tell(f"verifying {path}" if options.verify else f"reading {path}")
             shown.append(_read(path, options.verify))
-    write_page(shown, options.output)
     document = {"written": options.output, "documents": [each.name for each in shown]}
-    show(options, document, f"wrote {options.output}")
+    text = f"wrote {options.output}"
+    if options.measured is not None:
+        said, numbers = _measured(options, shown[0])
+        shown[0] = replace(shown[0], notes=(("measured memory", said),))
+        document["measured"] = numbers
+        text = f"measured memory: {said}\n{text}"
+    write_page(shown, options.output)
+    show(options, document, text)
     return 0
+
+
+def _measured(options: argparse.Namespace, first: Shown) -> tuple[str, dict[str, Any]]:
+    from dataclasses import asdict
+
+    from offcert.core.errors import InputError
+    from offcert.proofs.certificate import Certificate
+    from offcert.report.memory_viz import compare, read_snapshot
+
+    if not isinstance(first.document, Certificate):
+        raise InputError("--measured compares with a plan: give its certificate first")
+    found = compare(first.document, read_snapshot(options.measured))
+    return str(found), asdict(found)
 
 
 def _paths(given: list[Path]) -> Iterator[Path]:

@@ -63,11 +63,14 @@ class Shown:
         What it holds.
     verification : Verification or None
         What verification found of a certificate; None if it was not asked.
+    notes : tuple of (str, str)
+        Names and values that are to stand beside its numbers.
     """
 
     name: str
     document: Certificate | TrainingRecord
     verification: Verification[Certificate] | None = None
+    notes: tuple[tuple[str, str], ...] = ()
 
 
 def write_page(documents: Sequence[Shown], path: str | Path) -> None:
@@ -142,8 +145,11 @@ def _memory(document: Certificate | TrainingRecord) -> int:
 def _view(shown: Shown) -> dict[str, Any]:
     document = shown.document
     if isinstance(document, TrainingRecord):
-        return _training_view(shown.name, document)
-    return _certificate_view(shown.name, document, shown.verification)
+        view = _training_view(shown.name, document)
+    else:
+        view = _certificate_view(shown.name, document, shown.verification)
+    view["facts"] += [(name, clean(text)) for name, text in shown.notes]
+    return view
 
 
 class _Names:

@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from math import ceil
 from typing import Any
 
 from offcert.certify.others.executions import (
-    across_the_turn,
-    layers,
-    module_of,
-    on_demand,
     turn,
+)
+from offcert.certify.others.meaning import (
+    Decision,
+    called,
+    computations_named,
+    entering_leave,
+    forward_pass,
+    gaps_away,
+    is_called,
+    layers_of,
+    plain_execution,
+    saving,
+    segmented,
+    stretches_of,
+    strings_of,
+    values_entering,
 )
 from offcert.core.documents import Fields, show
 from offcert.core.errors import InputError
 from offcert.core.execution import Execution
 from offcert.core.messages import cut, meant
 from offcert.core.network import Network
-from offcert.core.program import Program, Segment
 from offcert.core.strategy import Strategy
 
 SAVES = ("MUST_SAVE", "PREFER_SAVE")
@@ -31,32 +41,6 @@ LEAVES = ("MUST_CPU_OFFLOAD",)
 POLICIES = (*SAVES, *AGAIN, *LEAVES)
 # Bytes below which torchtune's offloading leaves a tensor where it is. Given by torchtune.
 _TORCHTUNE_LEAST = 1024
-
-
-@dataclass(frozen=True)
-class Decision:
-    """What somebody else's plan does with a network.
-
-    Attributes
-    ----------
-    name : str
-        For tables.
-    execution : Execution
-        What runs, and what runs again.
-    away : frozenset of int
-        Gaps of the execution in which tensors leave, one a tensor.
-    wait : bool
-        Whether operators wait for every copy to have left.
-    network : Network or None
-        Of which it is an execution, where that is not the one that was asked about: a checkpoint
-        keeps what goes into it, so that may leave, whether or not autograd saves it by itself.
-    """
-
-    name: str
-    execution: Execution
-    away: frozenset[int] = frozenset()
-    wait: bool = False
-    network: Network | None = None
 
 
 def decision_of(network: Network, document: Any) -> Decision:
@@ -79,152 +63,10 @@ def decision_of(network: Network, document: Any) -> Decision:
     return replace(found, name=name)
 
 
-# What names mean
-
-
-def _called(name: str) -> tuple[str, ...]:
-    """Return all that a computation can be called by: whole name, module, operator."""
-    module, _, operator = module_of(name).partition(":")
-    return (name, module, operator)
-
-
-def _plain_operator(pattern: str) -> str:
-    """Return the operator's name in ``"aten.mm.default"``, and anything else as it is."""
-    match = re.fullmatch(r"(?:torch\.ops\.)?aten\.(\w+)(?:\.\w+)?", pattern)
-    return match[1] if match else pattern
-
-
-def _matches(name: str, pattern: str) -> bool:
-    return any(fnmatchcase(text, _plain_operator(pattern)) for text in _called(name) if text)
-
-
-def _forward(network: Network) -> list[int]:
-    return [i for i, each in enumerate(network.computations) if each.repeatable]
-
-
-def _named(network: Network, patterns: Sequence[str], place: str) -> set[int]:
-    """Return the computations of the forward pass that patterns name, each at least one."""
-    found: set[int] = set()
-    for number, pattern in enumerate(patterns):
-        same = {i for i in _forward(network) if _matches(network.computations[i].name, pattern)}
-        if not same:
-            raise InputError(f"{place}[{number}] names no computation: {show(pattern)}")
-        found |= same
-    return found
-
-
-def _strings(fields: Fields, name: str) -> list[str]:
-    values: list[Any] = fields.get(name, list)
-    for number, value in enumerate(values):
-        if not isinstance(value, str):
-            raise InputError(f"{fields.path(name)}[{number}] must be a string, not {show(value)}")
-    return values
-
-
-def _stretches(network: Network, patterns: Sequence[str], place: str) -> list[range]:
-    """Return the computations of each module whose path matches a pattern, outermost modules."""
-    paths: dict[str, list[int]] = {}
-    for index in _forward(network):
-        parts = _called(network.computations[index].name)[1].split(".")
-        for depth in range(1, len(parts) + 1):
-            path = ".".join(parts[:depth])
-            if any(
-                fnmatchcase(path, each) or fnmatchcase(parts[depth - 1], each) for each in patterns
-            ):
-                paths.setdefault(path, []).append(index)
-                break
-    for number, pattern in enumerate(patterns):
-        if not any(
-            fnmatchcase(path, pattern) or fnmatchcase(path.rpartition(".")[2], pattern)
-            for path in paths
-        ):
-            raise InputError(f"{place}[{number}] names no module: {show(pattern)}")
-    return sorted((range(rows[0], rows[-1] + 1) for rows in paths.values()), key=min)
-
-
-def _layered(network: Network) -> list[range]:
-    found = layers(network)
-    if not found:
-        raise InputError("no names of computations have layers, as in h.3 or layer1.0")
-    return found
-
-
-# What decisions mean
-
-
-def _segmented(network: Network, stretches: Iterable[range]) -> Execution:
-    """Return the execution in which each of some stretches is checkpointed."""
-    program = Program(Segment(rows.start, rows.stop - 1) for rows in stretches)
-    execution = program.strategy(network).without_unread(network).expand(network)
-    return replace(execution, program=program.to_json())
-
-
-def _plain(network: Network) -> Execution:
-    return Strategy.plain(network).expand(network)
-
-
-def _entering(network: Network, stretches: Iterable[range]) -> set[int]:
-    """Return the values that stretches are given by what comes before them."""
-    return {
-        _base(network, value)
-        for rows in stretches
-        for computation in rows
-        for value in network.computations[computation].reads
-        if network.writer[value] not in rows
-    }
-
-
-def _entering_leave(
-    network: Network, segments: Sequence[range], moved: Sequence[range], least: int = 0
-) -> Decision:
-    """Return the decision in which segments run again, and what enters some stretches leaves."""
-    entering = _entering(network, moved)
-    values = [
-        replace(value, evictable=value.evictable or index in entering)
-        for index, value in enumerate(network.values)
-    ]
-    free = Network(network.computations, values)
-    execution = _segmented(free, segments)
-    away = _away(
-        free, execution, lambda value: value in entering and free.values[value].size >= least
-    )
-    return Decision("", execution, away, network=free)
-
-
-def _base(network: Network, value: int) -> int:
-    base = network.values[value].base
-    return value if base is None else base
-
-
-def _away(network: Network, execution: Execution, leaves: Callable[[int], bool]) -> frozenset[int]:
-    """Return the gaps across the turn of the step in which values leave."""
-    return frozenset(
-        gap
-        for gap in across_the_turn(network, execution)
-        if leaves(execution.values[execution.trace.gaps[gap].tensor])
-    )
-
-
-def _saving(network: Network, saved: set[int], left: set[int], name: str) -> Decision:
-    """Return the decision that saves what some computations make; of these, some results leave.
-
-    A change in place is saved with the memory that it changes, or made again with it.
-    """
-    for index in _forward(network):
-        bases = [network.values[value].base for value in network.computations[index].writes]
-        owners = {network.writer[base] for base in bases if base is not None}
-        if None not in bases and bases:
-            saved = saved | {index} if owners <= {-1, *saved} else saved - {index}
-    execution = on_demand(network, saved)
-    away = _away(network, execution, lambda value: network.writer[value] in left)
-    return Decision(name, execution, away)
-
-
-# Readers
-
-
 def _saved(network: Network, fields: Fields) -> Decision:
-    return _saving(network, _named(network, _strings(fields, "names"), "names"), set(), "")
+    return saving(
+        network, computations_named(network, strings_of(fields, "names"), "names"), set(), ""
+    )
 
 
 def _policies(network: Network, fields: Fields) -> Decision:
@@ -240,52 +82,55 @@ def _policies(network: Network, fields: Fields) -> Decision:
             raise InputError(
                 f"the policy of {show(pattern)} must be one of {known}, not {show(policy)}"
             )
-    _named(network, list(table), "policies")
-    inside, entering = set(_forward(network)), set()
+    computations_named(network, list(table), "policies")
+    inside = set(forward_pass(network))
+    entering: set[int] = set()
     if within is not None:
-        stack = _layered(network)
+        stack = layers_of(network)
         inside = {index for rows in stack for index in rows}
         # A checkpoint saves what goes into it, whatever the policies say.
-        entering = {network.writer[value] for value in _entering(network, stack)} - {-1}
-    saved, left = (set(_forward(network)) - inside) | entering, set()
+        entering = {network.writer[value] for value in values_entering(network, stack)} - {-1}
+    saved, left = (set(forward_pass(network)) - inside) | entering, set()
     for index in inside:
         name = network.computations[index].name
-        policy = next((p for pattern, p in table.items() if _matches(name, pattern)), usual)
+        policy = next((p for pattern, p in table.items() if is_called(name, pattern)), usual)
         if policy in LEAVES:
             left.add(index)
         if policy not in AGAIN:
             saved.add(index)
-    return _saving(network, saved, left, "")
+    return saving(network, saved, left, "")
 
 
 def _modules(network: Network, fields: Fields) -> Decision:
-    stretches = _stretches(network, _strings(fields, "modules"), "modules")
+    stretches = stretches_of(network, strings_of(fields, "modules"), "modules")
     if fields.optional("offload", bool):
-        return _entering_leave(network, stretches, stretches)
-    return Decision("", _segmented(network, stretches))
+        return entering_leave(network, stretches, stretches)
+    return Decision("", segmented(network, stretches))
 
 
 def _trainer(network: Network, fields: Fields) -> Decision:
     again = fields.get("gradient_checkpointing", bool)
-    return Decision("", _segmented(network, _layered(network)) if again else _plain(network))
+    return Decision(
+        "", segmented(network, layers_of(network)) if again else plain_execution(network)
+    )
 
 
 def _torchtune(network: Network, fields: Fields) -> Decision:
     again = fields.optional("enable_activation_checkpointing", bool)
     moves = fields.optional("enable_activation_offloading", bool)
     if again and moves:
-        stack = _layered(network)
-        return _entering_leave(network, stack, stack, _TORCHTUNE_LEAST)
-    execution = _segmented(network, _layered(network)) if again else _plain(network)
+        stack = layers_of(network)
+        return entering_leave(network, stack, stack, _TORCHTUNE_LEAST)
+    execution = segmented(network, layers_of(network)) if again else plain_execution(network)
     if not moves:
         return Decision("", execution)
     large = [value.size >= _TORCHTUNE_LEAST for value in network.values]
-    return Decision("", execution, _away(network, execution, lambda v: v >= 0 and large[v]))
+    return Decision("", execution, gaps_away(network, execution, lambda v: v >= 0 and large[v]))
 
 
 def _save_on_cpu(network: Network, fields: Fields) -> Decision:
-    execution = _plain(network)
-    return Decision("", execution, _away(network, execution, lambda value: True), wait=True)
+    execution = plain_execution(network)
+    return Decision("", execution, gaps_away(network, execution, lambda value: True), wait=True)
 
 
 def _megatron(network: Network, fields: Fields) -> Decision:
@@ -293,14 +138,14 @@ def _megatron(network: Network, fields: Fields) -> Decision:
     granularity = fields.optional("recompute_granularity", (str, type(None)))
     method = fields.optional("recompute_method", (str, type(None)))
     count = fields.integer("recompute_num_layers", 1) if fields.has("recompute_num_layers") else 1
-    parts = _strings(fields, "recompute_modules") if fields.has("recompute_modules") else []
+    parts = strings_of(fields, "recompute_modules") if fields.has("recompute_modules") else []
     if granularity not in (None, "full", "selective"):
         raise InputError(
             f'recompute_granularity must be "full" or "selective", not {show(granularity)}'
         )
     stretches: list[range] = []
     if granularity == "full":
-        stack = _layered(network)
+        stack = layers_of(network)
         if method == "block":
             stretches = stack[:count]
         elif method in (None, "uniform"):
@@ -309,11 +154,11 @@ def _megatron(network: Network, fields: Fields) -> Decision:
         else:
             raise InputError(f'recompute_method must be "uniform" or "block", not {show(method)}')
     elif granularity == "selective":
-        stretches = _stretches(network, parts, "recompute_modules")
-    moved = _strings(fields, "offload_modules") if fields.has("offload_modules") else []
+        stretches = stretches_of(network, parts, "recompute_modules")
+    moved = strings_of(fields, "offload_modules") if fields.has("offload_modules") else []
     part = _fraction(fields, "offload_fraction")
-    groups = _stretches(network, moved, "offload_modules") if moved else []
-    return _entering_leave(network, stretches, groups[: ceil(part * len(groups))])
+    groups = stretches_of(network, moved, "offload_modules") if moved else []
+    return entering_leave(network, stretches, groups[: ceil(part * len(groups))])
 
 
 def _fraction(fields: Fields, name: str) -> Fraction:
@@ -326,15 +171,15 @@ def _fraction(fields: Fields, name: str) -> Fraction:
 
 def _transformer_engine(network: Network, fields: Fields) -> Decision:
     """The activations of the first layers leave."""
-    stack = _layered(network)
+    stack = layers_of(network)
     count = fields.integer("num_layers", 0)
     if count > len(stack):
         raise InputError(
             f"num_layers must be at most {len(stack)}, as there are layers, not {count}"
         )
     first = {index for rows in stack[:count] for index in rows}
-    execution = _plain(network)
-    away = _away(network, execution, lambda value: network.writer[value] in first)
+    execution = plain_execution(network)
+    away = gaps_away(network, execution, lambda value: network.writer[value] in first)
     return Decision("", execution, away)
 
 
@@ -349,24 +194,24 @@ def _torchtitan(network: Network, fields: Fields) -> Decision:
     if mode not in ("none", "full", "selective"):
         raise InputError(f'mode must be "none", "full" or "selective", not {show(mode)}')
     if mode == "none":
-        return Decision("", _plain(network))
-    stack = _layered(network)
+        return Decision("", plain_execution(network))
+    stack = layers_of(network)
     if mode == "full":
-        return Decision("", _segmented(network, stack))
+        return Decision("", segmented(network, stack))
     if option.isdecimal() and int(option) > 0:
-        return Decision("", _segmented(network, stack[:: int(option)]))
+        return Decision("", segmented(network, stack[:: int(option)]))
     if option != "op":
         raise InputError(f'selective_ac_option must be "op" or a number, not {show(option)}')
-    saved = set(_forward(network)) - {index for rows in stack for index in rows}
-    saved |= {network.writer[value] for value in _entering(network, stack)} - {-1}
+    saved = set(forward_pass(network)) - {index for rows in stack for index in rows}
+    saved |= {network.writer[value] for value in values_entering(network, stack)} - {-1}
     chosen = 0
     for rows in stack:
         products = 0
         for index in rows:
             name = network.computations[index].name
-            if any(_matches(name, operator) for operator in _TITAN):
+            if any(is_called(name, operator) for operator in _TITAN):
                 # Of products every second one runs again.
-                product = _called(name)[2] in ("mm", "addmm")
+                product = called(name)[2] in ("mm", "addmm")
                 products += product
                 if not product or products % 2:
                     saved.add(index)
@@ -375,7 +220,7 @@ def _torchtitan(network: Network, fields: Fields) -> Decision:
         raise InputError(
             "selective_ac_option op needs a problem of operators: profile --clock operators"
         )
-    return _saving(network, saved, set(), "")
+    return saving(network, saved, set(), "")
 
 
 def _sequence(network: Network, fields: Fields) -> Decision:
@@ -404,7 +249,7 @@ def _rotor(network: Network, fields: Fields) -> Decision:
     """Rotor's sequence for a chain: forward operations by what they keep, and backward ones."""
     count = len(network)
     runs = []
-    for place, text in enumerate(_strings(fields, "sequence")):
+    for place, text in enumerate(strings_of(fields, "sequence")):
         match = _ROTOR.fullmatch(text.strip())
         if match is None or (match[2] is None and not match[1].lower().startswith("l")):
             raise InputError(
@@ -435,7 +280,7 @@ def _poet(network: Network, fields: Fields) -> Decision:
         for index, v in enumerate(row)
         if v
     }
-    away = _away(network, execution, lambda value: network.writer[value] in paged)
+    away = gaps_away(network, execution, lambda value: network.writer[value] in paged)
     return Decision("", execution, away)
 
 

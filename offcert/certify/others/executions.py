@@ -1,4 +1,4 @@
-"""What others do about memory, as executions of a network and schedules of them.
+"""The ways in which others save memory, as executions of a network and schedules of them.
 
 Checkpointing, saved results with everything else computed on demand, and copies that leave after
 their use and return when they are asked for.
