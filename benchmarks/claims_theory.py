@@ -24,7 +24,7 @@ from offcert.certify.ladder import certify
 from offcert.core.chain import Chain
 from offcert.core.platform import Kind, Platform
 from offcert.formulations.combinatorial.relaxations import fractional_bound
-from offcert.heuristics.dynprog import algorithm_1
+from offcert.heuristics.evictions.dynprog import algorithm_1
 from offcert.hunts.adversarial.values import ordered_optimum
 from offcert.instances.cnn import CnnChains
 from offcert.instances.library import default_library

@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from offcert.certify.effort import Effort
+from offcert.certify.method import Effort
 from offcert.certify.running import ContradictionError
 from offcert.certify.search import Search
 from offcert.certify.watchdog import GRACE, LONG_GRACE, watched

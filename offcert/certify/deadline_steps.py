@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from offcert.certify.effort import Effort
 from offcert.certify.interrupts import held_interrupts
 from offcert.certify.joint_steps import known_programs
+from offcert.certify.method import Effort
 from offcert.certify.search import Search
 from offcert.certify.steps import climb_combinatorial
 from offcert.core.errors import PlanError

@@ -7,9 +7,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from offcert.certify.effort import Effort
 from offcert.certify.interrupts import mind_interrupt
 from offcert.certify.ladder import certify
+from offcert.certify.method import Effort
 from offcert.certify.running import Running, SearchProgress, keeper
 from offcert.certify.watchdog import ending_whole, watched
 from offcert.core.errors import InputError

@@ -16,8 +16,8 @@ from offcert.formulations.exported.cells import Cells, Keeps, require_exportable
 from offcert.formulations.exported.interval import MODEL, Instance
 from offcert.formulations.exported.program import CellModel, Program
 from offcert.formulations.exported.text import lp, mps, opb
-from offcert.heuristics.greedy import greedy
-from offcert.heuristics.sequential import sequential
+from offcert.heuristics.evictions.greedy import greedy
+from offcert.heuristics.evictions.sequential import sequential
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.simulate import simulate
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from offcert.certify.effort import Effort
 from offcert.certify.joint_methods import bound_at_once
 from offcert.certify.ladder import certify
+from offcert.certify.method import Effort
 from offcert.certify.running import UnsoundError
 from offcert.certify.schedule_tables import read_schedule
 from offcert.certify.search import Search, chooses_execution

@@ -6,7 +6,6 @@ from fractions import Fraction
 from functools import partial
 
 from offcert.certify.checkpoint_steps import descend_checkpoints, descend_combined, descend_graphs
-from offcert.certify.effort import Effort
 from offcert.certify.joint_steps import (
     bound_computing,
     claim_joint,
@@ -15,7 +14,7 @@ from offcert.certify.joint_steps import (
     descend_joint,
     descend_plain,
 )
-from offcert.certify.method import Method
+from offcert.certify.method import Effort, Method
 from offcert.certify.option import NONE, Option, number, numbers
 from offcert.certify.rematerialisation_steps import (
     bound_least_memory,

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 from offcert.certify.climbing import climb
-from offcert.certify.effort import Effort
+from offcert.certify.method import Effort
 from offcert.certify.placement_methods import placement_method_called
 from offcert.certify.placement_search import PlacementSearch
 from offcert.certify.running import ALONE, SearchProgress, UnsoundError

@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from offcert.certify.descents import descend_local_search, descend_order_search
-from offcert.certify.effort import Effort
-from offcert.certify.method import Method
+from offcert.certify.method import Effort, Method
 from offcert.certify.option import Option, number
 from offcert.certify.plan_methods import SEQUENTIAL, SINGLE_GAPS
 from offcert.certify.search import Search
@@ -51,7 +50,7 @@ def _patience(default: str) -> Option:
 @compiling("annealing")
 def warm_local_search() -> None:
     """Compile the simulator and annealing over claim sequences."""
-    from offcert.heuristics.local_search import local_search
+    from offcert.heuristics.orders.local_search import local_search
 
     local_search(tiny(), time_limit=0.0)
 
@@ -59,7 +58,7 @@ def warm_local_search() -> None:
 @compiling("annealing")
 def warm_set_search() -> None:
     """Compile annealing over sets."""
-    from offcert.heuristics.set_search import set_search
+    from offcert.heuristics.orders.set_search import set_search
 
     set_search(tiny(), time_limit=0.0, on_improvement=lambda schedule: None)
 
@@ -67,7 +66,7 @@ def warm_set_search() -> None:
 @compiling("annealing")
 def warm_order_search() -> None:
     """Compile annealing over sets and orders."""
-    from offcert.heuristics.order_search import order_search
+    from offcert.heuristics.orders.order_search import order_search
 
     order_search(tiny(), time_limit=0.0, on_improvement=lambda schedule: None)
 
@@ -99,7 +98,7 @@ def warm_matched() -> None:
 def warm_outward() -> None:
     """Compile the outward search, the insertion into orders, and the re-run of its bounds."""
     from offcert.formulations.labels.outward.bound import OutwardProgram
-    from offcert.heuristics.insertion import with_insertions
+    from offcert.heuristics.orders.insertion import with_insertions
     from offcert.verify.outward.check import outward_fault
 
     problem = tiny()

@@ -6,8 +6,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from offcert.certify.effort import Effort
 from offcert.certify.interrupts import held_interrupts
+from offcert.certify.method import Effort
 from offcert.certify.rung import is_fine
 from offcert.certify.search import Search
 from offcert.core.errors import MethodError, PlanError
@@ -75,7 +75,7 @@ def climb_heads(search: Search, effort: Effort) -> None:
     search.begin("atomic heads and tails")
     with held_interrupts():
         from offcert.formulations.labels.atomic_heads.bound import heads_bound
-        from offcert.heuristics.ordered import ordered_plan, ordered_schedule
+        from offcert.heuristics.orders.ordered import ordered_plan, ordered_schedule
     outcome = heads_bound(
         search.problem,
         upper_bound=LARGEST_TOTAL if search.objective is None else search.objective,
@@ -157,7 +157,7 @@ def climb_joined(search: Search, effort: Effort) -> None:
 def _offer_orders(search: Search, orders: Orders) -> None:
     """Offer a schedule of these orders, and of some of the small tensors that they left out."""
     with held_interrupts():
-        from offcert.heuristics.insertion import with_insertions
+        from offcert.heuristics.orders.insertion import with_insertions
     _offer_completed(search, orders.offloads, orders.prefetches, with_insertions)
 
 
@@ -240,7 +240,7 @@ def _open_part(search: Search, outcome: OutwardOutcome) -> float:
 def _offer_outward(search: Search, schedule: Schedule) -> int:
     """Offer a schedule that may lack some small transfers; return the best makespan."""
     with held_interrupts():
-        from offcert.heuristics.insertion import with_all_but, with_insertions
+        from offcert.heuristics.orders.insertion import with_all_but, with_insertions
     with suppress(PlanError):
         search.offer(simulate(search.problem, schedule.plan(search.problem.trace)))
     offloads, prefetches = (

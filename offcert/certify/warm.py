@@ -44,7 +44,15 @@ GROUPS: dict[str, Group] = {
     "verification": Group(8, ("offcert.verify.",)),
     "annealing": Group(8, (f"{_SEARCHES}.",)),
     "matched heads and tails": Group(6, (f"{_LABELS}.matched",)),
-    "plans": Group(14, ("", f"{_SEARCHES}.checkpoint.")),
+    "plans": Group(
+        14,
+        (
+            "",
+            f"{_SEARCHES}.checkpoint.",
+            f"{_SEARCHES}.evictions.",
+            f"{_SEARCHES}.orders.ordered",
+        ),
+    ),
     "recomputation": Group(5, (f"{_SEARCHES}.persistent.", f"{_SEARCHES}.rematerialisation.")),
     "joint search": Group(14, (f"{_SEARCHES}.joint.",)),
     "addresses": Group(5, ("offcert.formulations.placement.", f"{_SEARCHES}.placement.")),
@@ -86,8 +94,8 @@ def small() -> Problem:
 @compiling("plans")
 def warm_plans() -> None:
     """Compile what says how long a plan takes, and an ordered one, on either link."""
-    from offcert.heuristics.least_cover import least_cover_plan
-    from offcert.heuristics.ordered import ordered_plan
+    from offcert.heuristics.evictions.least_cover import least_cover_plan
+    from offcert.heuristics.orders.ordered import ordered_plan
     from offcert.questions.schedule.simulate import simulate
 
     simulate(tiny(), least_cover_plan(tiny()))

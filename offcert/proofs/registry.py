@@ -204,7 +204,7 @@ _PROOFS = (
     ProofKind(
         "pivot-outward",
         PivotOutward,
-        "pivot_outward.verifier:pivot_outward",
+        "pivot_outward.check:pivot_outward",
         "one side of a cut searched to a limit, the other from the pivot outward",
         page="pivot-outward",
         searched=True,

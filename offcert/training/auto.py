@@ -17,8 +17,8 @@ from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.host_memory import host_memory_of
 from offcert.runtime.follow.offload import Offload
 from offcert.runtime.follow.run import StepRun
-from offcert.runtime.plan.program import Program, program
 from offcert.runtime.plan.reports import StepReport
+from offcert.runtime.plan.step_plan import StepPlan, step_plan
 from offcert.runtime.segments.attach import Segments
 from offcert.runtime.segments.placed import NOTHING_AGAIN
 from offcert.runtime.segments.steps import SegmentedSteps
@@ -211,8 +211,8 @@ class AutoOffload(Offload):
             try:
                 made = len(self.programs)
                 self._plan(problem)
-                for program in self.programs[made:]:
-                    self._kinds.was(program, study.begun)
+                for step_plan in self.programs[made:]:
+                    self._kinds.was(step_plan, study.begun)
             except (InputError, PlanError) as error:
                 self._give_up(study.call, str(error))
         elif study.tries >= _TRIES:
@@ -328,7 +328,7 @@ class AutoOffload(Offload):
         self._branches.stop(call)
         self._tell("budget", self._reasons[-1])
 
-    def _choose(self, call: Signature) -> list[Program] | str:
+    def _choose(self, call: Signature) -> list[StepPlan] | str:
         """Return the plan that a step follows, or what was found out when none could be made."""
         found = super()._choose(call)
         if isinstance(found, str) and call in self._settled:
@@ -346,13 +346,13 @@ class AutoOffload(Offload):
         """Return how many bytes of the host's memory a plan takes."""
         return self._program(certificate).host.pool
 
-    def _program(self, certificate: Certificate) -> Program:
+    def _program(self, certificate: Certificate) -> StepPlan:
         result = certificate.result
         assert result.schedule is not None
         streams = self._device is not None
-        return program(certificate.problem, result.schedule, result.execution, streams=streams)
+        return step_plan(certificate.problem, result.schedule, result.execution, streams=streams)
 
-    def _take(self, made: Program, number: int | None = None) -> None:
+    def _take(self, made: StepPlan, number: int | None = None) -> None:
         """Follow one more program from the next step on, or from this one if no module changes.
 
         With a number it takes the place of another one.
@@ -380,7 +380,7 @@ class AutoOffload(Offload):
             finally:
                 self._hooks.attach()
 
-    def _put(self, made: Program, number: int | None) -> None:
+    def _put(self, made: StepPlan, number: int | None) -> None:
         assert self._segments is not None
         if number is None:
             self._segments.add(made.segments)

@@ -1,4 +1,4 @@
-"""What is kept in a segment so that it does not run again, and what of that nobody needs again.
+"""Results that are kept in a segment, and those of them that nobody needs again.
 
 That a computation does not run again does not mean that anybody asks for what it made: where all
 that reads the query of an attention is kept as well, the query itself is of no use any more. Such
@@ -19,7 +19,7 @@ from offcert.core.program import Program, Segment
 
 @dataclass(frozen=True)
 class Keeping:
-    """What is kept in the segments of a program.
+    """Results that are kept in the segments of a program.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ def kept_in(segment: Segment) -> set[int]:
 
 
 class Lasting:
-    """What of the results in a recorded step somebody may need again, whatever else is kept.
+    """Results of a recorded step that somebody may need again, whatever else is kept.
 
     That is what autograd saves, or the backward pass reads, and what takes part in changes in
     place: as an operand, as a result, or as what is changed.

@@ -114,11 +114,11 @@ def _search(run: ModelRun, grid: int | None, solver: str, time_limit: float, thr
         answer = run_model(run, model.model, solver, time_limit, threads)
         margin = _RELATIVE_MARGIN * run.upper
         run.statistics["margin"] = margin
-        run.take_bound(answer.bound * stages.line.unit + trace.durations[-1], margin)
+        run.take_bound(answer.bound * stages.axis.unit + trace.durations[-1], margin)
         if answer.values is None:
             return
         plans = data.plans(trace, *model.decisions(answer.values))
-        ordered = plan_of(problem, stages.line, stages.transfers, answer.values)
+        ordered = plan_of(problem, stages.axis, stages.transfers, answer.values)
         # On a duplex link the stages are no schedule, but cells that round nothing are.
         plans = [*plans, ordered] if duplex else [ordered, *plans]
         run.take_plans(plans, exact=not duplex or data.exact)
@@ -242,10 +242,10 @@ class TimeIndexedModel:
 
         Its cell is the last of its window, less one for each cell by which it has started.
         """
-        cell = self.data.grid / self.stages.line.unit
-        rest = (self.data.grid - 1) / self.stages.line.unit
+        cell = self.data.grid / self.stages.axis.unit
+        rest = (self.data.grid - 1) / self.stages.axis.unit
         starts = zip(
-            self.stages.line.operations, self.operations, self.data.operations, strict=True
+            self.stages.axis.operations, self.operations, self.data.operations, strict=True
         )
         for tick, steps, item in starts:
             passed = [term for step in steps[:-1] for term in scaled(step, cell)]
@@ -361,8 +361,8 @@ class TimeIndexedModel:
 
     def end_by(self, tick: int) -> None:
         """Let the last operation start at a tick at the latest."""
-        line = self.stages.line
-        self.model.row(line.operations[-1], -math.inf, tick / line.unit + ROUNDING)
+        axis = self.stages.axis
+        self.model.row(axis.operations[-1], -math.inf, tick / axis.unit + ROUNDING)
 
     # Solutions
 

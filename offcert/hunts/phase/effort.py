@@ -20,10 +20,10 @@ from typing import Any
 from offcert.core.errors import MethodError, PlanError
 from offcert.formulations.labels.atomic_heads.bound import heads_bound
 from offcert.formulations.labels.pivot.bound import pivot_bound
-from offcert.heuristics.annealing import Annealer
-from offcert.heuristics.greedy import greedy_gaps
-from offcert.heuristics.ordered import OrderedSets, ordered_plan
-from offcert.heuristics.sequential import sequential
+from offcert.heuristics.evictions.greedy import greedy_gaps
+from offcert.heuristics.evictions.sequential import sequential
+from offcert.heuristics.orders.annealing import Annealer
+from offcert.heuristics.orders.ordered import OrderedSets, ordered_plan
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.simulate import Simulator, simulate

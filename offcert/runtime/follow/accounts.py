@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from offcert.core.errors import PlanError
 from offcert.runtime.follow.run import StepRun
-from offcert.runtime.plan.program import Program
 from offcert.runtime.plan.reports import StepReport
+from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.watch.guard import OffloadWarning
 
 LOG = logging.getLogger("offcert.training")
@@ -63,7 +63,7 @@ class Accounts:
             raise PlanError(message)
         self.tell(kind, message)
 
-    def idle(self, program: Program) -> None:
+    def idle(self, program: StepPlan) -> None:
         """Take note of a step under a plan that changes nothing."""
         self.steps["planned"] += 1
         self.report = StepReport(None, True, program.prediction, program.limit)
@@ -157,7 +157,7 @@ class Accounts:
         if run.breach is not None and not self._strict:
             self.tell("deviating", f"a step did not follow its plan: {run.breach}")
 
-    def warn_if_nothing_moved(self, programs: Sequence[Program]) -> None:
+    def warn_if_nothing_moved(self, programs: Sequence[StepPlan]) -> None:
         """Warn if no step has moved anything although a program wanted it."""
         wanted = any(not each.moves_nothing for each in programs)
         if wanted and not self._moved:

@@ -13,18 +13,18 @@ from offcert.runtime.device.interface import Device
 from offcert.runtime.follow.accounts import Accounts
 from offcert.runtime.follow.host_memory import host_memory_of
 from offcert.runtime.follow.run import StepRun
-from offcert.runtime.plan.program import Program
 from offcert.runtime.plan.reports import StepReport
+from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.segments.attach import Segments
-from offcert.runtime.streaming.movers import Movers
+from offcert.runtime.streaming.mover_makers import MoverMaker
 
 
 class Outcome:
     """The results that `offcert.runtime.follow.offload.Offload` shows; that class sets them."""
 
-    programs: list[Program]
+    programs: list[StepPlan]
     _accounts: Accounts
-    _movers: Movers[object]
+    _movers: MoverMaker[object]
     _model: nn.Module
     _root: nn.Module
     _run: StepRun | None

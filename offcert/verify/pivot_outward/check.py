@@ -27,9 +27,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from offcert.proofs.kinds import PivotOutward
 from offcert.questions.schedule.problem import Problem
 from offcert.verify.heads.check import TooLargeError as TooLargeCutError
-from offcert.verify.limits import BeyondLimitsError
+from offcert.verify.heads.check import ends
+from offcert.verify.limits import Allowance, BeyondLimitsError
 from offcert.verify.outward.search import REFUTED
 from offcert.verify.outward.search import search as follow
 from offcert.verify.outward.sets import order_fault
@@ -38,6 +40,24 @@ from offcert.verify.outward.view import Asked, Tables
 from offcert.verify.pivot.check import MOST_LABELS, classes_of
 from offcert.verify.pivot.side import Found, Side, TooLargeError
 from offcert.verify.pivot.tables import IntArray
+
+
+def pivot_outward(
+    problem: Problem, value: int, proof: PivotOutward, allowance: Allowance
+) -> str | None:
+    """Return None if no schedule is shorter than `value` ticks, or why that is not shown."""
+    fault = ends(problem, proof.pivot, proof.ends, allowance)
+    if fault is not None:
+        return fault
+    advice = proof.side, proof.limit, value, proof.free_below, proof.ends.times
+    return pivot_outward_fault(
+        problem,
+        proof.pivot,
+        *advice,
+        max_labels=allowance.labels(MOST_LABELS),
+        require_time=allowance.require_time,
+    )
+
 
 # The mark of no label, and a time that never comes. By definition.
 NONE = -1

@@ -12,7 +12,7 @@ from offcert.campaign import run as module
 from offcert.campaign.cells import Cell, CellSettings, grid
 from offcert.campaign.cluster import run_on_cluster
 from offcert.campaign.pool import Pool, Task
-from offcert.campaign.run import Step, batches, run
+from offcert.campaign.run import CampaignProgress, batches, run
 from offcert.campaign.schema import Row
 from offcert.campaign.table import Table
 from offcert.core.errors import InputError
@@ -55,7 +55,7 @@ def facts(row: Row) -> dict[str, Any]:
 def test_what_is_there_is_not_computed_again(tmp_path: Path) -> None:
     path = tmp_path / "table.parquet"
     cells = grid([cnn_chain(8, 0)], ["greedy", "sequential"], ["0%", "25%", "50%"])
-    steps: list[Step] = []
+    steps: list[CampaignProgress] = []
     with Table(path) as table:
         first = run(cells[:4], table, jobs=2, progress=steps.append)
     assert (first.cells, first.kept, first.computed, first.failed) == (4, 0, 4, 0)
@@ -178,7 +178,7 @@ def test_an_interrupt_keeps_what_is_done(tmp_path: Path) -> None:
     path = tmp_path / "table.parquet"
     cells = grid([cnn_chain(8, 0)], ["greedy"], [f"{p}%" for p in range(20)])
 
-    def stop(step: Step) -> None:
+    def stop(step: CampaignProgress) -> None:
         if step.done == 7:
             raise KeyboardInterrupt
 

@@ -26,7 +26,7 @@ from offcert.certify.running import ALONE, ContradictionError, UnsoundError
 from offcert.certify.search import Search
 from offcert.core.errors import InputError, MethodError
 from offcert.core.result import Bound, Evidence, SolveStatus
-from offcert.heuristics.sequential import sequential
+from offcert.heuristics.evictions.sequential import sequential
 from offcert.instances.cnn import CnnChains
 from offcert.instances.library import default_library
 from offcert.instances.stages import UnetTraces
@@ -40,9 +40,9 @@ from support.problems.random_instances import random_problem
 
 # What is imported where a solver or the compiler is needed.
 NEEDED = {
-    "set search": "offcert.heuristics.set_search",
+    "set search": "offcert.heuristics.orders.set_search",
     "interval CP-SAT, dives": "offcert.formulations.models.interval_cpsat",
-    "local search": "offcert.heuristics.local_search",
+    "local search": "offcert.heuristics.orders.local_search",
     "atomic heads and tails": "offcert.formulations.labels.atomic_heads.bound",
     "pivot program": "offcert.formulations.labels.pivot.bound",
     "fluid MILP": "offcert.certify.fluid_climb",

@@ -23,7 +23,7 @@ from support.problems.random_instances import mixed_problem
 WARMING = {act.__name__: act for group in GROUPS.values() for act in group.acts}
 # Each searches more than one kernel deep; the last is what verification searches with.
 AMONG = {
-    "warm_plans": "offcert.heuristics.ordered_kernel",
+    "warm_plans": "offcert.heuristics.orders.ordered_kernel",
     "warm_heads": "offcert.verify.heads.search",
     "warm_matched": "offcert.formulations.labels.matched_heads.matching",
     "warm_outward": "offcert.verify.outward.search",

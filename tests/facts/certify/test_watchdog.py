@@ -13,11 +13,10 @@ from dataclasses import replace
 import pytest
 
 from offcert.certify import climbing, watchdog
-from offcert.certify.effort import Effort
 from offcert.certify.ladder import certify
 from offcert.certify.ladders import choice
 from offcert.certify.ladders.choice import LADDERS, ladder_for
-from offcert.certify.method import Method
+from offcert.certify.method import Effort, Method
 from offcert.certify.methods import METHODS, solve
 from offcert.certify.rung import Rung
 from offcert.certify.search import Search

@@ -9,9 +9,8 @@ from xml.etree import ElementTree
 import pytest
 
 import offcert
-from offcert.certify.effort import Effort
 from offcert.certify.host_placing import host_problem
-from offcert.certify.method import Method
+from offcert.certify.method import Effort, Method
 from offcert.certify.placement_methods import PLACEMENT_METHODS
 from offcert.certify.placement_search import PlacementSearch
 from offcert.certify.placing import place

@@ -151,7 +151,7 @@ BY_NAME: dict[str, set[str]] = {
     "cli/verify.py": {
         "offcert.report.elsewhere",
         "offcert.verify.document",
-        "offcert.verify.pivot_outward.verifier",
+        "offcert.verify.pivot_outward.check",
     },
     # What those above look up with it, and the user's own code.
     "core/named.py": set(),

@@ -88,3 +88,45 @@ def test_no_test_replaces_a_private_name() -> None:
         for path in TESTS.rglob("*.py")
     }
     assert {path: names for path, names in found.items() if names} == {}
+
+
+# Seeds that a test may go through without saying so in its name. Arbitrary.
+MOST_SEEDS = 30
+
+
+def long_loops_over_seeds(text: str) -> Iterator[str]:
+    """Yield the loops of a file over more seeds than that, where their number is written out."""
+    tests = [each for each in ast.walk(ast.parse(text)) if isinstance(each, ast.FunctionDef)]
+    for node in (each for test in tests for each in ast.walk(test) if "test_" in test.name):
+        if not isinstance(node, ast.For | ast.comprehension):
+            continue
+        ranged = isinstance(node.iter, ast.Call) and ast.unparse(node.iter.func) == "range"
+        if ast.unparse(node.target) == "seed" and ranged:
+            numbers = [each.value for each in node.iter.args if isinstance(each, ast.Constant)]
+            known = len(numbers) == len(node.iter.args)
+            if known and len(range(*numbers)) > MOST_SEEDS:
+                yield f"for seed in {ast.unparse(node.iter)}"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("for seed in range(31): pass", 1),
+        ("all(seed for seed in range(100, 200))", 1),
+        ("for seed in range(300, 330): pass", 0),
+        ("for seed in seeds: pass", 0),
+    ],
+)
+def test_long_loops_over_seeds_are_found(text: str, found: int) -> None:
+    assert len(list(long_loops_over_seeds(f"def test_it():\n    {text}"))) == found
+
+
+def test_random_cases_have_their_seeds_in_their_names() -> None:
+    """So that one that fails can be run alone; see `support.seeds.by_seeds`."""
+    found = {
+        str(path): loops
+        for path in FILES
+        if path.parts[0] in ("oracles", "forgeries")
+        and (loops := list(long_loops_over_seeds((TESTS / path).read_text())))
+    }
+    assert found == {}

@@ -11,7 +11,7 @@ import pytest
 from offcert.certify.search import UnsoundError
 from offcert.core.errors import InputError, MethodError, NoPlanError
 from offcert.core.result import Evidence, SolveStatus
-from offcert.heuristics.greedy import greedy
+from offcert.heuristics.evictions.greedy import greedy
 from offcert.hunts.adversarial import values
 from offcert.hunts.adversarial.chains import AdversarialChains, certified
 from offcert.hunts.adversarial.contest import Contest

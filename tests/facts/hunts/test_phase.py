@@ -12,7 +12,7 @@ import pytest
 from offcert.core.errors import InputError, MethodError
 from offcert.core.platform import Kind
 from offcert.formulations.labels.pivot.bound import pivot_bound
-from offcert.heuristics.sequential import sequential
+from offcert.heuristics.evictions.sequential import sequential
 from offcert.hunts.phase import effort as descent
 from offcert.hunts.phase import search
 from offcert.hunts.phase.effort import Effort, climbed, descended, effort, improved

@@ -435,6 +435,6 @@ def test_the_largest_sum_is_that_of_all_subsets() -> None:
 
 
 def test_problems_of_both_kinds_are_drawn() -> None:
-    drawn = [joint_problem(seed) for seed in range(40)]
+    drawn = [joint_problem(seed) for seed in range(30)]
     assert {problem.offload for problem in drawn} == {False, True}
     assert {problem.platform.link for problem in drawn} == {"simplex", "duplex"}

@@ -18,7 +18,7 @@ from offcert.core.platform import Platform
 from offcert.core.result import SolveStatus
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.simulated.device import SimulatedDevice
-from offcert.runtime.streaming.record import forecast
+from offcert.runtime.streaming.step_events import forecast
 from offcert.runtime.watch.guard import OffloadWarning
 from offcert.training import offload
 

@@ -37,6 +37,7 @@ from offcert.verify.document import verify
 from offcert.verify.limits import Limits
 from support.oracles.devices import devices_optimum
 from support.problems.devices import random_devices, small_devices, three_layers, tiny_devices
+from support.seeds import by_seeds
 
 
 def document_of(certificate: DevicesCertificate) -> dict[str, Any]:
@@ -81,9 +82,10 @@ def test_the_model_agrees_with_brute_force_without_bounds() -> None:
         assert answer.schedule.makespan == optimum == answer.bound.value
 
 
-def test_bounds_are_what_the_verifier_finds_and_no_more() -> None:
+@by_seeds(0, 40, 40)
+def test_bounds_are_what_the_verifier_finds_and_no_more(seeds: range) -> None:
     kinds = set()
-    for seed in range(40):
+    for seed in seeds:
         problem = random_devices(seed)
         for bound in devices_bounds(problem):
             if bound.method != RESOURCE:

@@ -32,6 +32,7 @@ from offcert.verify.matched.join import joined
 from offcert.verify.recheck import recheck
 from support.oracles.schedules import brute_force
 from support.problems.random_instances import mixed_problem, problem_on, seeded
+from support.seeds import by_seeds
 
 Advice = dict[str, Any]
 # The tensors that may leave before the cut, and those that may after it, with their gaps.
@@ -319,7 +320,10 @@ def beside(problem: Problem, pivot: int, schedule: Schedule, movers: Sides) -> t
 
 @pytest.mark.slow
 @pytest.mark.parametrize("judge", [True, False])
-def test_no_schedule_is_overlooked(judge: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@by_seeds(20000, 20100, 100)
+def test_no_schedule_is_overlooked(
+    seeds: range, judge: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # Of this one schedule, head and tail are what it takes to the cut and from then on.
     monkeypatch.setattr(matched_check, "ends_fault", lambda *parts: None)
     if not judge:
@@ -327,7 +331,7 @@ def test_no_schedule_is_overlooked(judge: bool, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(matched_check.MatchedCut, "least_excess", lambda cut, need: 10**4)
     rng = random.Random(11)
     seen: Counter[str] = Counter()
-    for seed in range(20_000, 20_100):
+    for seed in seeds:
         problem = small_problem(seed, 6)
         for schedule in itertools.islice(some_schedules(problem, rng), 2):
             length = max(schedule.ends)

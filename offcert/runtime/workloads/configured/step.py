@@ -16,6 +16,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from offcert.core.errors import InputError, require_transformers
 from offcert.core.messages import meant, short_repr, show
 from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.tail_chunks import with_tail_chunks
 from offcert.runtime.watch.guard import one_line, quiet
 from offcert.runtime.workloads.configured.lora import with_adapters
 from offcert.runtime.workloads.configured.shapes import SHAPES
@@ -45,6 +46,7 @@ def training_step(
     autocast: str | None = None,
     attention: str = "flash",
     lora: int | None = None,
+    tail_chunks: int | None = None,
 ) -> TrainingStep:
     """Return one training step of a model with fresh weights.
 
@@ -68,6 +70,9 @@ def training_step(
         ``"flash"``, which keeps no scores, or ``"math"``, which does.
     lora : int, optional
         Freeze the model, and train adapters of this rank on its linear layers.
+    tail_chunks : int, optional
+        Compute head and loss of a language model in so many chunks of tokens, as
+        `offcert.with_tail_chunks` does: gradients are the same up to rounding.
 
     Raises
     ------
@@ -75,13 +80,15 @@ def training_step(
         If the configuration is none, or the step is none that its model could run.
     """
     require_transformers("a model from its configuration")
-    _require_positive(batch=batch, sequence=sequence, lora=lora)
+    _require_positive(batch=batch, sequence=sequence, lora=lora, tail_chunks=tail_chunks)
     if attention not in ATTENTION:
         raise InputError(f"attention must be one of {', '.join(ATTENTION)}, not {show(attention)}")
     with quiet():
         model = _model(read_config(config), "float32" if autocast else _dtype("dtype", dtype))
     if lora is not None:
         with_adapters(model, lora)
+    if tail_chunks is not None:
+        with_tail_chunks(model, tail_chunks)
     contexts = _contexts(model, autocast, attention)
 
     def run(model: nn.Module, inputs: Any) -> torch.Tensor:

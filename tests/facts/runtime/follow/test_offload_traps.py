@@ -513,7 +513,7 @@ def test_a_plan_that_does_not_bring_a_tensor_back_in_time_is_late_and_says_so(mo
             if self.late_bytes:
                 super()._fetch(step, entry)
 
-    monkeypatch.setattr("offcert.runtime.streaming.movers.SynchronousMover", Late)
+    monkeypatch.setattr("offcert.runtime.streaming.mover_makers.SynchronousMover", Late)
     with pytest.warns(OffloadWarning, match="were needed before the plan brought them back"):
         outcome = compare(mean_step(Apply(), 4, 8))
     for report in outcome.reports:

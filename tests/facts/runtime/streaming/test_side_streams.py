@@ -6,7 +6,7 @@ import torch
 
 from offcert.runtime.follow.offload import offload
 from offcert.runtime.simulated import SimulatedDevice
-from offcert.runtime.streaming.mover import StreamMover
+from offcert.runtime.streaming.stream_mover import StreamMover
 from support.runtime.captured import require_same
 from support.runtime.stream_steps import (
     Layers,

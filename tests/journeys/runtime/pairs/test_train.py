@@ -125,7 +125,7 @@ def _broken(monkeypatch, break_it):
             super()._fetch(step, entry)
             break_it(entry)
 
-    monkeypatch.setattr("offcert.runtime.streaming.movers.TimedMover", Breaks)
+    monkeypatch.setattr("offcert.runtime.streaming.mover_makers.TimedMover", Breaks)
 
 
 def test_a_wrong_byte_that_comes_back_is_found_and_named(monkeypatch):
@@ -153,7 +153,7 @@ def test_bytes_that_nobody_planned_are_found(monkeypatch):
             hoard.append(torch.zeros(25))
             step.counter.adopt(hoard[-1])
 
-    monkeypatch.setattr("offcert.runtime.streaming.movers.TimedMover", Hoards)
+    monkeypatch.setattr("offcert.runtime.streaming.mover_makers.TimedMover", Hoards)
     report = train(problem, evict_everything(problem), steps=1)
     assert report.bitwise_equal
     assert not report.ok

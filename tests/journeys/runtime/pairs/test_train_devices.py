@@ -11,7 +11,7 @@ from torch import nn
 from offcert.core.errors import InputError
 from offcert.core.platform import Kind, Platform
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.heuristics.sequential import sequential
+from offcert.heuristics.evictions.sequential import sequential
 from offcert.questions.placement.problem import Placement, PlacementProblem
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.plan import Move, Plan
@@ -30,7 +30,7 @@ from offcert.runtime.plan.predict import predict
 from offcert.runtime.profiling.profile import profile
 from offcert.runtime.simulated import Policy, SimulatedDevice
 from offcert.runtime.streaming.copies import StreamCopies
-from offcert.runtime.streaming.mover import StreamMover
+from offcert.runtime.streaming.stream_mover import StreamMover
 from offcert.runtime.streaming.timed_mover import forecast_at_once
 from offcert.runtime.watch.saved import Entry
 from offcert.runtime.workloads.turns import Turns
@@ -134,7 +134,7 @@ def test_what_came_late_and_what_was_not_waited_for_is_in_the_errors(problem, mo
                 super()._claim(step, action, operation)
             skipped.append(action.gap)
 
-    monkeypatch.setattr("offcert.runtime.streaming.movers.StreamMover", SkipsTheFirst)
+    monkeypatch.setattr("offcert.runtime.streaming.mover_makers.StreamMover", SkipsTheFirst)
     report = trained(problem, steps=1, device="simulated")
     assert report.bitwise_equal
     assert not report.ok

@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from offcert.certify.descents import descend_sequential
-from offcert.certify.effort import Effort
+from offcert.certify.method import Effort
 from offcert.certify.search import Search
 from offcert.certify.searched_steps import climb_outward
 from offcert.core.errors import MethodError

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from offcert.certify.descents import descend_sequential
-from offcert.certify.effort import Effort
+from offcert.certify.method import Effort
 from offcert.certify.search import Search
 from offcert.certify.searched_steps import climb_pivot_outward
 from offcert.core.errors import MethodError, PlanError

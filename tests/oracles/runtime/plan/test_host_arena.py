@@ -16,7 +16,8 @@ from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.store import HostStore
 from offcert.runtime.follow import offload
-from offcert.runtime.plan import host_layout, program
+from offcert.runtime.plan import host_layout
+from offcert.runtime.plan import step_plan as program
 from offcert.runtime.plan.host_layout import HostLayout
 from offcert.runtime.plan.predict import predict
 from offcert.runtime.streaming.host_copies import HostCopies

@@ -12,12 +12,12 @@ from typing import Any, Generic, Protocol, TypeVar
 from offcert.runtime.device.interface import Arena, Device
 from offcert.runtime.device.pinned import RegistrationError, SplitArena
 from offcert.runtime.device.store import HostStore, SplitStore
-from offcert.runtime.plan.program import Program
+from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.plan.timetable import Act
 from offcert.runtime.streaming.copies import StreamCopies
-from offcert.runtime.streaming.mover import StreamMover
-from offcert.runtime.streaming.record import StepRecord
 from offcert.runtime.streaming.staging import Staged, Staging
+from offcert.runtime.streaming.step_events import StepEvents
+from offcert.runtime.streaming.stream_mover import StreamMover
 from offcert.runtime.streaming.synchronous import Mover, SynchronousMover
 from offcert.runtime.streaming.timed_mover import HOST_CLOCK, TimedMover
 from offcert.runtime.watch.guard import OffloadWarning
@@ -34,7 +34,7 @@ class User(Protocol):
         """Whether bytes on the host may still be written or needed."""
 
 
-class Movers(ABC, Generic[Room]):
+class MoverMaker(ABC, Generic[Room]):
     """Makes a mover for every step.
 
     Steps with the same program use the same room on the host, one after the other; one that begins
@@ -43,21 +43,21 @@ class Movers(ABC, Generic[Room]):
 
     Attributes
     ----------
-    record : StepRecord or None
+    record : StepEvents or None
         The times of the latest step, if they are taken note of.
     """
 
     def __init__(self) -> None:
-        self.record: StepRecord | None = None
+        self.record: StepEvents | None = None
         self._rooms: dict[int, list[tuple[Room, weakref.ref[User]]]] = {}
         # The rooms in which something has gone wrong, by identity: they are used no more.
         self._distrusted: set[int] = set()
 
     @abstractmethod
-    def mover(self, program: Program) -> tuple[Mover | None, Room | None]:
+    def mover(self, program: StepPlan) -> tuple[Mover | None, Room | None]:
         """Return a mover for a step, and the room that it uses; None if nothing moves."""
 
-    def took(self, program: Program, room: Room | None, step: User) -> None:
+    def took(self, program: StepPlan, room: Room | None, step: User) -> None:
         """Take note of the step that uses a room."""
         if room is not None:
             self._rooms.setdefault(id(program), []).append((room, weakref.ref(step)))
@@ -67,7 +67,7 @@ class Movers(ABC, Generic[Room]):
         for rooms in self._rooms.values():
             self._distrusted.update(id(room) for room, user in rooms if user() is step)
 
-    def _free_room(self, program: Program) -> Room | None:
+    def _free_room(self, program: StepPlan) -> Room | None:
         """Return room that no other step needs any more, if there is some; it must be taken."""
         free, taken = [], []
         for room, reference in self._rooms.get(id(program), []):
@@ -92,7 +92,7 @@ class Movers(ABC, Generic[Room]):
         self._distrusted.clear()
 
 
-class SynchronousMovers(Movers[HostStore]):
+class SynchronousMoverMaker(MoverMaker[HostStore]):
     """Makes movers that copy at once, into a memory-mapped file.
 
     Parameters
@@ -113,17 +113,17 @@ class SynchronousMovers(Movers[HostStore]):
         self._timed = timed
         self._spill = spill
 
-    def mover(self, program: Program) -> tuple[Mover | None, HostStore | None]:
+    def mover(self, program: StepPlan) -> tuple[Mover | None, HostStore | None]:
         """Return a mover for a step, and where it copies to; None if nothing moves."""
         if program.moves_nothing and not self._timed:
             return None, None
         store = self._free_room(program) or self._new(program)
         if not self._timed:
             return SynchronousMover(program, store), store
-        self.record = StepRecord(HOST_CLOCK)
+        self.record = StepEvents(HOST_CLOCK)
         return TimedMover(program, store, self.record), store
 
-    def _new(self, program: Program) -> HostStore:
+    def _new(self, program: StepPlan) -> HostStore:
         border = program.host.pool - program.in_file
         store = HostStore(border, self._directory)
         if not program.in_file:
@@ -131,7 +131,7 @@ class SynchronousMovers(Movers[HostStore]):
         return SplitStore(store, HostStore(program.in_file, self._spill), border)
 
 
-class StreamMovers(Movers[StreamCopies[Place]]):
+class StreamMoverMaker(MoverMaker[StreamCopies[Place]]):
     """Makes movers that let the streams of a device copy.
 
     Parameters
@@ -152,16 +152,16 @@ class StreamMovers(Movers[StreamCopies[Place]]):
         self._made: list[StreamCopies[Place]] = []
         self._told = False
 
-    def mover(self, program: Program) -> tuple[Mover | None, StreamCopies[Place] | None]:
+    def mover(self, program: StepPlan) -> tuple[Mover | None, StreamCopies[Place] | None]:
         """Return a mover for a step, and where it copies to; None if there is nothing to do."""
         if program.moves_nothing and not self._timed:
             return None, None
-        self.record = StepRecord(self._device) if self._timed else None
+        self.record = StepEvents(self._device) if self._timed else None
         copies = self._free_room(program) or self._new(program)
         copies.begin()
         return StreamMover(program, self._device, copies, self.record), copies
 
-    def _new(self, program: Program) -> StreamCopies[Place]:
+    def _new(self, program: StepPlan) -> StreamCopies[Place]:
         device = self._device
         with ExitStack() as undo:
             arena = self._arena(program.host.pool - program.in_file)
@@ -191,7 +191,7 @@ class StreamMovers(Movers[StreamCopies[Place]]):
         # What has been mapped in vain is gone by now.
         return self._device.pageable(size)
 
-    def _staging(self, program: Program, file: Arena) -> Staging[Place] | None:
+    def _staging(self, program: StepPlan, file: Arena) -> Staging[Place] | None:
         """Return registered memory by way of which copies go to a file; None if that is refused."""
         try:
             return Staging(self._device, program.staging, _returning(program, file))
@@ -230,7 +230,7 @@ class StreamMovers(Movers[StreamCopies[Place]]):
                 self._device.synchronise()
 
 
-def _returning(program: Program, file: Arena) -> list[list[Staged[Place]]]:
+def _returning(program: StepPlan, file: Arena) -> list[list[Staged[Place]]]:
     """Return what comes back from a file in a step, transfer by transfer."""
     assert program.timetable is not None
     assert program.registered is not None
@@ -251,8 +251,8 @@ def _returning(program: Program, file: Arena) -> list[list[Staged[Place]]]:
 
 def movers_for(
     device: Device | None, directory: str | None, *, timed: bool, spill: str | None
-) -> Movers[Any]:
+) -> MoverMaker[Any]:
     """Return who makes movers for a device; for None, those that copy at once."""
     if device is None:
-        return SynchronousMovers(directory, timed=timed, spill=spill)
-    return StreamMovers(device, timed=timed, spill=spill)
+        return SynchronousMoverMaker(directory, timed=timed, spill=spill)
+    return StreamMoverMaker(device, timed=timed, spill=spill)

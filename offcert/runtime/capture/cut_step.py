@@ -23,7 +23,7 @@ from offcert.runtime.watch.events import (
 )
 
 
-class Line:
+class CutStep:
     """Moments in a row, cut into operations at the ticks of a clock."""
 
     def __init__(self, moments: Sequence[Moment], clock: Clock) -> None:

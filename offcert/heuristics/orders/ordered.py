@@ -11,7 +11,7 @@ import numpy as np
 from offcert.core.errors import MethodError
 from offcert.core.platform import Kind
 from offcert.core.trace import Trace
-from offcert.heuristics.ordered_kernel import (
+from offcert.heuristics.orders.ordered_kernel import (
     AFTER,
     BACK_IDLE,
     BEFORE,

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offcert.core.compiled import compiled, inlined
-from offcert.heuristics.ordered_kernel import SIZE, evaluate_ordered
+from offcert.heuristics.orders.ordered_kernel import SIZE, evaluate_ordered
 
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]

@@ -26,7 +26,7 @@ from dataclasses import replace
 
 from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.platform import Kind
-from offcert.heuristics.ordered import ordered_orders, require_possible, require_single_gaps
+from offcert.heuristics.orders.ordered import ordered_orders, require_possible, require_single_gaps
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem

@@ -25,9 +25,9 @@ from itertools import accumulate, pairwise
 from offcert.core.chain import Chain
 from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.platform import Kind, Platform
-from offcert.heuristics.chain_view import ChainView, chain_view
-from offcert.heuristics.dynprog_states import ScaledChain, least_idle
-from offcert.heuristics.ordered import ordered_makespan, ordered_plan
+from offcert.heuristics.evictions.chain_view import ChainView, chain_view
+from offcert.heuristics.evictions.dynprog_states import ScaledChain, least_idle
+from offcert.heuristics.orders.ordered import ordered_makespan, ordered_plan
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
 

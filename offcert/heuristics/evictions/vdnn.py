@@ -30,8 +30,8 @@ from fractions import Fraction
 
 from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.platform import Kind
-from offcert.heuristics.chain_view import ChainView, chain_view
-from offcert.heuristics.ordered import (
+from offcert.heuristics.evictions.chain_view import ChainView, chain_view
+from offcert.heuristics.orders.ordered import (
     OrderedSets,
     ordered_plan,
     require_possible,

@@ -28,7 +28,7 @@ class Clock(Protocol):
         """Wait until they all have."""
 
 
-class StepRecord:
+class StepEvents:
     """Events between the operations and around the transfers of one step.
 
     Parameters

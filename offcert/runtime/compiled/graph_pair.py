@@ -1,4 +1,4 @@
-"""`Line`: the nodes of the forward graph and then those of the backward graph, in one row."""
+"""`GraphPair`: the nodes of the forward graph and then those of the backward graph, in one row."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def launches(node: fx.Node) -> bool:
     return storage is None or all(storage_of(each) != storage for each in node.all_input_nodes)
 
 
-class Line:
+class GraphPair:
     """A forward and a backward graph; positions count through the nodes of both.
 
     Parameters

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from offcert.core.errors import MethodError
 from offcert.core.platform import Kind
 from offcert.heuristics.cooling import Cooling, OrderedAnnealer, coolings
-from offcert.heuristics.order_moves import Classes, State, anneal
-from offcert.heuristics.ordered import (
+from offcert.heuristics.orders.order_moves import Classes, State, anneal
+from offcert.heuristics.orders.ordered import (
     OrderedArrays,
     lacking,
     later_gaps,
@@ -29,8 +29,8 @@ from offcert.heuristics.ordered import (
     ordered_orders,
     ordered_schedule,
 )
-from offcert.heuristics.ordered_kernel import INFEASIBLE
-from offcert.heuristics.set_search import classes_of_equal_size
+from offcert.heuristics.orders.ordered_kernel import INFEASIBLE
+from offcert.heuristics.orders.set_search import classes_of_equal_size
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
 

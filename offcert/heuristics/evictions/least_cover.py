@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from offcert.core.errors import NoPlanError
-from offcert.heuristics.ordered import ordered_plan
+from offcert.heuristics.orders.ordered import ordered_plan
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
 

@@ -19,10 +19,10 @@ class Deviating(Protocol):
 class Holder(Protocol):
     """An object that knows the hooks that have been entered in a thread."""
 
-    saving: Saving | None
+    saving: EnteredHooks | None
 
 
-class Saving:
+class EnteredHooks:
     """Saved-tensor hooks of a thread, entered and left apart from each other."""
 
     def __init__(self, storages: SavedStorages) -> None:
@@ -46,7 +46,7 @@ def enter_saving(local: Holder, step: Deviating, storages: SavedStorages | None)
         return
     assert storages is not None
     try:
-        local.saving = Saving(storages)
+        local.saving = EnteredHooks(storages)
     except RuntimeError as error:
         step.deviate(f"saved-tensor hooks are not allowed here: {error}")
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from offcert.core.compiled import compiled, inlined
 from offcert.core.errors import MethodError
 from offcert.heuristics.cooling import Cooling, OrderedAnnealer, coolings
-from offcert.heuristics.ordered import (
+from offcert.heuristics.orders.ordered import (
     OrderedArrays,
     lacking,
     later_gaps,
@@ -27,7 +27,7 @@ from offcert.heuristics.ordered import (
     ordered_orders,
     ordered_schedule,
 )
-from offcert.heuristics.ordered_kernel import INFEASIBLE, evaluate_ordered
+from offcert.heuristics.orders.ordered_kernel import INFEASIBLE, evaluate_ordered
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
 

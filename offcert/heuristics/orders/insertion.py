@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from offcert.core.errors import MethodError
-from offcert.heuristics.ordered import OrderedArrays, ordered_schedule
-from offcert.heuristics.ordered_kernel import INFEASIBLE, evaluate_ordered
+from offcert.heuristics.orders.ordered import OrderedArrays, ordered_schedule
+from offcert.heuristics.orders.ordered_kernel import INFEASIBLE, evaluate_ordered
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
 

@@ -12,11 +12,18 @@ import torch
 from offcert.core.errors import OffcertError
 from offcert.core.platform import Kind
 from offcert.runtime.device.interface import Device, Event, Stream
-from offcert.runtime.plan.program import Program
+from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.plan.timetable import Act, Action
 from offcert.runtime.streaming.copies import StreamCopies
-from offcert.runtime.streaming.record import StepRecord
-from offcert.runtime.streaming.synchronous import Mover, Step, away, lacking, uncounted, unfreed
+from offcert.runtime.streaming.step_events import StepEvents
+from offcert.runtime.streaming.synchronous import (
+    MovedStep,
+    Mover,
+    away,
+    lacking,
+    uncounted,
+    unfreed,
+)
 from offcert.runtime.watch.saved import Entry
 from offcert.runtime.watch.saved_storages import Place
 
@@ -96,22 +103,22 @@ class StreamMover(Mover):
 
     Parameters
     ----------
-    program : Program
+    program : StepPlan
         What to follow; with a timetable.
     device : Device
         Whose streams copy.
     copies : StreamCopies
         On the host.
-    record : StepRecord, optional
+    record : StepEvents, optional
         Takes note of the times.
     """
 
     def __init__(
         self,
-        program: Program,
+        program: StepPlan,
         device: Device,
         copies: StreamCopies[Place],
-        record: StepRecord | None = None,
+        record: StepEvents | None = None,
     ) -> None:
         super().__init__()
         assert program.timetable is not None
@@ -144,7 +151,7 @@ class StreamMover(Mover):
         """Whether the calling thread's operators run in the stream of the step."""
         return self._device.compute == self._compute
 
-    def reach(self, step: Step, operation: int) -> None:
+    def reach(self, step: MovedStep, operation: int) -> None:
         """Hand over what the timetable says before an operation begins."""
         self._operation_ended(operation - 1)
         for action in self._timetable.actions[operation]:
@@ -170,13 +177,13 @@ class StreamMover(Mover):
 
     # To the host.
 
-    def _copy_out(self, step: Step, action: Action, operation: int) -> None:
+    def _copy_out(self, step: MovedStep, action: Action, operation: int) -> None:
         tensor = step.program.trace.gaps[action.gap].tensor
         entries = self._leaving(step, tensor, operation)
         if entries:
             self._send(step, action.gap, tensor, entries)
 
-    def _leaving(self, step: Step, tensor: int, operation: int) -> list[Entry]:
+    def _leaving(self, step: MovedStep, tensor: int, operation: int) -> list[Entry]:
         """Return the storages of a tensor that is to leave; none if the step has gone astray."""
         if self._copies.closed and step.deviation is None:
             step.deviate("the context ended before its backward pass")
@@ -189,7 +196,7 @@ class StreamMover(Mover):
                 lacking(step, place, operation)
         return [] if step.deviation is not None else found
 
-    def _send(self, step: Step, gap: int, tensor: int, entries: Sequence[Entry]) -> bool:
+    def _send(self, step: MovedStep, gap: int, tensor: int, entries: Sequence[Entry]) -> bool:
         """Let ``out`` copy a tensor; return whether the host has room."""
         device = self._device
         device.require_movable()
@@ -218,7 +225,7 @@ class StreamMover(Mover):
         self.offloaded_bytes += sum(entry.size for entry in entries)
         return True
 
-    def _release(self, step: Step, action: Action, operation: int) -> None:
+    def _release(self, step: MovedStep, action: Action, operation: int) -> None:
         tensor = step.program.trace.gaps[action.gap].tensor
         entries = self._leaving(step, tensor, operation)
         held = [entry for entry in entries if entry.held_elsewhere]
@@ -261,7 +268,7 @@ class StreamMover(Mover):
 
     # From the host.
 
-    def _claim(self, step: Step, action: Action, operation: int) -> None:
+    def _claim(self, step: MovedStep, action: Action, operation: int) -> None:
         tensor = step.program.trace.gaps[action.gap].tensor
         entries = away(step, step.program.parts[tensor])
         # In another stream it is not claimed, but waits until it is asked for.
@@ -274,7 +281,7 @@ class StreamMover(Mover):
                 name = step.name(operation)
                 step.deviate(f"the device has no {size} bytes for what comes back before {name}")
 
-    def _bring(self, step: Step, gap: int, entries: Iterable[Entry]) -> None:
+    def _bring(self, step: MovedStep, gap: int, entries: Iterable[Entry]) -> None:
         device, rows = self._device, []
         device.require_movable()
         with uncounted(step):
@@ -295,7 +302,7 @@ class StreamMover(Mover):
             self._unawaited[entry.key] = gap
             entry.put(data)
 
-    def _await(self, step: Step, action: Action, operation: int) -> None:
+    def _await(self, step: MovedStep, action: Action, operation: int) -> None:
         self._await_coming(action.gap)
 
     def _await_coming(self, gap: int) -> None:
@@ -304,7 +311,7 @@ class StreamMover(Mover):
             coming.land()
             self._unawaited = {key: of for key, of in self._unawaited.items() if of != gap}
 
-    def fetch_late(self, step: Step, entry: Entry) -> None:
+    def fetch_late(self, step: MovedStep, entry: Entry) -> None:
         """Bring back what autograd asks for before the plan does."""
         step.deviate(f"{entry.size} bytes were needed before the plan brought them back")
         self.late_bytes += entry.size
@@ -325,7 +332,7 @@ class StreamMover(Mover):
 
     # The end, and what both directions share.
 
-    def end(self, step: Step, *, complete: bool) -> None:
+    def end(self, step: MovedStep, *, complete: bool) -> None:
         """Let ``compute`` wait for every copy under way; nothing is held for them any more."""
         if complete:
             self._operation_ended(len(self._durations) - 1)

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.platform import Kind
-from offcert.heuristics.ordered import OrderedSets, ordered_plan
+from offcert.heuristics.orders.ordered import OrderedSets, ordered_plan
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
 

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 from offcert.core.errors import MethodError
-from offcert.heuristics.ordered import ordered_makespan, ordered_orders, ordered_plan
+from offcert.heuristics.orders.ordered import ordered_makespan, ordered_orders, ordered_plan
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
 

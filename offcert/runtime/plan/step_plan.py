@@ -1,4 +1,4 @@
-"""`Program`: a plan as the runtime follows it, operation by operation."""
+"""`StepPlan`: a plan as the runtime follows it, operation by operation."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError, PlanError
 from offcert.core.execution import Execution
 from offcert.core.trace import Trace
+from offcert.questions.schedule.carried import translated
 from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.questions.schedule.host_residences import host_residences_in_order
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
-from offcert.questions.schedule.translate import translated
 from offcert.runtime.capture import Capture, read_capture
 from offcert.runtime.plan.host_budget import host_plan
 from offcert.runtime.plan.host_layout import HostLayout, host_layout
@@ -30,7 +30,7 @@ from offcert.runtime.watch.saved_storages import Place
 
 
 @dataclass(frozen=True)
-class Program:
+class StepPlan:
     """The tensors that leave and come back, when they do, and how to recognise them.
 
     Attributes
@@ -87,7 +87,7 @@ class Program:
     registered: int | None = None
     staging: int = 0
 
-    def within_host(self, limit: int, spill: bool) -> Program:
+    def within_host(self, limit: int, spill: bool) -> StepPlan:
         """Return the program with so many bytes of host memory; `spill`: the rest into a file.
 
         Raises
@@ -153,13 +153,13 @@ class Program:
         return self.moves_nothing and not self.segments
 
 
-def program(
+def step_plan(
     problem: Problem,
     plan: Plan | Schedule | FluidSchedule,
     execution: Execution | None = None,
     *,
     streams: bool = False,
-) -> Program:
+) -> StepPlan:
     """Return the program of a plan for a captured problem.
 
     Parameters
@@ -209,7 +209,7 @@ def program(
         made = plan.plan(trace) if isinstance(plan, Schedule) else plan
         stays = host_residences_in_order(trace, made)
     sizes = {tensor: [(each, each.size) for each in places] for tensor, places in parts.items()}
-    return Program(
+    return StepPlan(
         problem.name,
         trace,
         capture,
