@@ -11,7 +11,7 @@ from offcert.core.units import Units, format_gap, format_size
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Minimise
 from offcert.runtime.follow.offload import Offload
-from offcert.runtime.plan.program import Program
+from offcert.runtime.plan.step_plan import Program
 
 LOG = logging.getLogger("offcert.training")
 _BYTES = Units("ns", "B")
