@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from offcert.heuristics.dynprog_states import ScaledChain
+from offcert.heuristics.evictions.dynprog_states import ScaledChain
 
 
 class Stage(NamedTuple):

@@ -28,12 +28,12 @@ from claims_sections import replaced, section_of
 from claims_theory import experiments
 
 from offcert.campaign.cells import CERTIFY, Cell, CellSettings, grid
-from offcert.campaign.run import Step, run
+from offcert.campaign.run import CampaignProgress, run
 from offcert.campaign.selection import parse_limits
 from offcert.campaign.table import Table, read
 from offcert.core.documents import read_json, write_atomically, write_json
 from offcert.core.errors import InputError
-from offcert.heuristics.chain_view import chain_view
+from offcert.heuristics.evictions.chain_view import chain_view
 from offcert.questions.schedule.files import read_problem, write_problem
 from offcert.questions.schedule.problem import Problem
 from offcert.report.curve_figures import save_grid
@@ -192,7 +192,7 @@ def _compute(options: argparse.Namespace, wanted: Sequence[Cell], table: Table) 
     say(f"{summary.computed} cells computed, {summary.kept} kept, {summary.failed} failed")
 
 
-def _line(step: Step) -> str:
+def _line(step: CampaignProgress) -> str:
     row = step.row
     # Rows of what failed have no makespan.
     return (

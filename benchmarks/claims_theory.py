@@ -24,7 +24,7 @@ from offcert.certify.ladder import certify
 from offcert.core.chain import Chain
 from offcert.core.platform import Kind, Platform
 from offcert.formulations.combinatorial.relaxations import fractional_bound
-from offcert.heuristics.dynprog import algorithm_1
+from offcert.heuristics.evictions.dynprog import algorithm_1
 from offcert.hunts.adversarial.values import ordered_optimum
 from offcert.instances.cnn import CnnChains
 from offcert.instances.library import default_library
@@ -99,12 +99,12 @@ def spiky_chain(seed: int) -> Problem:
 
 def experiments(folder: Path, time_limit: float) -> Iterator[Experiment]:
     """Yield every experiment; certificates are written below the folder."""
-    certified = _Certified(folder, time_limit)
+    certified = Certified(folder, time_limit)
     for seed in range(10):
         problem = CnnChains(stages=8).problem(seed, Fraction(1, 4))
         problem = replace(problem, name=f"cnn-8-{seed}-atomic")
         yield certified("proposition-1", problem, no_wait(problem, certified.schedule(problem)))
-        yield from _at_the_peak(certified, problem)
+        yield from at_the_peak(certified, problem)
     yield from _reductions(certified)
     for seed in range(20):
         problem = replace(CnnChains(stages=8).problem(seed), transfers=Transfers.FRACTIONAL)
@@ -112,11 +112,11 @@ def experiments(folder: Path, time_limit: float) -> Iterator[Experiment]:
         limited = replace(limited, name=f"cnn-8-{seed}-fractional")
         value = fractional_bound(limited, False).value
         yield certified("theorem-2", limited, Fraction(value))
-        yield from _at_the_peak(certified, limited)
+        yield from at_the_peak(certified, limited)
     yield from _orders(certified)
 
 
-def _reductions(certified: _Certified) -> Iterator[Experiment]:
+def _reductions(certified: Certified) -> Iterator[Experiment]:
     for m in (2, 3):
         for answer in ("yes", "no"):
             problem = ThreePartition(m=m, target=100, answer=answer).problem(0)
@@ -146,7 +146,7 @@ def _sizes(problem: Problem) -> list[int]:
     return list(problem.chain.activation[: len(problem.source["values"])])
 
 
-def _orders(certified: _Certified) -> Iterator[Experiment]:
+def _orders(certified: Certified) -> Iterator[Experiment]:
     library = default_library()
     names = ("adversarial-ordered-interruptible", "adversarial-ordered-interruptible-small")
     problems = [counterexample(), *(library.load(name) for name in names)]
@@ -159,10 +159,10 @@ def _orders(certified: _Certified) -> Iterator[Experiment]:
         value, _ = algorithm_1(problem.chain, platform.memory, platform.bandwidth)
         # A schedule ends at whole ticks, so one as short as the value ends at the next.
         yield certified("algorithm-1", problem, Fraction(math.ceil(value)))
-        yield from _at_the_peak(certified, problem)
+        yield from at_the_peak(certified, problem)
 
 
-def _at_the_peak(certified: _Certified, problem: Problem) -> Iterator[Experiment]:
+def at_the_peak(certified: Certified, problem: Problem) -> Iterator[Experiment]:
     """Yield what Propositions 2 and 3 say of a problem; of a schedule's bytes only whole ones."""
     moved = math.floor(bytes_out(certified.certificate(problem)))
     if excess(problem):
@@ -202,7 +202,7 @@ def no_wait(problem: Problem, schedule: Schedule) -> Fraction:
     return Fraction(makespan)
 
 
-class _Certified:
+class Certified:
     """Certifies each problem once, and keeps the certificate."""
 
     def __init__(self, folder: Path, time_limit: float) -> None:

@@ -20,8 +20,8 @@ from typing import Any
 
 import torch
 
+from offcert.certify.joint_methods import warm_combined
 from offcert.certify.ladder import certify
-from offcert.certify.warm import warm_combined
 from offcert.core.documents import write_json
 from offcert.core.errors import MethodError
 from offcert.core.platform import Platform

@@ -65,8 +65,8 @@ def rates(name: str = PROBLEM, labels: int = LABELS, steps: int = STEPS) -> dict
     """Return labels and annealing steps a second of a core."""
     from offcert.formulations.labels.atomic_heads.bound import heads_bound
     from offcert.formulations.labels.pivot.bound import pivot_bound
-    from offcert.heuristics.annealing import Annealer
-    from offcert.heuristics.sequential import sequential
+    from offcert.heuristics.evictions.sequential import sequential
+    from offcert.heuristics.orders.annealing import Annealer
     from offcert.instances.library import load, record
     from offcert.questions.schedule.simulate import Simulator
 

@@ -25,9 +25,9 @@ from algorithm_1 import plain
 from chains import cnn_chain
 
 from offcert.core.documents import write_json
-from offcert.heuristics import dynprog as dynprog_module
-from offcert.heuristics.dynprog import MAX_STATES, dynprog
-from offcert.heuristics.dynprog_states import ScaledChain, least_idle
+from offcert.heuristics.evictions import dynprog as dynprog_module
+from offcert.heuristics.evictions.dynprog import MAX_STATES, dynprog
+from offcert.heuristics.evictions.dynprog_states import ScaledChain, least_idle
 
 REPETITIONS = 5
 

@@ -47,10 +47,10 @@ from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.pinned import CHUNK
 from offcert.runtime.follow.offload import Offload
 from offcert.runtime.plan.predict import predict
-from offcert.runtime.plan.program import Program, program
 from offcert.runtime.plan.reports import StepReport
+from offcert.runtime.plan.step_plan import StepPlan, step_plan
 from offcert.runtime.simulated import SimulatedDevice, by_chance, early, late
-from offcert.runtime.streaming.record import forecast
+from offcert.runtime.streaming.step_events import forecast
 
 STEPS = 2
 State = list[torch.Tensor]
@@ -140,13 +140,13 @@ class Trial:
 
     Attributes
     ----------
-    made : Program
+    made : StepPlan
         What is followed.
     tight : bool
         Whether the limit is what the plan needs at least.
     """
 
-    made: Program
+    made: StepPlan
     tight: bool
 
 
@@ -170,7 +170,7 @@ def trial(found: Found, of: Case, chance: random.Random) -> Trial:
             chosen = simulate(executed.with_memory(memory), chosen)
         except PlanError:
             found.counts["plans in an order that gets stuck"] += 1
-    made = program(problem.with_memory(memory), chosen, execution, streams=True)
+    made = step_plan(problem.with_memory(memory), chosen, execution, streams=True)
     return Trial(made, memory == tight)
 
 
@@ -235,7 +235,7 @@ def try_plan(found: Found, of: Case, seed: int, number: int, plan: int) -> None:
     )
 
 
-def on_the_host(chance: random.Random, made: Program) -> tuple[Program, int]:
+def on_the_host(chance: random.Random, made: StepPlan) -> tuple[StepPlan, int]:
     """Draw how much memory the host has, and how much of it may be registered by one call."""
     chunk = chance.choice((CHUNK, CHUNK, 192))
     if chance.random() < 0.2 and made.host.pool > 0:

@@ -18,13 +18,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from offcert.certify.warm import (
-    warm_joint_search,
-    warm_local_search,
-    warm_order_search,
-    warm_plans,
-    warm_set_search,
-)
+from offcert.certify.joint_methods import warm_joint_search
+from offcert.certify.schedule_methods import warm_local_search, warm_order_search, warm_set_search
+from offcert.certify.warm import warm_plans
 from offcert.core.documents import write_json
 from offcert.core.platform import Kind
 from offcert.core.units import format_size, format_time

@@ -14,9 +14,9 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
-from offcert.certify.effort import Effort
 from offcert.certify.ladder import certify
 from offcert.certify.ladders.choice import LADDERS, ladder_for
+from offcert.certify.method import Effort
 from offcert.certify.rung import Rung
 from offcert.certify.search import Search
 from offcert.core.errors import MethodError

@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from offcert.certify.ladder import certify
+from offcert.certify.schedule_methods import warm_local_search, warm_order_search, warm_set_search
 from offcert.certify.search import SearchProgress
-from offcert.certify.warm import warm_local_search, warm_order_search, warm_set_search
 from offcert.core.documents import write_json
 from offcert.instances.cnn import CnnChains
 from offcert.questions.schedule.files import read_problem

@@ -31,7 +31,7 @@ from offcert.core.errors import MethodError
 from offcert.core.platform import Platform
 from offcert.formulations.combinatorial.relaxations import fractional_bound
 from offcert.formulations.fluid.exact import solve_fluid
-from offcert.heuristics.dynprog import algorithm_1, dynprog
+from offcert.heuristics.evictions.dynprog import algorithm_1, dynprog
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.questions.schedule.simulate import simulate
 

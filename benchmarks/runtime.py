@@ -38,7 +38,7 @@ from offcert.runtime.follow.offload import offload
 from offcert.runtime.profiling.profile import profile
 from offcert.runtime.profiling.timing import Timing
 from offcert.runtime.simulated.device import SimulatedDevice
-from offcert.runtime.streaming.record import forecast
+from offcert.runtime.streaming.step_events import forecast
 from offcert.runtime.watch.events import ENTER
 from offcert.runtime.watch.hooks import Hooks
 from offcert.runtime.watch.tracker import LiveBytes

@@ -17,7 +17,7 @@ import numpy as np
 from offcert.core.chain import Chain
 from offcert.core.documents import write_json
 from offcert.core.platform import Platform
-from offcert.heuristics.local_search import local_search
+from offcert.heuristics.orders.local_search import local_search
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.simulate import Simulator, moves_to_arrays, run_claims
 

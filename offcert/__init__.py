@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from offcert.runtime.compiled.backend import backend
     from offcert.runtime.profiling.profile import profile
     from offcert.runtime.sub_batches import sub_batch_steps, sub_batches
+    from offcert.runtime.tail_chunks import chunked_loss, with_tail_chunks
     from offcert.training.doctor import doctor
     from offcert.training.offload import offload
     from offcert.verify.document import verify
@@ -116,6 +117,7 @@ __all__ = [
     "certify_devices",
     "certify_step",
     "check",
+    "chunked_loss",
     "doctor",
     "offload",
     "place",
@@ -134,6 +136,7 @@ __all__ = [
     "sub_batches",
     "verify",
     "verify_on",
+    "with_tail_chunks",
     "write_problem",
 ]
 
@@ -210,6 +213,8 @@ _NEED_TORCH = {
     "profile": "offcert.runtime.profiling.profile",
     "sub_batch_steps": "offcert.runtime.sub_batches",
     "sub_batches": "offcert.runtime.sub_batches",
+    "chunked_loss": "offcert.runtime.tail_chunks",
+    "with_tail_chunks": "offcert.runtime.tail_chunks",
 }
 _ROOMS = ("certify", "verify")
 

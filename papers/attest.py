@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from offcert.certify.effort import Effort
+from offcert.certify.method import Effort
 from offcert.certify.search import Search
 from offcert.certify.steps import climb_time_indexed_cpsat, climb_time_indexed_milp
 from offcert.certify.watchdog import watched

@@ -26,6 +26,7 @@ def run_on_cluster(
     *,
     most_bytes: int = 0,
     preload: Sequence[str] = (),
+    connect_seconds: float = _CONNECT_SECONDS,
 ) -> Generator[tuple[Any, Any]]:
     """Yield every item with its answer, or with a `Failure`, as tasks end.
 
@@ -35,6 +36,8 @@ def run_on_cluster(
         As for `offcert.campaign.pool.Pool`.
     scheduler : str or distributed.Client
         Address of a Dask scheduler, whose workers have this package; or a client of it.
+    connect_seconds : float
+        Seconds in which a scheduler has to answer.
 
     Raises
     ------
@@ -50,7 +53,7 @@ def run_on_cluster(
     client = scheduler
     if isinstance(scheduler, str):
         try:
-            client = Client(scheduler, timeout=_CONNECT_SECONDS)
+            client = Client(scheduler, timeout=connect_seconds)
         except (OSError, ValueError) as error:
             raise InputError(f"no Dask scheduler answers at {scheduler}: {error}") from None
     futures: dict[Any, Task] = {}

@@ -75,7 +75,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Step:
+class CampaignProgress:
     """The argument of a progress callback: the number of cells done, and the last of them."""
 
     done: int
@@ -123,7 +123,7 @@ def run(
     again: str = "no",
     certificates: str | Path | None = None,
     most_bytes: int = 0,
-    progress: Callable[[Step], None] | None = None,
+    progress: Callable[[CampaignProgress], None] | None = None,
 ) -> Summary:
     """Compute the cells that the table has no row of.
 
@@ -154,7 +154,7 @@ def run(
             row = cell.row(_facts(cell, answer, table, options))
             table.put(row)
             if progress is not None:
-                progress(Step(number, len(missing), row))
+                progress(CampaignProgress(number, len(missing), row))
     rows = tuple(table.rows[key] for key in wanted)
     return Summary(
         cells=len(rows),

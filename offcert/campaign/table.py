@@ -124,6 +124,8 @@ class Table:
     path : str or Path, optional
         Of the file, by suffix ``.parquet``, ``.csv``, ``.json`` or ``.jsonl``. What is there is
         kept. Without a path, rows are in memory only.
+    seconds_between_writes : float
+        Of the whole file, while rows are put; the journal has those since.
 
     Attributes
     ----------
@@ -138,8 +140,14 @@ class Table:
         If the file is no such table, cannot be written, or another campaign writes to it.
     """
 
-    def __init__(self, path: str | Path | None = None) -> None:
+    def __init__(
+        self,
+        path: str | Path | None = None,
+        *,
+        seconds_between_writes: float = _SECONDS_BETWEEN_WRITES,
+    ) -> None:
         self.path = None if path is None else Path(path)
+        self._seconds_between_writes = seconds_between_writes
         self.rows: dict[str, Row] = {}
         self.damaged = 0
         if self.path is None:
@@ -177,7 +185,7 @@ class Table:
         if self.path is None:
             return
         self._journal.append(complete)
-        if time.monotonic() - self._written > _SECONDS_BETWEEN_WRITES:
+        if time.monotonic() - self._written > self._seconds_between_writes:
             self.write()
 
     def write(self) -> None:

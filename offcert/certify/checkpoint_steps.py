@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from offcert.certify.effort import Effort
+from offcert.certify.method import Effort
 from offcert.certify.search import Search
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import InputError, MethodError

@@ -2,40 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from offcert.certify.effort import Effort
-from offcert.certify.ladders.choice import LADDERS, ladder_for
-from offcert.certify.rung import Rung
+from offcert.certify.method import Effort
 from offcert.certify.running import ContradictionError
 from offcert.certify.search import Search
 from offcert.certify.watchdog import GRACE, LONG_GRACE, watched
 from offcert.core.errors import MethodError, PlanError
-from offcert.proofs.questions import SCHEDULE
+from offcert.core.named import named
 from offcert.proofs.settings import Settings
 
 # A method that does not apply to a problem, or finds no plan, leaves its place to the next one.
 _NOTHING = (MethodError, PlanError)
 
 
-def climb(
-    search: Any,
-    rungs: Sequence[Rung],
-    so_far: Callable[[], Any],
-    workers: int,
-    seed: int,
-) -> None:
-    """Run the steps of a ladder, as long as a search is not done.
+def climb(search: Any, so_far: Callable[[], Any], workers: int, seed: int) -> None:
+    """Run the steps of the ladder that suits a problem, as long as a search is not done.
 
     Parameters
     ----------
     search : Search or PlacementSearch
-        To which they add what they find.
-    rungs : sequence of Rung
-        In order.
+        To which they add what they find; its question names the ladder.
     so_far : callable
         Returns a certificate of what is known.
     workers : int
@@ -43,7 +33,7 @@ def climb(
     seed : int
         Of every random choice.
     """
-    for rung in rungs:
+    for rung in named("certify", search.question.ladder)(search.problem):
         if search.impossible or (search.done and not rung.always):
             break
         if not rung.suits(search):
@@ -59,5 +49,5 @@ def climb(
 
 def climb_part(search: Search, workers: int, seed: int) -> None:
     """Run the ladder that suits the problem of a search that is a part of another one."""
-    so_far = partial(search.certificate, SCHEDULE.command, Settings())
-    climb(search, LADDERS[ladder_for(search.problem)], so_far, workers, seed)
+    so_far = partial(search.certificate, search.question.command, Settings())
+    climb(search, so_far, workers, seed)

@@ -13,7 +13,10 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from offcert.certify import placement_methods, registry  # noqa: F401 (rows say what to compile)
+from offcert.certify.schedule_methods import warm_outward
 from offcert.certify.warm import GROUPS as GROUPS
+from offcert.certify.warm import compiling, noted_compilations, small
 from offcert.core.compiled import ENTERED
 from offcert.core.errors import OffcertError
 
@@ -63,6 +66,22 @@ class Compilation:
     def found(self) -> int:
         """Kernels that were on disk already."""
         return sum(group.found for group in self.groups)
+
+
+@compiling("verification")
+def warm_verification() -> None:
+    """Compile what `verify` searches with, whatever it answers here."""
+    from offcert.verify.heads.check import ends_fault
+    from offcert.verify.matched.check import matched_fault
+    from offcert.verify.pivot.check import pivot_fault
+
+    warm_outward()
+    problem = small()
+    ends_fault(problem, 2, (7, 8), ((2,), (2,)), (1, 1))
+    # As if head and tail took no time, so that there is something to search, on two levels.
+    claim = (0, 0), ((), ()), (1, 1), 15
+    matched_fault(problem, 2, *claim, unit=1, free_below=0, levels=[(), (2, 3)], spare=1)
+    pivot_fault(problem, 2, (15, 15), 15)
 
 
 def compile_all(
@@ -153,53 +172,6 @@ def compile_group(name: str) -> CompiledGroup:
             act()
         spent = time.process_time() - began
         return CompiledGroup(name, len(noted), _overloads() - before - len(noted), spent)
-
-
-@contextmanager
-def noted_compilations(
-    tell: Callable[[str], None] = lambda kernel: None,
-) -> Iterator[list[str]]:
-    """Yield a list of the kernels that Python enters and that are compiled meanwhile.
-
-    Parameters
-    ----------
-    tell : callable
-        Told the name of each when its compilation begins.
-    """
-    from numba.core import event
-
-    noted: list[str] = []
-
-    class Listener(event.Listener):
-        def on_start(self, event: Any) -> None:
-            name = _name_of(event.data["dispatcher"])
-            if name is not None:
-                noted.append(name)
-                tell(name)
-
-        def on_end(self, event: Any) -> None:
-            pass
-
-    listener: Any = Listener()
-    with event.install_listener("numba:compile", listener):
-        yield noted
-
-
-def _name_of(kernel: Any) -> str | None:
-    """Return the name of a kernel that Python enters, or None of another."""
-    return next((name for name, known in ENTERED.items() if known is kernel), None)
-
-
-def group_of(kernel: str) -> tuple[str, int]:
-    """Return the group to which a kernel belongs, and about how long that takes to compile."""
-    beginnings = [
-        (len(module), name)
-        for name, group in GROUPS.items()
-        for module in group.modules
-        if kernel.startswith(module)
-    ]
-    _, name = max(beginnings)
-    return name, GROUPS[name].seconds
 
 
 def main(lines: Sequence[str] | Any = sys.stdin) -> None:

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from offcert.certify.effort import Effort
 from offcert.certify.interrupts import held_interrupts
 from offcert.certify.joint_steps import known_programs
+from offcert.certify.method import Effort
 from offcert.certify.search import Search
 from offcert.certify.steps import climb_combinatorial
 from offcert.core.errors import PlanError
@@ -21,7 +21,7 @@ from offcert.core.result import Bound, Evidence
 from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.proofs.claims import proved
 from offcert.proofs.joint_document import read
-from offcert.proofs.kinds import MemoryByTime
+from offcert.proofs.kinds.memory import MemoryByTime
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.simulate import simulate

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from offcert.certify.effort import Effort
 from offcert.certify.interrupts import held_interrupts
+from offcert.certify.method import Effort
 from offcert.certify.search import Search
 from offcert.questions.schedule.simulate import simulate
 
@@ -17,7 +17,7 @@ def descend_sequential(search: Search, effort: Effort) -> None:
     """Offer the plan that always works and costs next to nothing."""
     search.begin("sequential")
     with held_interrupts():
-        from offcert.heuristics.sequential import sequential
+        from offcert.heuristics.evictions.sequential import sequential
     search.offer(simulate(search.problem, sequential(search.problem)))
 
 
@@ -25,7 +25,7 @@ def descend_local_search(search: Search, effort: Effort) -> None:
     """Anneal from the best schedule so far."""
     search.begin("local search")
     with held_interrupts():
-        from offcert.heuristics.local_search import local_search
+        from offcert.heuristics.orders.local_search import local_search
     assert search.schedule is not None
     options: dict[str, Any] = {"patience": _PATIENCE} | dict(effort.options)
     local_search(
@@ -45,7 +45,7 @@ def descend_set_search(search: Search, effort: Effort) -> None:
     """Anneal over how many tensors of each size leave."""
     search.begin("set search")
     with held_interrupts():
-        from offcert.heuristics.set_search import set_search
+        from offcert.heuristics.orders.set_search import set_search
     set_search(
         search.problem,
         time_limit=effort.seconds,
@@ -59,7 +59,7 @@ def descend_order_search(search: Search, effort: Effort) -> None:
     """Anneal over sets and both orders, from those of the best schedule so far."""
     search.begin("order search")
     with held_interrupts():
-        from offcert.heuristics.order_search import order_search
+        from offcert.heuristics.orders.order_search import order_search
     options: dict[str, Any] = dict(effort.options)
     order_search(
         search.problem,

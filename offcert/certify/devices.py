@@ -7,9 +7,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from offcert.certify.effort import Effort
 from offcert.certify.interrupts import mind_interrupt
 from offcert.certify.ladder import certify
+from offcert.certify.method import Effort
 from offcert.certify.running import Running, SearchProgress, keeper
 from offcert.certify.watchdog import ending_whole, watched
 from offcert.core.errors import InputError
@@ -55,6 +55,8 @@ class DevicesSearch(Running[DevicesCertificate]):
     alone : Bound or None
         A proved bound for the step of one device with the link to itself.
     """
+
+    question = DEVICES
 
     def __init__(
         self,

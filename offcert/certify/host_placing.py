@@ -5,7 +5,9 @@ from __future__ import annotations
 from offcert.certify.placing import checked_schedule
 from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
+from offcert.core.named import named
 from offcert.core.trace import require_integer
+from offcert.proofs.any_certificate import AnyCertificate
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.step_certificate import StepCertificate
 from offcert.questions.placement.problem import PlacementProblem, Residence
@@ -35,13 +37,23 @@ def host_problem(
         tensors in pieces, or is not valid.
     """
     require_integer(alignment, "alignment", 1)
-    if isinstance(what, Certificate):
-        return host_placement_problem(*checked_schedule(what), alignment)
-    if not isinstance(what, StepCertificate):
+    says = what.question.host if isinstance(what, AnyCertificate) else ""
+    if not says:
         raise InputError(
             f"what leaves a device is said by certificates of schedules or steps, not by "
             f"{short_repr(what)}"
         )
+    found: PlacementProblem = named("certify", says)(what, alignment)
+    return found
+
+
+def of_schedule(certificate: Certificate, alignment: int) -> PlacementProblem:
+    """Return the problem of the copies that one schedule makes; see `host_problem`."""
+    return host_placement_problem(*checked_schedule(certificate), alignment)
+
+
+def of_rounds(what: StepCertificate, alignment: int) -> PlacementProblem:
+    """Return the problem of the copies that the rounds of a step make; see `host_problem`."""
     if what.split is None:
         raise InputError("the certificate holds no schedule, so there is nothing to be placed")
     rows: list[Residence] = []

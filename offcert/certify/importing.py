@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from offcert.certify.effort import Effort
 from offcert.certify.joint_methods import bound_at_once
 from offcert.certify.ladder import certify
+from offcert.certify.method import Effort
 from offcert.certify.running import UnsoundError
 from offcert.certify.schedule_tables import read_schedule
 from offcert.certify.search import Search, chooses_execution
 from offcert.certify.steps import climb_combinatorial
-from offcert.core.errors import InputError
+from offcert.core.errors import InputError, PlanError
 from offcert.core.execution import Execution
 from offcert.core.result import Evidence
+from offcert.formulations.common.outcome import rough_plans
+from offcert.formulations.exported.program import CellModel, read_solution
 from offcert.instances.library import Library
 from offcert.instances.records import Record
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.settings import Settings
 from offcert.questions.schedule.check import check, peak
 from offcert.questions.schedule.files import problem_digest
+from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Minimise, Problem
 from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.simulate import simulate
 from offcert.verify.execution import legality_faults
 
 METHOD = "import"
@@ -53,6 +58,7 @@ def import_schedule(
     *,
     time_limit: float | None = None,
     library: Library | None = None,
+    decisions: bool = False,
 ) -> Imported:
     """Check a schedule that something else has made, and certify it.
 
@@ -61,7 +67,10 @@ def import_schedule(
     problem : Problem
         Of which it is said to be a schedule.
     path : str or Path
-        A table as `read_schedule` reads it.
+        A table as `read_schedule` reads it; or, ending in ``.sol``, what a solver says of an
+        exported program.
+    decisions : bool
+        Whether times say no more than an order: what starts when is found anew.
     time_limit : float, optional
         Seconds to search for bounds; by default only those that cost next to nothing, and what the
         library has proved.
@@ -73,8 +82,45 @@ def import_schedule(
     InputError
         If the file is no such table.
     """
-    execution, schedule = read_schedule(problem, path)
+    if Path(path).suffix.lower() == ".sol":
+        execution, plans = None, _solved(problem, path)
+    else:
+        execution, schedule = read_schedule(problem, path)
+        executed = problem if execution is None else problem.executed(execution)
+        plans = rough_plans(executed.trace, schedule) if decisions else []
+    if plans:
+        executed = problem if execution is None else problem.executed(execution)
+        found = _followed(executed, plans)
+        if isinstance(found, str):
+            fault = f"its order of transfers cannot be followed: {found}"
+            return Imported((fault,), None, _record(problem, library or Library()))
+        schedule = found
     return examined(problem, execution, schedule, time_limit=time_limit, library=library)
+
+
+def _solved(problem: Problem, path: str | Path) -> list[Plan]:
+    """Return the plans that follow a solver's solution of an exported program."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise InputError(f"{path} cannot be read: {reason}") from None
+    try:
+        cells, values = read_solution(text)
+        return CellModel(problem, cells).plans(values)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def _followed(problem: Problem, plans: Iterable[Plan]) -> Schedule | str:
+    """Return the shortest schedule that follows one of some plans, or why there is none."""
+    found, reason = [], ""
+    for plan in plans:
+        try:
+            found.append(simulate(problem, plan))
+        except PlanError as error:
+            reason = reason or str(error)
+    return min(found, key=lambda schedule: schedule.makespan, default=reason)
 
 
 def examined(

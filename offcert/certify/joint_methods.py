@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import partial
 
 from offcert.certify.checkpoint_steps import descend_checkpoints, descend_combined, descend_graphs
-from offcert.certify.effort import Effort
 from offcert.certify.joint_steps import (
     bound_computing,
     claim_joint,
@@ -14,7 +14,7 @@ from offcert.certify.joint_steps import (
     descend_joint,
     descend_plain,
 )
-from offcert.certify.method import Method
+from offcert.certify.method import Effort, Method
 from offcert.certify.option import NONE, Option, number, numbers
 from offcert.certify.rematerialisation_steps import (
     bound_least_memory,
@@ -24,18 +24,70 @@ from offcert.certify.rematerialisation_steps import (
     solve_retention,
     solve_stages,
 )
+from offcert.certify.schedule_methods import warm_local_search, warm_order_search, warm_set_search
 from offcert.certify.search import Search
-from offcert.certify.warm import (
-    warm_checkpoints,
-    warm_combined,
-    warm_joint_search,
-    warm_local_search,
-    warm_order_search,
-    warm_plans,
-    warm_rematerialisation,
-    warm_set_search,
-)
-from offcert.questions.schedule.problem import Minimise, Recompute
+from offcert.certify.warm import NO_LIMIT, compiling, warm_plans
+from offcert.core.platform import Platform
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
+
+
+@compiling("plans")
+def warm_checkpoints() -> None:
+    """Compile what selects the checkpoints of a chain."""
+    from offcert.core.checkpoint_chain import CheckpointChain
+    from offcert.heuristics.checkpoint.live_curve import live_selection
+    from offcert.heuristics.checkpoint.registry import SELECTIONS
+
+    sizes = (1, 2, 1, 1)
+    for method in SELECTIONS.values():
+        method.select(sizes)
+    live_selection(CheckpointChain((1,) * 3, (1,) * 3, sizes))
+
+
+@compiling("plans")
+def warm_combined() -> None:
+    """Compile the dynamic program of the combined paper."""
+    from offcert.core.checkpoint_chain import CheckpointChain
+    from offcert.heuristics.combined.search import combined_plan
+    from offcert.questions.schedule.problem import Recompute
+
+    warm_plans()
+    chain = CheckpointChain((1,) * 3, (1,) * 3, (1,) * 4)
+    problem = Problem("tiny", chain, Platform(4, Fraction(1)), recompute=Recompute.CHAIN)
+    combined_plan(problem, 4).atomic(problem)
+
+
+@compiling("recomputation")
+def warm_rematerialisation() -> None:
+    """Compile persistent checkpointing and the executor that recomputes."""
+    from offcert.core.checkpoint_chain import CheckpointChain
+    from offcert.heuristics.persistent.persistent import persistent
+    from offcert.heuristics.rematerialisation.search import RematerialisationSearch
+
+    chain = CheckpointChain((1,) * 3, (1,) * 3, (1, 2, 1, 1))
+    memory = chain.network().trace().peak_memory
+    persistent(chain, memory, 10)
+    RematerialisationSearch(chain.network()).attempt(memory, 100, (1.0, 1.0, 1.0))
+
+
+@compiling("joint search")
+def warm_joint_search() -> None:
+    """Compile the search for what runs again and what leaves."""
+    from offcert.core.checkpoint_chain import CheckpointChain
+    from offcert.heuristics.joint.search import joint_search
+    from offcert.questions.schedule.problem import Recompute
+
+    chain = CheckpointChain([1, 1], [1, 1], [1, 1, 1])
+    problem = Problem("chain", chain, Platform(4, Fraction(1)), recompute=Recompute.ANY)
+    joint_search(
+        problem,
+        time_limit=NO_LIMIT,
+        coolings=1,
+        steps=1,
+        transfers=0.0,
+        on_improvement=lambda plan: None,
+    )
+
 
 _NETWORKS = "chains, and networks as profile writes them"
 _AGAIN = frozenset({Recompute.CHAIN, Recompute.ANY})

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from offcert.certify.effort import Effort
 from offcert.certify.interrupts import held_interrupts
+from offcert.certify.method import Effort
 from offcert.certify.search import Search
 from offcert.core.errors import InputError
 from offcert.core.program import Program, program_from_json
-from offcert.heuristics.sequential import sequential
+from offcert.heuristics.evictions.sequential import sequential
 from offcert.proofs.claims import claimed
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Minimise, Recompute
@@ -29,7 +29,7 @@ def descend_whole(search: Search, effort: Effort) -> None:
 
 def descend_sequentially(search: Search, effort: Effort) -> None:
     """Offer the least memory in which everything runs once, if time is no matter."""
-    from offcert.heuristics.sequential import sequential
+    from offcert.heuristics.evictions.sequential import sequential
 
     problem = search.problem
     if problem.minimise is not Minimise.MEMORY or not problem.offload:
@@ -71,7 +71,8 @@ def climb_joint(search: Search, effort: Effort) -> None:
     from offcert.formulations.joint.bound import joint_bounds
 
     search.begin("joint bounds")
-    for bound in joint_bounds(search.problem, effort.seconds, search.objective):
+    shares = search.workings.shares
+    for bound in joint_bounds(search.problem, effort.seconds, search.objective, shares.update):
         search.add(bound)
         if search.done:
             return
@@ -168,6 +169,7 @@ def descend_joint(search: Search, effort: Effort) -> None:
         target=search.goal,
         ranges=ranges_of(problem),
         known=known_programs(search),
+        shares=search.workings.shares,
         on_improvement=offer,
         **options,
     )

@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 
 from offcert.certify.climbing import climb
-from offcert.certify.ladders.choice import LADDERS, ladder_for
 from offcert.certify.robust import certify_box
 from offcert.certify.running import keeper
 from offcert.certify.search import Search, SearchProgress
@@ -126,7 +125,7 @@ def certify(
     try:
         if known is not None and search.infeasibility is None:
             offer_known(search, known)
-        climb(search, LADDERS[ladder_for(problem)], so_far, workers, seed)
+        climb(search, so_far, workers, seed)
     except KeyboardInterrupt:
         search.note(interrupted=True)
     return so_far()

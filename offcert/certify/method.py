@@ -4,16 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from offcert.certify.effort import Effort
 from offcert.certify.option import SETTINGS, Option, Value, written_options
 from offcert.core.platform import Link
+from offcert.proofs.kind import ClaimKind, ProofKind
 from offcert.proofs.placement.registry import PLACEMENT_CLAIMS, PLACEMENT_PROOFS
 from offcert.proofs.proof import Claimable, Provable
-from offcert.proofs.registry import CLAIMS, PROOFS, ClaimKind, ProofKind
+from offcert.proofs.registry import CLAIMS, PROOFS
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
+
+
+@dataclass(frozen=True)
+class Effort:
+    """The time and threads that a step may spend, and its other settings.
+
+    Attributes
+    ----------
+    seconds : float
+        Time limit.
+    workers : int
+        Threads, for solvers that can use several.
+    seed : int
+        Of random choices.
+    grid : int or None
+        Ticks a cell, for time-indexed models; None lets the model choose.
+    solver : str or None
+        Which linear solver, by its PuLP name or ``"scipy"``; None is the model's default.
+    options : mapping of str to Value
+        The options of the method itself, by name, where they are not as by default.
+    climb : callable or None
+        Given a search, threads and a seed, runs the ladder that suits its problem: for steps that
+        search problems which are parts of theirs.
+    """
+
+    seconds: float
+    workers: int = 2
+    seed: int = 0
+    grid: int | None = None
+    solver: str | None = None
+    options: Mapping[str, Value] = field(default_factory=dict)
+    climb: Callable[[Any, int, int], None] | None = None
+
 
 # All bounds, whatever they are on; no two have the same name.
 KINDS: dict[str, Provable | Claimable] = {

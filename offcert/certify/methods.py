@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 
 from offcert.certify.climbing import climb_part
-from offcert.certify.effort import Effort
 from offcert.certify.joint_methods import bound_at_once
 from offcert.certify.method import Choice as Choice
+from offcert.certify.method import Effort
 from offcert.certify.method import Method as Method
 from offcert.certify.registry import METHODS as METHODS
 from offcert.certify.registry import method_called

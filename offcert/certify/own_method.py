@@ -10,8 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from offcert.certify.effort import Effort
-from offcert.certify.method import Method
+from offcert.certify.method import Effort, Method
 from offcert.certify.placement_search import PlacementSearch
 from offcert.certify.running import ContradictionError, UnsoundError
 from offcert.certify.search import Search

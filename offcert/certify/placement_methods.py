@@ -16,9 +16,28 @@ from offcert.certify.placement_steps import (
     search_skyline,
     solve_no_overlap,
 )
-from offcert.certify.warm import warm_placement
+from offcert.certify.warm import NO_LIMIT, compiling
 from offcert.core.errors import InputError
 from offcert.core.messages import meant, show
+
+
+@compiling("addresses")
+def warm_placement() -> None:
+    """Compile what places residences."""
+    from offcert.formulations.placement.sections import Sections
+    from offcert.formulations.placement.skyline import Skyline
+    from offcert.heuristics.placement.ejection import ejection_search
+    from offcert.heuristics.placement.in_order import greedy_by_size
+    from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
+
+    problem = PlacementProblem("warm", [Residence("a", 1, 0, 2), Residence("b", 1, 1, 3)])
+    greedy_by_size(problem)
+    # Alone: where stacked boxes are as good as can be, nothing is searched for.
+    Skyline(Sections(problem)).attempt(problem.load, until=NO_LIMIT)
+    high = Placement([0, 1])
+    disjoint = PlacementProblem("warm", [Residence("a", 1, 0, 1), Residence("b", 1, 1, 2)])
+    ejection_search(disjoint, time_limit=NO_LIMIT, hint=high)
+
 
 # What compiles the kernels of all that places.
 _WARM = (warm_placement,)

@@ -9,6 +9,7 @@ from offcert.certify.running import Running, SearchProgress
 from offcert.proofs.attestation import cross_attested
 from offcert.proofs.placement.certificate import PlacementCertificate
 from offcert.proofs.placement.registry import placement_kind_of
+from offcert.proofs.questions import PLACEMENT
 from offcert.questions.placement.problem import (
     Placement,
     PlacementOutcome,
@@ -37,6 +38,8 @@ class PlacementSearch(Running[PlacementCertificate]):
     placement : Placement or None
         The one with the smallest pool, within the capacity or not.
     """
+
+    question = PLACEMENT
 
     _least, _found = "no pool is smaller than", "one has"
     _value_of_found = "the pool of a valid placement, {} bytes"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 
-from offcert.certify.effort import Effort
+from offcert.certify.method import Effort
 from offcert.certify.placement_search import PlacementSearch
 from offcert.core.result import Bound
 from offcert.formulations.placement.skyline_search import skyline_search

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 from offcert.certify.climbing import climb
-from offcert.certify.effort import Effort
-from offcert.certify.ladders.placement import PLACEMENT_LADDER
+from offcert.certify.method import Effort
 from offcert.certify.placement_methods import placement_method_called
 from offcert.certify.placement_search import PlacementSearch
 from offcert.certify.running import ALONE, SearchProgress, UnsoundError
 from offcert.certify.watchdog import ending_whole, watched
 from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
+from offcert.core.named import named
 from offcert.core.options import require_count, require_seconds, require_seed
 from offcert.core.trace import require_integer
 from offcert.formulations.placement.shortening import shortened
+from offcert.proofs.any_certificate import AnyCertificate
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.placement.certificate import PlacementCertificate
 from offcert.proofs.questions import PLACEMENT
@@ -83,6 +84,7 @@ class PlaceOptions(TypedDict, total=False):
 
 
 Scheduled = TypeVar("Scheduled", Certificate, StepCertificate)
+Answer = TypeVar("Answer")
 
 
 @overload
@@ -162,58 +164,114 @@ def place(
         "progress": progress,
         "keep": keep,
     }
-    if isinstance(what, StepCertificate):
-        return _place_step(what, method, options)
-    return place_alone(what, method, options)
+    if isinstance(what, PlacementProblem):
+        return place_problem(what, method, options)
+    placer = what.question.placer if isinstance(what, AnyCertificate) else ""
+    if not placer:
+        raise InputError(
+            "what is placed must be a PlacementProblem, a Certificate or a StepCertificate, not "
+            f"{short_repr(what)}"
+        )
+    return named("certify", placer)(what, method, options)
 
 
-def place_alone(
-    what: PlacementProblem | Certificate, method: str | None, options: PlaceOptions
-) -> Any:
-    """Find addresses for a problem, or for what one schedule uses; see `place`."""
-    time_limit = require_seconds(options["time_limit"], "time_limit")
-    workers = require_count(options["workers"], "workers")
-    seed = require_seed(options["seed"], "seed")
-    chosen = None if method is None else placement_method_called(method)
-    problem, occupants = _problem(what, options)
-    asked_of, left, interrupted = what, time_limit, False
+def place_problem(
+    problem: PlacementProblem, method: str | None, options: PlaceOptions
+) -> PlacementCertificate:
+    """Find addresses for a problem; see `place`."""
+    asked = _Asked(method, options)
     if options["shorten"]:
+        raise InputError("only the schedule of a certificate can be shortened, no other problem")
+    if options["capacity"] is not None:
+        problem = problem.with_capacity(options["capacity"])
+    if options["alignment"] is not None:
+        problem = problem.with_alignment(options["alignment"])
+    return asked.search(problem, asked.time_limit, lambda placed: placed)
+
+
+def place_again(
+    certificate: PlacementCertificate, method: str | None, options: PlaceOptions
+) -> PlacementCertificate:
+    """Find addresses for the problem of a certificate; see `place`."""
+    return place_problem(certificate.problem, method, options)
+
+
+def place_schedule(
+    certificate: Certificate, method: str | None, options: PlaceOptions
+) -> Certificate:
+    """Find addresses for what one schedule uses; see `place`."""
+    asked = _Asked(method, options)
+    what, left, interrupted = certificate, asked.time_limit, False
+    problem, occupants = _of_schedule(what, options)
+    if options["shorten"]:
+        began = time.monotonic()
         try:
-            what, left = _shorter(what, time_limit)
+            what = with_short_residences(certificate, asked.time_limit)
+            left = max(0.0, asked.time_limit - (time.monotonic() - began))
         except KeyboardInterrupt:
             interrupted = True
-        problem, occupants = _problem(what, options)
-    name = PLACEMENT.command if method is None else method
-    asked = {"time_limit": time_limit, "workers": workers, "seed": seed}
-    if chosen is not None:
-        asked = {key: value for key, value in asked.items() if key in chosen.reads}
-    settings = Settings(**asked)  # type: ignore[arg-type]
+        problem, occupants = _of_schedule(what, options)
 
-    def known(search: PlacementSearch, unfinished: str | None = None) -> Any:
-        placed = search.certificate(name, settings, unfinished)
-        if not isinstance(what, Certificate):
-            return placed
-        notes = replace(placed.notes, shortened=what is not asked_of)
+    def with_addresses(placed: PlacementCertificate) -> Certificate:
+        notes = replace(placed.notes, shortened=what is not certificate)
         return replace(what, placement=replace(placed, occupants=occupants, notes=notes))
 
-    keep = options["keep"]
-    keeping = None if keep is None else lambda search: keep(known(search, search.step))
-    search = PlacementSearch(problem, left, options["progress"], keeping)
-    if interrupted:
-        search.note(interrupted=True)
+    return asked.search(problem, left, with_addresses, interrupted)
+
+
+@dataclass
+class _Asked:
+    """The options of a search for addresses, checked."""
+
+    method: str | None
+    options: PlaceOptions
+
+    def __post_init__(self) -> None:
+        options = self.options
+        self.time_limit = require_seconds(options["time_limit"], "time_limit")
+        self.workers = require_count(options["workers"], "workers")
+        self.seed = require_seed(options["seed"], "seed")
+        self.chosen = None if self.method is None else placement_method_called(self.method)
+        if options["capacity"] is not None:
+            require_integer(options["capacity"], "capacity", 0)
+        if options["alignment"] is not None:
+            require_integer(options["alignment"], "alignment", 1)
+
+    def search(
+        self,
+        problem: PlacementProblem,
+        seconds: float,
+        answer: Callable[[PlacementCertificate], Answer],
+        interrupted: bool = False,
+    ) -> Answer:
+        """Search for addresses; return the answer that is made of what was found."""
+        chosen, seed, keep = self.chosen, self.seed, self.options["keep"]
+        name = PLACEMENT.command if self.method is None else self.method
+        said = {"time_limit": self.time_limit, "workers": self.workers, "seed": seed}
+        if chosen is not None:
+            said = {key: value for key, value in said.items() if key in chosen.reads}
+        settings = Settings(**said)  # type: ignore[arg-type]
+
+        def known(search: PlacementSearch, unfinished: str | None = None) -> Answer:
+            return answer(search.certificate(name, settings, unfinished))
+
+        keeping = None if keep is None else lambda search: keep(known(search, search.step))
+        search = PlacementSearch(problem, seconds, self.options["progress"], keeping)
+        if interrupted:
+            search.note(interrupted=True)
+            return known(search)
+        try:
+            if chosen is None:
+                climb(search, partial(known, search), self.workers, seed)
+            else:
+                with watched(search, seconds, partial(known, search)), search.surviving(but=ALONE):
+                    chosen.alone(search, Effort(seconds, self.workers, seed))
+        except KeyboardInterrupt:
+            search.note(interrupted=True)
         return known(search)
-    try:
-        if chosen is None:
-            climb(search, PLACEMENT_LADDER, partial(known, search), workers, seed)
-        else:
-            with watched(search, left, partial(known, search)), search.surviving(but=ALONE):
-                chosen.alone(search, Effort(left, workers, seed))
-    except KeyboardInterrupt:
-        search.note(interrupted=True)
-    return known(search)
 
 
-def _place_step(
+def place_rounds(
     what: StepCertificate, method: str | None, options: PlaceOptions
 ) -> StepCertificate:
     """Find addresses for all that the rounds of a step use; see `place`.
@@ -249,7 +307,7 @@ def _place_step(
                 "time_limit": max(share, _LEAST),
                 "keep": None if keep is None else partial(keeping, number),
             }
-            placed = place_alone(each.certificate, method, own)
+            placed = place_schedule(each.certificate, method, own)
             known(number, placed)
             assert placed.placement is not None
             if placed.placement.notes.interrupted:
@@ -275,32 +333,10 @@ def checked_schedule(certificate: Certificate) -> tuple[Problem, Schedule]:
     return executed, whole
 
 
-def _problem(
-    what: object, options: PlaceOptions
-) -> tuple[PlacementProblem, tuple[Occupant, ...] | None]:
-    """Return what is to be placed, and of a certificate what each residence is of."""
-    capacity, alignment = options["capacity"], options["alignment"]
-    if capacity is not None:
-        require_integer(capacity, "capacity", 0)
-    if alignment is not None:
-        require_integer(alignment, "alignment", 1)
-    if isinstance(what, PlacementProblem):
-        problem = what if capacity is None else what.with_capacity(capacity)
-        return problem if alignment is None else problem.with_alignment(alignment), None
-    if not isinstance(what, Certificate):
-        raise InputError(
-            "what is placed must be a PlacementProblem, a Certificate or a StepCertificate, not "
-            f"{short_repr(what)}"
-        )
-    executed, schedule = checked_schedule(what)
-    problem = placement_problem(executed, schedule, capacity, alignment or 1)
+def _of_schedule(
+    certificate: Certificate, options: PlaceOptions
+) -> tuple[PlacementProblem, tuple[Occupant, ...]]:
+    """Return what is to be placed, and what each residence is of."""
+    executed, schedule = checked_schedule(certificate)
+    problem = placement_problem(executed, schedule, options["capacity"], options["alignment"] or 1)
     return problem, tuple(of for of, _ in residences(executed.trace, schedule))
-
-
-def _shorter(what: PlacementProblem | Certificate, time_limit: float) -> tuple[Certificate, float]:
-    """Return a certificate with shorter residences, and the seconds that are left."""
-    if not isinstance(what, Certificate):
-        raise InputError("only the schedule of a certificate can be shortened, no other problem")
-    began = time.monotonic()
-    found = with_short_residences(what, time_limit)
-    return found, max(0.0, time_limit - (time.monotonic() - began))

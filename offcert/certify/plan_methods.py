@@ -6,11 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from offcert.certify.descents import descend_sequential
-from offcert.certify.effort import Effort
-from offcert.certify.method import Method
+from offcert.certify.method import Effort, Method
 from offcert.certify.option import NONE, Option, number, numbers, word, words
 from offcert.certify.search import Search
-from offcert.certify.warm import warm_dynprog
+from offcert.certify.warm import compiling
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.simulate import simulate
@@ -37,19 +36,19 @@ def _plan_method(
 
 
 def _greedy(problem: Problem) -> Plan:
-    from offcert.heuristics.greedy import greedy
+    from offcert.heuristics.evictions.greedy import greedy
 
     return greedy(problem)
 
 
 def _least_cover(problem: Problem) -> Plan:
-    from offcert.heuristics.least_cover import least_cover_plan
+    from offcert.heuristics.evictions.least_cover import least_cover_plan
 
     return least_cover_plan(problem)
 
 
 def _descend_dynprog(search: Search, effort: Effort) -> None:
-    from offcert.heuristics.dynprog import dynprog
+    from offcert.heuristics.evictions.dynprog import dynprog
 
     search.begin("dynprog")
     options: dict[str, Any] = dict(effort.options)
@@ -57,31 +56,31 @@ def _descend_dynprog(search: Search, effort: Effort) -> None:
 
 
 def _vdnn(problem: Problem, **options: Any) -> Plan:
-    from offcert.heuristics.vdnn import vdnn
+    from offcert.heuristics.evictions.vdnn import vdnn
 
     return vdnn(problem, **options)
 
 
 def _vdnn_all(problem: Problem, **options: Any) -> Plan:
-    from offcert.heuristics.vdnn import vdnn_policy
+    from offcert.heuristics.evictions.vdnn import vdnn_policy
 
     return vdnn_policy(problem, "all", **options)
 
 
 def _vdnn_conv(problem: Problem, **options: Any) -> Plan:
-    from offcert.heuristics.vdnn import vdnn_policy
+    from offcert.heuristics.evictions.vdnn import vdnn_policy
 
     return vdnn_policy(problem, "conv", **options)
 
 
 def _tflms(problem: Problem, **options: Any) -> Plan:
-    from offcert.heuristics.tflms import tflms
+    from offcert.heuristics.evictions.tflms import tflms
 
     return tflms(problem, **options)
 
 
 def _descend_autoswap(search: Search, effort: Effort) -> None:
-    from offcert.heuristics.autoswap import autoswap
+    from offcert.heuristics.evictions.autoswap import autoswap
 
     search.begin("autoswap")
     options: dict[str, Any] = dict(effort.options)
@@ -117,6 +116,17 @@ SEQUENTIAL = Method(
     summary="evict just before an operation needs room",
     network="any trace",
 )
+
+
+@compiling("plans")
+def warm_dynprog() -> None:
+    """Compile the dynamic program of the offloading paper."""
+    from offcert.heuristics.evictions.dynprog import dynprog
+    from offcert.instances.cnn import cnn_chain
+
+    chain = cnn_chain(8, 0)
+    dynprog(chain.with_memory((chain.trace.least_memory + chain.trace.peak_memory) // 2))
+
 
 PLAN_METHODS = {
     "sequential": SEQUENTIAL,

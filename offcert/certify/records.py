@@ -25,7 +25,7 @@ from offcert.verify.document import Verification, verify
 _RANKS = list(Evidence)
 # Characters of the longest proof that a record of the library keeps, so that the library is read
 # whole in a moment. Arbitrary.
-_LONGEST_PROOF = 2000
+LONGEST_PROOF = 2000
 
 
 def add(library: Library, document: Any) -> Entry:
@@ -164,7 +164,7 @@ def _shortened(bound: Bound) -> Bound:
         named = {key: bound.details[key] for key in ("solver", "version") if key in bound.details}
         return replace(bound, details=named)
     length = len(json.dumps(dict(bound.details)))
-    return bound if length <= _LONGEST_PROOF else replace(bound, details={"omitted": length})
+    return bound if length <= LONGEST_PROOF else replace(bound, details={"omitted": length})
 
 
 def _proved(bound: Bound) -> bool:

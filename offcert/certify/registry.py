@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from offcert.certify.deadline_steps import climb_limits, descend_sinking, halve_limits
 from offcert.certify.descents import descend_set_search
-from offcert.certify.joint_methods import JOINT_METHODS
+from offcert.certify.joint_methods import JOINT_METHODS, warm_joint_search
 from offcert.certify.joint_steps import bound_computing, descend_sequentially, descend_whole
 from offcert.certify.method import Choice, Method, called
 from offcert.certify.option import SEPARATOR, read_options
 from offcert.certify.own_method import names_own, own_method
 from offcert.certify.plan_methods import PLAN_METHODS
-from offcert.certify.schedule_methods import BOUNDS, SCHEDULE_METHODS
-from offcert.certify.searched_steps import climb_pivot_outward
-from offcert.certify.steps import climb_combinatorial
-from offcert.certify.warm import (
-    warm_joint_search,
+from offcert.certify.schedule_methods import (
+    BOUNDS,
+    SCHEDULE_METHODS,
     warm_pivot_outward,
-    warm_plans,
     warm_set_search,
 )
+from offcert.certify.searched_steps import climb_pivot_outward
+from offcert.certify.steps import climb_combinatorial
+from offcert.certify.warm import warm_plans
 from offcert.core.errors import InputError
 from offcert.core.messages import meant, show
 

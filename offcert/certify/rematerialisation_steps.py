@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from offcert.certify.effort import Effort
+from offcert.certify.method import Effort
 from offcert.certify.search import Search
 from offcert.core.errors import MethodError
 from offcert.core.execution import Execution

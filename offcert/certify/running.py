@@ -9,14 +9,15 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
-from offcert.certify.compile import group_of, noted_compilations
 from offcert.certify.interrupts import held_interrupts, is_interrupt
+from offcert.certify.warm import group_of, noted_compilations
 from offcert.certify.workings import Workings
 from offcert.core.errors import InputError, MethodError, OffcertError
 from offcert.core.result import Bound, Bounded, Evidence
 from offcert.proofs.any_certificate import current_versions
+from offcert.proofs.questions import Question
 from offcert.proofs.settings import Notes, Settings
 
 # Seconds between two calls of a progress callback. Arbitrary.
@@ -110,7 +111,14 @@ class Running(Bounded, Generic[Known]):
         Told of every improvement and every step.
     keep : callable, optional
         Called before every step, and about every second when something new is known.
+
+    Attributes
+    ----------
+    question : Question
+        What is asked.
     """
+
+    question: ClassVar[Question]
 
     # What a refuted claim was about, and what refutes it.
     _least, _found = "no schedule is shorter than", "one takes"

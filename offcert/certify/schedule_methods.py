@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from offcert.certify.descents import descend_local_search, descend_order_search
-from offcert.certify.effort import Effort
-from offcert.certify.method import Method
+from offcert.certify.method import Effort, Method
 from offcert.certify.option import Option, number
 from offcert.certify.plan_methods import SEQUENTIAL, SINGLE_GAPS
 from offcert.certify.search import Search
@@ -31,15 +30,7 @@ from offcert.certify.steps import (
     descend_dives,
     descend_fluid_ordered,
 )
-from offcert.certify.warm import (
-    warm_heads,
-    warm_local_search,
-    warm_matched,
-    warm_order_search,
-    warm_outward,
-    warm_pivot,
-    warm_pivot_outward,
-)
+from offcert.certify.warm import NO_LIMIT, compiling, small, tiny
 
 # For which networks, where not for any trace.
 _NESTED = f"{SINGLE_GAPS}, one within the other"
@@ -54,6 +45,93 @@ def _nothing(search: Search, effort: Effort) -> None:
 def _patience(default: str) -> Option:
     said = "coolings in a row without a better schedule after which it ends"
     return Option("patience", said, number(1), default)
+
+
+@compiling("annealing")
+def warm_local_search() -> None:
+    """Compile the simulator and annealing over claim sequences."""
+    from offcert.heuristics.orders.local_search import local_search
+
+    local_search(tiny(), time_limit=0.0)
+
+
+@compiling("annealing")
+def warm_set_search() -> None:
+    """Compile annealing over sets."""
+    from offcert.heuristics.orders.set_search import set_search
+
+    set_search(tiny(), time_limit=0.0, on_improvement=lambda schedule: None)
+
+
+@compiling("annealing")
+def warm_order_search() -> None:
+    """Compile annealing over sets and orders."""
+    from offcert.heuristics.orders.order_search import order_search
+
+    order_search(tiny(), time_limit=0.0, on_improvement=lambda schedule: None)
+
+
+@compiling("pivot program")
+def warm_heads() -> None:
+    """Compile the search for heads and tails, and what says whether it can be verified."""
+    from offcert.formulations.labels.atomic_heads.bound import heads_bound
+    from offcert.formulations.labels.atomic_heads.kernel import grown, new_labels
+    from offcert.verify.heads.check import within_reach
+
+    outcome = heads_bound(tiny(), upper_bound=10, time_limit=NO_LIMIT)
+    ends = (outcome.pivot, outcome.head, outcome.tail)
+    within_reach(tiny(), *ends, counted=outcome.counted, units=outcome.units)
+    # Only many labels need more room.
+    grown(new_labels(4))
+
+
+@compiling("matched heads and tails")
+def warm_matched() -> None:
+    """Compile the search for heads and tails that move the same."""
+    from offcert.formulations.labels.matched_heads.bound import MatchedProgram
+
+    warm_heads()
+    MatchedProgram(small()).improve(30, NO_LIMIT)
+
+
+@compiling("outward search")
+def warm_outward() -> None:
+    """Compile the outward search, the insertion into orders, and the re-run of its bounds."""
+    from offcert.formulations.labels.outward.bound import OutwardProgram
+    from offcert.heuristics.orders.insertion import with_insertions
+    from offcert.verify.outward.check import outward_fault
+
+    problem = tiny()
+    with_insertions(problem, [0], [0], [])
+    outcome = OutwardProgram(problem).improve(10, NO_LIMIT, lambda schedule: 10)
+    proof = outcome.proof
+    advice = proof.free_below, proof.windows, proof.splits
+    outward_fault(problem, proof.pivot, outcome.lower_bound, *advice)
+
+
+@compiling("pivot program")
+def warm_pivot() -> None:
+    """Compile the pivot dynamic program, and what makes room for more labels."""
+    from offcert.formulations.labels.pivot.arrays import grown
+    from offcert.formulations.labels.pivot.bound import pivot_bound
+    from offcert.formulations.labels.pivot.cut import Cut
+    from offcert.formulations.labels.pivot.model import nested
+
+    warm_heads()
+    problem = tiny()
+    pivot_bound(problem, upper_bound=10, time_limit=NO_LIMIT, max_labels=100)
+    grown(Cut(nested(problem), 1).pools[0])
+
+
+@compiling("pivot program")
+def warm_pivot_outward() -> None:
+    """Compile the pivot program whose other side is followed outward."""
+    from offcert.formulations.labels.pivot_outward.bound import PivotOutwardProgram
+
+    warm_pivot()
+    warm_outward()
+    # With few labels it would not even begin.
+    PivotOutwardProgram(tiny(), max_labels=10**6).improve(10, NO_LIMIT, lambda schedule: 10)
 
 
 BOUNDS = Method(

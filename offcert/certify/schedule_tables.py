@@ -98,18 +98,27 @@ def _csv_rows(path: str | Path) -> list[_Row]:
         lines = list(csv.reader(io.StringIO(text)))
     except csv.Error as error:
         raise InputError(f"it is no table: {error}") from None
-    if not lines:
+    numbered = [(number, line) for number, line in enumerate(lines, start=1) if not _idle(line)]
+    if not numbered:
         raise InputError("the table is empty, but its first line must name the columns")
-    heading = [cell.strip() for cell in lines[0]]
-    rows = []
-    for number, line in enumerate(lines[1:], start=2):
-        if any(map(str.strip, line)):
+    heading = [cell.strip() for cell in numbered[0][1]]
+    rows: list[_Row] = []
+    for number, line in numbered[1:]:
+        if line == numbered[0][1]:
+            # A solver has written one solution after the other; the last one is the best.
+            rows = []
+        else:
             if len(line) != len(heading):
                 count = len(heading)
                 raise InputError(f"line {number} has {len(line)} entries instead of {count}")
             cells = dict(zip(heading, map(str.strip, line), strict=True))
             rows.append(_row(cells, f"line {number}"))
     return rows
+
+
+def _idle(line: Sequence[str]) -> bool:
+    """Return whether a line is empty, or says something about the table, as MiniZinc does."""
+    return not any(map(str.strip, line)) or line[0].startswith(("%", "-----", "====="))
 
 
 def _json_rows(document: Any) -> list[_Row]:

@@ -16,6 +16,7 @@ from offcert.core.result import Infeasibility
 from offcert.core.strategy import Strategy
 from offcert.proofs.attestation import cross_attested
 from offcert.proofs.certificate import Certificate
+from offcert.proofs.questions import SCHEDULE
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.check_fluid import check_fluid
 from offcert.questions.schedule.fluid_schedule import FluidSchedule
@@ -51,6 +52,8 @@ class Search(Running[Certificate]):
     keep : callable, optional
         Given the search before every step, and about every second when something new is known.
     """
+
+    question = SCHEDULE
 
     def __init__(
         self,

@@ -6,15 +6,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from offcert.certify.effort import Effort
 from offcert.certify.interrupts import held_interrupts
-from offcert.certify.proofs_of import (
-    heads_proof,
-    matched_proof,
-    outward_proof,
-    pivot_outward_proof,
-    pivot_proof,
-)
+from offcert.certify.method import Effort
 from offcert.certify.rung import is_fine
 from offcert.certify.search import Search
 from offcert.core.errors import MethodError, PlanError
@@ -49,7 +42,7 @@ _MOST_LABELS, _MOST_LABELS_OF_FINE = 30_000_000, 6_000_000
 _MOST_MATCHED, _MOST_MATCHED_OF_FINE = 6_400_000, 1_600_000
 # Labels of a search above which its bound is not called proved: verification searches about as
 # many, and gives up at several times this number. Derived from the limits of `verify`.
-_MOST_CONFIRMED_LABELS = 3_000_000
+MOST_CONFIRMED_LABELS = 3_000_000
 # The same number for an outward bound, whose searches are small and need little memory. Derived.
 _MOST_CONFIRMED_OUTWARD = 12_000_000
 # The same number for a pivot bound, of whose labels verification expands a part. Derived.
@@ -82,7 +75,7 @@ def climb_heads(search: Search, effort: Effort) -> None:
     search.begin("atomic heads and tails")
     with held_interrupts():
         from offcert.formulations.labels.atomic_heads.bound import heads_bound
-        from offcert.heuristics.ordered import ordered_plan, ordered_schedule
+        from offcert.heuristics.orders.ordered import ordered_plan, ordered_schedule
     outcome = heads_bound(
         search.problem,
         upper_bound=LARGEST_TOTAL if search.objective is None else search.objective,
@@ -97,12 +90,12 @@ def climb_heads(search: Search, effort: Effort) -> None:
         with suppress(MethodError):
             search.offer(ordered_schedule(search.problem, orders.offloads, orders.prefetches))
     ends = outcome.ends
-    confirmable = outcome.labels <= _MOST_CONFIRMED_LABELS and _ends_within_reach(search, ends)
+    confirmable = outcome.labels <= MOST_CONFIRMED_LABELS and _ends_within_reach(search, ends)
     if confirmable and outcome.pivot >= 0:
         # The pivot program does better with what is proved about the ends of its sides.
         search.workings.ends.append(ends)
     if outcome.lower_bound > search.proved_bound:
-        _add_searched(search, "atomic-heads", outcome.lower_bound, heads_proof(ends), confirmable)
+        _add_searched(search, "atomic-heads", outcome.lower_bound, ends.to_proof(), confirmable)
 
 
 def _ends_within_reach(search: Search, ends: SideEnds) -> bool:
@@ -164,7 +157,7 @@ def climb_joined(search: Search, effort: Effort) -> None:
 def _offer_orders(search: Search, orders: Orders) -> None:
     """Offer a schedule of these orders, and of some of the small tensors that they left out."""
     with held_interrupts():
-        from offcert.heuristics.insertion import with_insertions
+        from offcert.heuristics.orders.insertion import with_insertions
     _offer_completed(search, orders.offloads, orders.prefetches, with_insertions)
 
 
@@ -182,8 +175,8 @@ def _offer_completed(
 
 
 def _add_matched(search: Search, outcome: MatchedOutcome, problem: Problem, name: str) -> None:
-    proof = matched_proof(outcome)
-    confirmable = outcome.proof.labels <= _MOST_CONFIRMED_LABELS and matched_check.within_reach(
+    proof = outcome.to_proof()
+    confirmable = outcome.proof.labels <= MOST_CONFIRMED_LABELS and matched_check.within_reach(
         problem,
         proof.pivot,
         proof.times,
@@ -247,7 +240,7 @@ def _open_part(search: Search, outcome: OutwardOutcome) -> float:
 def _offer_outward(search: Search, schedule: Schedule) -> int:
     """Offer a schedule that may lack some small transfers; return the best makespan."""
     with held_interrupts():
-        from offcert.heuristics.insertion import with_all_but, with_insertions
+        from offcert.heuristics.orders.insertion import with_all_but, with_insertions
     with suppress(PlanError):
         search.offer(simulate(search.problem, schedule.plan(search.problem.trace)))
     offloads, prefetches = (
@@ -261,7 +254,7 @@ def _offer_outward(search: Search, schedule: Schedule) -> int:
 
 def _add_outward(search: Search, outcome: OutwardOutcome, seconds: float, workers: int) -> None:
     """Add the bound: proved, if verification agrees within some seconds that it is."""
-    proof = outward_proof(outcome)
+    proof = outcome.proof
     try:
         fault = outward_check.outward_fault(
             search.problem,
@@ -299,7 +292,7 @@ def climb_pivot(search: Search, effort: Effort) -> None:
     # A bound that says nothing new would only cost its verification.
     if outcome.lower_bound > search.proved_bound:
         confirmable = _pivot_is_confirmable(search, outcome)
-        _add_searched(search, "pivot", outcome.lower_bound, pivot_proof(outcome), confirmable)
+        _add_searched(search, "pivot", outcome.lower_bound, outcome.to_proof(), confirmable)
 
 
 def _pivot_is_confirmable(search: Search, outcome: PivotOutcome | PivotOutwardOutcome) -> bool:
@@ -332,7 +325,7 @@ def climb_pivot_outward(search: Search, effort: Effort, most_open: float = _NEAR
     outcome = program.improve(search.objective, effort.seconds, offer, known)
     if outcome.lower_bound > search.proved_bound and outcome.ends is not None:
         confirmable = _pivot_is_confirmable(search, outcome)
-        proof = pivot_outward_proof(outcome)
+        proof = outcome.to_proof()
         _add_searched(search, "pivot-outward", outcome.lower_bound, proof, confirmable)
 
 

@@ -96,6 +96,8 @@ class StepSearch(Running[StepCertificate]):
         Given the search about every second when something new is known.
     """
 
+    question = SPLIT
+
     def __init__(
         self,
         problem: StepProblem,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from offcert.certify.effort import Effort
 from offcert.certify.interrupts import held_interrupts
+from offcert.certify.method import Effort
 from offcert.certify.rung import is_long
 from offcert.certify.search import Search
 from offcert.core.errors import MethodError, NoPlanError
@@ -22,7 +22,7 @@ from offcert.formulations.combinatorial.relaxations import (
     whole_tensors_count,
 )
 from offcert.proofs.claims import claimed, proved
-from offcert.proofs.kinds import LargeTensors
+from offcert.proofs.kinds.computed import LargeTensors
 from offcert.questions.schedule.problem import Transfers
 
 if TYPE_CHECKING:

@@ -32,11 +32,11 @@ from offcert.formulations.common.children import leave_behind
 # its time. Arbitrary.
 GRACE, LONG_GRACE = 5.0, 120.0
 # Seconds between two interrupts of a step, and their number before the program is ended. Arbitrary.
-_AGAIN = 2.0
+AGAIN = 2.0
 _TRIES = 5
 # Seconds between two looks at the clock; seconds between them from which on the machine is taken to
 # have slept. Arbitrary.
-_TICK = 0.25
+TICK = 0.25
 _JUMP = 2.0
 
 _last_resort: ContextVar[Callable[[Any], object] | None] = ContextVar("last_resort", default=None)
@@ -169,7 +169,7 @@ class _Watch:
 
     def _watch(self) -> None:
         before, tries = time.monotonic(), 0
-        while not self._over.wait(_TICK):
+        while not self._over.wait(TICK):
             now = time.monotonic()
             if not self._search.clock_stands_still and _compiling == 0:
                 self._left -= min(now - before, _JUMP)
@@ -177,7 +177,7 @@ class _Watch:
             if self._left > 0:
                 continue
             self.fired = True
-            self._left = _AGAIN
+            self._left = AGAIN
             tries += 1
             if tries > _TRIES and self._last_resort is not None:
                 self._last_resort(self._known())

@@ -152,6 +152,13 @@ def add_configured(parser: argparse.ArgumentParser, sizes: bool = True) -> None:
         help="train adapters of this rank on the linear layers, and nothing else (default: train "
         "everything)",
     )
+    group.add_argument(
+        "--tail-chunks",
+        type=count,
+        metavar="N",
+        help="compute head and loss of a language model in N chunks of tokens: never all logits at "
+        "once, gradients the same up to rounding, not bitwise (default: at once)",
+    )
 
 
 def _hardware(text: str) -> str:
@@ -245,6 +252,7 @@ def _configured(
     sizes = [str(given.get("batch", 1))]
     sizes += [str(given["sequence"])] if "sequence" in given else []
     adapters = f" lora {options.lora}" if options.lora else ""
+    adapters += f" tail in {options.tail_chunks}" if options.tail_chunks else ""
     return (
         CONFIGURED,
         {"config": read_config(options.hf)} | given,
@@ -252,7 +260,7 @@ def _configured(
     )
 
 
-_CONFIGURED = ("batch", "sequence", "autocast", "lora")
+_CONFIGURED = ("batch", "sequence", "autocast", "lora", "tail_chunks")
 
 
 def _require_no_configuration(options: argparse.Namespace) -> None:
@@ -262,7 +270,7 @@ def _require_no_configuration(options: argparse.Namespace) -> None:
         raise InputError("MODEL is missing: a network, or --hf with a configuration")
     for name in _CONFIGURED:
         if getattr(options, name, None) is not None:
-            raise InputError(f"--{name} goes with --hf")
+            raise InputError(f"--{name.replace('_', '-')} goes with --hf")
     if options.attention == "math":
         raise InputError("--attention math goes with --hf; a program of one's own says so itself")
 

@@ -16,7 +16,7 @@ from offcert.cli.progress import progress
 
 if TYPE_CHECKING:
     from offcert.campaign.cells import Cell
-    from offcert.campaign.run import Step
+    from offcert.campaign.run import CampaignProgress
 
 
 _EXAMPLES = (
@@ -129,7 +129,7 @@ def _run(options: argparse.Namespace) -> int:
     begin = "loading, and compiling what is not compiled yet"
     with Table(options.output) as table:
         try:
-            with progress(options, _Steps(), begin) as tell:
+            with progress(options, _CampaignLine(), begin) as tell:
                 summary = run(
                     cells,
                     table,
@@ -185,14 +185,14 @@ def _cells(options: argparse.Namespace) -> list[Cell]:
     return grid(subjects, methods, limits, settings, means, recompute)
 
 
-class _Steps:
+class _CampaignLine:
     """The line of a campaign: how much is done, how much failed, how long it will take."""
 
     def __init__(self) -> None:
         self._begun = time.monotonic()
         self._failed = 0
 
-    def __call__(self, step: Step) -> str:
+    def __call__(self, step: CampaignProgress) -> str:
         self._failed += step.row["status"] == "FAILED"
         left = (time.monotonic() - self._begun) / step.done * (step.missing - step.done)
         failed = f", {self._failed} failed" if self._failed else ""

@@ -32,7 +32,13 @@ def add(commands: Commands) -> None:
         "schedule",
         type=source,
         metavar="SCHEDULE",
-        help="table, .csv or .json: kind (compute, offload, prefetch), name, start, perhaps end",
+        help="table, .csv or .json: kind (compute, offload, prefetch), name, start, perhaps end; "
+        "or .sol: a solver's solution of a program that export has written",
+    )
+    parser.add_argument(
+        "--decisions",
+        action="store_true",
+        help="of a table, take the order alone, and find times anew",
     )
     parser.add_argument(
         "--time-limit",
@@ -56,7 +62,11 @@ def _run(options: argparse.Namespace) -> int:
     library = Library(os.environ.get(ENVIRONMENT))
     with native_output_to_stderr():
         found = import_schedule(
-            problem, options.schedule, time_limit=options.time_limit, library=library
+            problem,
+            options.schedule,
+            time_limit=options.time_limit,
+            library=library,
+            decisions=options.decisions,
         )
     if found.certificate is not None and options.output is not None:
         if options.output == STDOUT:

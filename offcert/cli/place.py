@@ -86,14 +86,13 @@ def _run(options: argparse.Namespace) -> int:
 
     from offcert.certify.placing import place
     from offcert.core.units import format_size
-    from offcert.proofs.step_certificate import StepCertificate
 
     what, units = _read(options.file)
     settings = _settings(options, units)
     if options.host:
         what = _on_host(what, settings, options.file)
-    elif isinstance(what, StepCertificate):
-        _require_document(options.output)
+    else:
+        _require_place(what, options.output)
     return search_and_say(
         options,
         partial(place, what, options.method, **settings),
@@ -108,7 +107,7 @@ def _read(path: str) -> tuple[Any, Units]:
     from offcert.core.documents import read_json
     from offcert.core.errors import InputError
     from offcert.core.messages import show as shown
-    from offcert.proofs.questions import PLACEMENT, QUESTIONS
+    from offcert.proofs.questions import QUESTIONS
     from offcert.proofs.reading import certificate_of
     from offcert.questions.placement.files import (
         PLACEMENT_PROBLEM_FORMAT,
@@ -128,9 +127,7 @@ def _read(path: str) -> tuple[Any, Units]:
             problem = placement_problem_from_json(document)
         elif named in placeable:
             certificate = certificate_of(placeable[named], document)
-            if placeable[named] is not PLACEMENT:
-                return certificate, certificate.problem.units
-            problem = certificate.problem
+            return certificate, certificate.problem.units
         else:
             known = sorted([*placeable, PLACEMENT_PROBLEM_FORMAT])
             raise InputError(f"format must be one of {', '.join(known)}, not {shown(named)}")
@@ -143,20 +140,20 @@ def _on_host(what: Any, settings: dict[str, Any], path: str) -> PlacementProblem
     """Return what a certificate's schedules hold on the host, to be placed as the settings say."""
     from offcert.certify.host_placing import host_problem
     from offcert.core.errors import InputError
-    from offcert.questions.placement.problem import PlacementProblem
     from offcert.questions.schedule.host_residences import HOST_ALIGNMENT
 
-    if isinstance(what, PlacementProblem):
+    if not (hasattr(what, "question") and what.question.host):
         raise InputError(f"--host is for certificates of schedules: nothing in {path} leaves")
     return host_problem(what, settings.pop("alignment") or HOST_ALIGNMENT)
 
 
-def _require_document(path: str | None) -> None:
+def _require_place(what: Any, path: str | None) -> None:
     """Refuse a table for what has several rounds."""
     from offcert.core.errors import InputError
     from offcert.questions.placement.files import is_table
 
-    if path is not None and is_table(path):
+    rounds = hasattr(what, "question") and "rounds" in what.question.fields
+    if rounds and path is not None and is_table(path):
         raise InputError(f"{path} would be a table, which has no place for the rounds of a step")
 
 
@@ -183,13 +180,11 @@ def _settings(options: argparse.Namespace, units: Units) -> dict[str, Any]:
 
 def _write(placed: AnyCertificate[Any], path: str | Path) -> None:
     """Write a certificate or a document, or a table if the file is to be one."""
-    from offcert.proofs.certificate import Certificate
-    from offcert.proofs.placement.certificate import PlacementCertificate
     from offcert.questions.placement.files import is_table, write_placement_csv
 
-    alone = placed.placement if isinstance(placed, Certificate) else placed
-    if is_table(path) and isinstance(alone, PlacementCertificate):
-        write_placement_csv(path, alone.problem, alone.result.placement)
+    pool = placed.pool
+    if is_table(path) and pool is not None:
+        write_placement_csv(path, pool.problem, pool.result.placement)
     else:
         placed.write(path)
 

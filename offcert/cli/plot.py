@@ -20,6 +20,7 @@ _EXAMPLES = (
     "offcert plot placed.json --addresses -o space.svg",
     "offcert plot offloading/ recomputing/ both/ -o curves.svg",
     "offcert plot report.json -o training.svg",
+    "offcert plot certificate.json -o plan.pickle",
 )
 
 
@@ -48,7 +49,8 @@ def add(commands: Commands) -> None:
         "--output",
         required=True,
         metavar="PICTURE",
-        help="file for the picture; its ending, .svg or .png, says which kind",
+        help="file for the picture; its ending, .svg or .png, says which kind; .pickle: a memory "
+        "snapshot of the plan, which pytorch.org/memory_viz opens",
     )
 
 
@@ -93,7 +95,20 @@ def _save_one(path: Path, options: argparse.Namespace) -> None:
         found = found.placement
     if found is None:
         raise InputError(f"{path} holds no addresses: `offcert place` finds some")
-    named("report", found.question.picture)(found, options.output)
+    if options.output.lower().endswith(".pickle"):
+        _save_snapshot(path, found, options.output)
+    else:
+        named("report", found.question.picture)(found, options.output)
+
+
+def _save_snapshot(path: Path, found: object, target: str) -> None:
+    from offcert.core.errors import InputError
+    from offcert.proofs.certificate import Certificate
+    from offcert.report.memory_viz import save_snapshot
+
+    if not isinstance(found, Certificate):
+        raise InputError(f"{path} is no certificate of a schedule: only these are snapshots")
+    save_snapshot(found, target)
 
 
 def _save_training(path: Path, document: object, options: argparse.Namespace) -> None:

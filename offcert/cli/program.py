@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from offcert._version import __version__
 from offcert.cli import (
+    audit,
     certify,
     choose,
     compare,
@@ -14,6 +15,7 @@ from offcert.cli import (
     completion,
     devices,
     doctor,
+    export,
     generate,
     importing,
     library,
@@ -23,6 +25,7 @@ from offcert.cli import (
     plot,
     plot_table,
     profile,
+    report,
     solve,
     train,
     verify,
@@ -41,10 +44,13 @@ COMMANDS = (
     methods,
     verify,
     importing,
+    export,
+    audit,
     place,
     devices,
     train,
     plot,
+    report,
     compare,
     plot_table,
     generate,

@@ -212,7 +212,7 @@ def _load() -> None:
     """Load what verification may need, so that its memory does not count."""
     from importlib import import_module
 
-    for module in ("report.elsewhere", "verify.document", "verify.pivot_outward.verifier"):
+    for module in ("report.elsewhere", "verify.document", "verify.pivot_outward.check"):
         import_module(f"offcert.{module}")
 
 

@@ -32,8 +32,6 @@ LIBRARY_FORMAT = "offcert-library"
 # The version of the format. By definition.
 LIBRARY_VERSION = 1
 FOLDER = Path(__file__).parent / "library"
-# Seconds to wait for the lock; a record is written in a moment. Arbitrary.
-_PATIENCE = 60
 
 
 @dataclass(frozen=True)
@@ -102,6 +100,8 @@ class Library:
     ----------
     folder : str or Path, optional
         By default the library that comes with the package.
+    patience : float
+        Seconds to wait for another program that writes to the folder; 60 is arbitrary.
 
     Raises
     ------
@@ -109,8 +109,8 @@ class Library:
         From every method that reads a file which is no family, or that is given an unknown name.
     """
 
-    def __init__(self, folder: str | Path | None = None) -> None:
-        self.folder = FOLDER if folder is None else Path(folder)
+    def __init__(self, folder: str | Path | None = None, *, patience: float = 60.0) -> None:
+        self.folder, self.patience = FOLDER if folder is None else Path(folder), patience
         if not self.folder.is_dir():
             raise InputError(f"{self.folder} is not a folder with a library")
         self._families: dict[str, Family] = {}
@@ -203,13 +203,13 @@ class Library:
 
         if self._lock is None:
             # One object, so that whoever holds the lock may ask for it again.
-            self._lock = FileLock(self.folder / ".lock", timeout=_PATIENCE)
+            self._lock = FileLock(self.folder / ".lock", timeout=self.patience)
         try:
             self._lock.acquire()
         except Timeout:
             raise InputError(
                 f"{self.folder} cannot be written: another program has been writing to it for "
-                f"{_PATIENCE} s"
+                f"{self.patience:g} s"
             ) from None
         except OSError as error:
             raise InputError(f"{self.folder} cannot be written: {error.strerror}") from None

@@ -19,6 +19,7 @@ from offcert.core.documents import (
     write_json,
 )
 from offcert.core.messages import cut
+from offcert.core.named import named
 from offcert.core.result import Bounded, SolveStatus
 from offcert.proofs.bounds_json import bounds_to_json, exact_gap
 from offcert.proofs.questions import Question
@@ -76,18 +77,14 @@ class AnyCertificate(ABC, Generic[P]):
     def status(self) -> SolveStatus:
         """The status of the problem when the method stops."""
 
+    @property
+    def pool(self) -> Any:
+        """The certificate of the addresses that it holds, if they are in one pool, or None."""
+        return None
+
     @abstractmethod
     def summary(self) -> str:
         """Return status, value, bound and gap in a line for people."""
-
-    @classmethod
-    @abstractmethod
-    def _read_problem(cls, value: Any, place: str) -> P:
-        """Return the problem that a JSON value describes."""
-
-    @abstractmethod
-    def _write_problem(self) -> dict[str, Any]:
-        """Return the problem as a JSON value."""
 
     @classmethod
     @abstractmethod
@@ -103,7 +100,7 @@ class AnyCertificate(ABC, Generic[P]):
 
     def to_json(self) -> dict[str, Any]:
         """Return the certificate as a JSON value, in the format of its question."""
-        problem = self._write_problem()
+        problem = named("questions", self.question.writer)(self.problem)
         known = {
             "problem": problem,
             "problem_sha256": canonical_digest(problem),
@@ -143,7 +140,8 @@ class AnyCertificate(ABC, Generic[P]):
         question = cls.question
         fields = Fields(document)
         require_format(fields, question.format, question.version, question.conversion)
-        problem = cls._read_problem(fields.get("problem", dict), "problem")
+        read = named("questions", question.reader)
+        problem: P = read(fields.get("problem", dict), "problem")
         certificate = cls._read_claims(fields, problem, cls._read_answer(fields, problem))
         # What these say is derived; verification compares it with what it ought to be.
         for name in ("problem_sha256", "digest"):

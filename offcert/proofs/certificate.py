@@ -19,7 +19,6 @@ from offcert.proofs.placement.certificate import PlacementCertificate
 from offcert.proofs.questions import SCHEDULE
 from offcert.proofs.robust import Robust, robust_from_fields
 from offcert.proofs.schedule_json import schedule_from_json, schedule_to_json
-from offcert.questions.schedule.files import problem_from_json, problem_to_json
 from offcert.questions.schedule.problem import Minimise, Problem
 from offcert.questions.schedule.result import Result
 
@@ -68,6 +67,11 @@ class Certificate(AnyCertificate[Problem]):
         """The result's."""
         return self.result.status
 
+    @property
+    def pool(self) -> PlacementCertificate | None:
+        """The addresses of what the schedule uses, if they are known."""
+        return self.placement
+
     def summary(self) -> str:
         """Return status, value, bound and gap in a line for people."""
         return self.result.summary(self.problem.units)
@@ -78,13 +82,6 @@ class Certificate(AnyCertificate[Problem]):
 
     def _repr_html_(self) -> str:
         return html(self)
-
-    def _write_problem(self) -> dict[str, Any]:
-        return problem_to_json(self.problem)
-
-    @classmethod
-    def _read_problem(cls, value: Any, place: str) -> Problem:
-        return problem_from_json(value, place)
 
     def _write_answer(self) -> dict[str, Any]:
         result = self.result

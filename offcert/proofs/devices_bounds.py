@@ -1,4 +1,4 @@
-"""Proofs of bounds for several devices: the work on one resource that shows them."""
+"""The registry of bounds for several devices, and the proof that some work on a resource is one."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from typing import Any
 
 from offcert.core.documents import Fields, parse_rational, rational_text, show
 from offcert.core.errors import InputError
+from offcert.proofs.forms import Integer, formed
+from offcert.proofs.kinds.computed import Computed
+from offcert.proofs.proof import Claimable, Proof, Provable
 from offcert.questions.devices.problem import JobKind
 
 # How bounds for several devices are called in certificates.
@@ -29,8 +32,69 @@ class Resource(StrEnum):
     ADDER = "adder"
 
 
+class _ResourceName:
+    rule = f"one of {', '.join(Resource)}"
+
+    def read(self, fields: Fields, name: str) -> Resource:
+        value = fields.get(name, str)
+        if value not in tuple(Resource):
+            raise InputError(f"{fields.path(name)} is not known: {show(value)}")
+        return Resource(value)
+
+    def write(self, value: Resource) -> str:
+        return str(value)
+
+
+class _Jobs:
+    rule = "an object: for each kind of job a list of integers of at least 0, all different"
+
+    def read(self, fields: Fields, name: str) -> Mapping[JobKind, tuple[int, ...]]:
+        jobs: dict[JobKind, tuple[int, ...]] = {}
+        given, place = fields.get(name, dict), fields.path(name)
+        for kind in given:
+            if kind not in tuple(JobKind):
+                raise InputError(f"{place} names {show(kind)}, which is no kind of job")
+            which = Fields(given, place).integers(kind, 0)
+            if len(set(which)) < len(which):
+                raise InputError(f"{place}.{kind} repeats a gradient")
+            jobs[JobKind(kind)] = which
+        return jobs
+
+    def write(self, value: Mapping[JobKind, tuple[int, ...]]) -> dict[str, Any]:
+        return {str(kind): list(which) for kind, which in value.items()}
+
+
+class _Multipliers:
+    rule = "a list of pairs: an operation, each once, and a rational"
+
+    def read(self, fields: Fields, name: str) -> Mapping[int, Fraction]:
+        found: dict[int, Fraction] = {}
+        place = fields.path(name)
+        for row in fields.get(name, list):
+            if not isinstance(row, list) or len(row) != 2 or not isinstance(row[1], str):
+                raise InputError(f"{place} must hold pairs, not {show(row)}")
+            if type(row[0]) is not int or row[0] in found or row[0] < 0:
+                raise InputError(f"{place} must name operations, each once, not {show(row[0])}")
+            found[row[0]] = parse_rational(row[1], place)
+        return found
+
+    def write(self, value: Mapping[int, Fraction]) -> list[list[Any]]:
+        return [[operation, rational_text(each)] for operation, each in sorted(value.items())]
+
+
+class _Operation:
+    rule = "an integer of at least 0, or null"
+
+    def read(self, fields: Fields, name: str) -> int | None:
+        known = fields.get(name, (int, type(None))) is not None
+        return Integer(0).read(fields, name) if known else None
+
+    def write(self, value: int | None) -> int | None:
+        return value
+
+
 @dataclass(frozen=True)
-class ResourceProof:
+class ResourceProof(Proof):
     """A proof that some work on one resource takes so long, from its head to its tail.
 
     Attributes
@@ -47,63 +111,34 @@ class ResourceProof:
         At most one of this and the multipliers.
     """
 
-    resource: Resource
-    jobs: Mapping[JobKind, tuple[int, ...]]
-    multipliers: Mapping[int, Fraction]
-    after: int | None = None
+    resource: Resource = formed(_ResourceName())
+    jobs: Mapping[JobKind, tuple[int, ...]] = formed(_Jobs())
+    multipliers: Mapping[int, Fraction] = formed(_Multipliers())
+    after: int | None = formed(_Operation(), None)
 
     def write(self) -> dict[str, Any]:
-        """Return the proof as a JSON value."""
-        return {
-            "resource": str(self.resource),
-            "jobs": {str(kind): list(which) for kind, which in self.jobs.items()},
-            "multipliers": [
-                [operation, rational_text(value)]
-                for operation, value in sorted(self.multipliers.items())
-            ],
-            "after": self.after,
-        }
-
-    @classmethod
-    def read(cls, details: Mapping[str, Any], gradients: int, operations: int) -> ResourceProof:
-        """Return the proof that a JSON value describes.
-
-        Raises
-        ------
-        InputError
-            If a field is missing, unknown or names something that does not exist.
-        """
-        fields = Fields(dict(details), "details")
-        name = fields.get("resource", str)
-        if name not in tuple(Resource):
-            raise InputError(f"details.resource is not known: {show(name)}")
-        jobs = {}
-        given = fields.get("jobs", dict)
-        for kind in given:
-            if kind not in tuple(JobKind):
-                raise InputError(f"details.jobs names {show(kind)}, which is no kind of job")
-            which = Fields(given, "details.jobs").integers(kind, 0)
-            if len(set(which)) < len(which) or any(each >= gradients for each in which):
-                raise InputError(f"details.jobs.{kind} repeats a gradient or names one too many")
-            jobs[JobKind(kind)] = which
-        multipliers: dict[int, Fraction] = {}
-        for row in fields.get("multipliers", list):
-            operation, value = _multiplier(row)
-            if operation in multipliers or not 0 <= operation < operations:
-                raise InputError(f"details.multipliers names operation {operation} wrongly")
-            multipliers[operation] = value
-        after = fields.optional("after", (int, type(None)))
-        if after is not None:
-            after = fields.integer("after", 0)
-            if after >= operations or multipliers:
-                raise InputError("details.after names no operation, or is beside multipliers")
-        fields.finish()
-        return cls(Resource(name), jobs, multipliers, after)
+        """Return the details of a bound, as a JSON value; what is not counted is null."""
+        return {**super().write(), "after": self.after}
 
 
-def _multiplier(row: Any) -> tuple[int, Fraction]:
-    if not isinstance(row, list) or len(row) != 2 or not isinstance(row[1], str):
-        raise InputError(f"details.multipliers must hold pairs, not {show(row)}")
-    if type(row[0]) is not int:
-        raise InputError(f"details.multipliers must name operations, not {show(row[0])}")
-    return row[0], parse_rational(row[1], "details.multipliers")
+_PROOFS = (
+    Provable(
+        DEVICE,
+        Computed,
+        "devices.bounds:alone",
+        "the step of one device that has the link to itself",
+        "several-gpus",
+    ),
+    Provable(
+        RESOURCE,
+        ResourceProof,
+        "devices.bounds:resource",
+        "work on one resource, from its head to its tail",
+        "several-gpus",
+    ),
+)
+
+DEVICES_PROOFS: dict[str, Provable] = {kind.method: kind for kind in _PROOFS}
+DEVICES_CLAIMS: dict[str, Claimable] = {
+    MODEL: Claimable(MODEL, ("CP-SAT",), "the least step of all devices", "several-gpus")
+}

@@ -14,7 +14,6 @@ from offcert.proofs.any_certificate import AnyCertificate
 from offcert.proofs.bounds_json import bound_from_json, bounds_to_json, member
 from offcert.proofs.questions import DEVICES
 from offcert.proofs.schedule_json import schedule_from_json, schedule_to_json
-from offcert.questions.devices.files import devices_from_json, devices_to_json
 from offcert.questions.devices.problem import DevicesProblem, Job, JobKind
 from offcert.questions.devices.schedule import DevicesSchedule, TimedJob
 from offcert.questions.schedule.schedule import Schedule
@@ -71,13 +70,6 @@ class DevicesCertificate(AnyCertificate[DevicesProblem], Bounded):
             return f"{self.status}: no schedule, lower bound {bound}"
         made = format_time(self.objective, units)
         return f"{self.status}: {made}, lower bound {bound}, gap {100 * self.gap:.3g} %"
-
-    def _write_problem(self) -> dict[str, Any]:
-        return devices_to_json(self.problem)
-
-    @classmethod
-    def _read_problem(cls, value: Any, place: str) -> DevicesProblem:
-        return devices_from_json(value, place)
 
     def _write_answer(self) -> dict[str, Any]:
         return {

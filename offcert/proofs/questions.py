@@ -25,6 +25,9 @@ class Question:
     fields : tuple of str
         Of a document, between version and digest, in the order in which they are written; those
         that say nothing may be left out.
+    reader, writer : str
+        Modules and functions below `offcert.questions`: from the JSON value of a problem, and to
+        it; empty if a document holds no problem by itself.
     certificate : str
         Module and class below `offcert.proofs`; its ``from_json`` reads a document.
     checker : str
@@ -40,6 +43,12 @@ class Question:
     placed : str
         Module and `Text` below `offcert.report` of what ``offcert place`` found for it; empty if
         nothing of it can be placed.
+    ladder : str
+        Module and function below `offcert.certify` that says which methods suit a problem, one
+        after the other; empty if a single search decides that.
+    placer, host : str
+        Modules and functions below `offcert.certify`: who places what certificates hold on the
+        device, and who says what they hold on the host; empty if nothing of them can be placed.
     conversion : str
         What to do with documents of versions before.
     """
@@ -54,6 +63,11 @@ class Question:
     command: str
     picture: str = ""
     placed: str = ""
+    reader: str = ""
+    writer: str = ""
+    ladder: str = ""
+    placer: str = ""
+    host: str = ""
     conversion: str = ""
 
 
@@ -74,6 +88,11 @@ SCHEDULE = Question(
     command="certify",
     picture="gantt:save_gantt",
     placed="placement_text:OF_SCHEDULE",
+    reader="schedule.files:problem_from_json",
+    writer="schedule.files:problem_to_json",
+    ladder="ladders.choice:rungs_for",
+    placer="placing:place_schedule",
+    host="host_placing:of_schedule",
 )
 SPLIT = Question(
     name="sub-batches and algorithms of a step",
@@ -88,6 +107,10 @@ SPLIT = Question(
     text="step_text:SPLIT",
     command="choose",
     placed="placement_text:OF_STEP",
+    reader="split.files:step_from_json",
+    writer="split.files:step_to_json",
+    placer="placing:place_rounds",
+    host="host_placing:of_rounds",
     conversion='version 1 lacks "settings": certify its problem again',
 )
 DEVICES = Question(
@@ -102,6 +125,8 @@ DEVICES = Question(
     checker="devices.document:check_devices_certificate",
     text="devices_text:DEVICES",
     command="devices",
+    reader="devices.files:devices_from_json",
+    writer="devices.files:devices_to_json",
     conversion='version 1 lacks "method" and "settings": certify its problem again',
 )
 PLACEMENT = Question(
@@ -115,6 +140,10 @@ PLACEMENT = Question(
     command="place",
     picture="space:save_space",
     placed="placement_text:PLACEMENT",
+    reader="placement.files:placement_problem_from_json",
+    writer="placement.files:placement_problem_to_json",
+    ladder="ladders.placement:rungs_for",
+    placer="placing:place_again",
 )
 SELECTION = Question(
     name="what is stored of a chain or graph",

@@ -26,6 +26,9 @@ GRAPH_MODELS = ("components", "closed-components")
 class SelectionCertificate:
     """A selection in a paper's memory model, and a bound on all others.
 
+    It is no `AnyCertificate`: it states a verdict on a paper, and answers no search. So it has no
+    settings, methods or versions, and no problem apart from the numbers that it holds.
+
     Attributes
     ----------
     name : str

@@ -24,7 +24,6 @@ from offcert.proofs.any_certificate import AnyCertificate
 from offcert.proofs.bounds_json import bound_from_json, bounds_to_json
 from offcert.proofs.certificate import Certificate, certificate_from_json
 from offcert.proofs.questions import SPLIT
-from offcert.questions.split.files import step_from_json, step_to_json
 from offcert.questions.split.menu import Menu
 from offcert.questions.split.problem import Round, StepProblem
 
@@ -155,13 +154,6 @@ class StepCertificate(AnyCertificate[StepProblem], Bounded):
         if self.status is SolveStatus.OPTIMAL:
             return f"{self.status}: {value}"
         return f"{self.status}: {value}, lower bound {bound}, gap {100 * self.gap:.3g} %"
-
-    def _write_problem(self) -> dict[str, Any]:
-        return step_to_json(self.problem)
-
-    @classmethod
-    def _read_problem(cls, value: Any, place: str) -> StepProblem:
-        return step_from_json(value, place)
 
     def _write_answer(self) -> dict[str, Any]:
         return {

@@ -7,6 +7,7 @@ from typing import Any
 
 from offcert.certify.doctor import Diagnosis, fastest, largest
 from offcert.core.units import Units, format_size, format_time
+from offcert.report.least import tail_remedy
 
 _BYTES = Units("ns", "B")
 _HEADER = ("", "without a plan", "step", "computing", "samples/s", "proved within", "host")
@@ -60,6 +61,7 @@ def describe_doctor(diagnoses: Sequence[Diagnosis], title: str) -> str:
     memory = format_size(diagnoses[0].device_memory, _BYTES)
     lines = [f"{title} in {memory}", *table]
     lines += [f"{_label(each)}: {each.why_not}" for each in diagnoses if each.why_not is not None]
+    lines += sorted({remedy for each in diagnoses if (remedy := _remedy(each)) is not None})
     lines += _best_lines(diagnoses)
     return "\n".join([*lines, _peak_line(largest(diagnoses) or diagnoses[-1])])
 
@@ -102,6 +104,11 @@ def _best_lines(diagnoses: Sequence[Diagnosis]) -> list[str]:
         f"(proved: no plan has more than {_rate(limit)} there)"
     )
     return lines
+
+
+def _remedy(each: Diagnosis) -> str | None:
+    """Return what would lower the least memory of a size that cannot fit, if that is known."""
+    return tail_remedy(each.problem) if each.step is None else None
 
 
 def _peak_line(each: Diagnosis) -> str:

@@ -12,6 +12,7 @@ from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute, format_objective
 from offcert.report.execution import choices_lines, choices_summary, reruns_of, within
 from offcert.report.findings import Text, checked_bounds, known_summary, notes_lines, notes_summary
+from offcert.report.least import least_lines, least_summary, tail_remedy
 from offcert.report.origin import origin_lines, origin_summary
 from offcert.report.placement_text import placed_summary, valid_placement_lines
 from offcert.report.robust import robust_lines, robust_summary
@@ -28,6 +29,7 @@ def problem_summary(problem: Problem) -> dict[str, Any]:
         "evictable_tensors": _evictable(problem),
         "compute_time": trace.compute_time,
         "least_memory": problem.least_memory,
+        "least_memory_set_by": least_summary(problem),
         "peak_memory": problem.peak_memory,
         "memory": problem.platform.memory,
         "bandwidth": str(problem.platform.rate(Kind.OFFLOAD)),
@@ -56,6 +58,7 @@ def describe_problem(problem: Problem) -> str:
             *choices_lines(problem),
             f"  compute time   {format_time(trace.compute_time, units)}",
             f"  least memory   {format_size(problem.least_memory, units)}",
+            *least_lines(problem),
             f"  peak memory    {format_size(problem.peak_memory, units)}",
             *limit,
             f"  moving it all  {_both_ways(problem, moved)}",
@@ -124,6 +127,8 @@ def describe_certificate(certificate: Certificate) -> str:
     lines = [f"{problem.name}{joint} {within(certificate)}: {result.status}"]
     if result.infeasibility is not None:
         lines.append(f"  {result.infeasibility.said(problem.units)}")
+        remedy = tail_remedy(problem)
+        lines += [] if remedy is None else [f"  {remedy}"]
         return "\n".join([*lines, *_recompute_hint(certificate)])
     if result.objective is not None:
         lines += _found_lines(certificate)

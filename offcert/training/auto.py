@@ -12,8 +12,8 @@ from offcert.runtime.capture.recorder import Recorder
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.cuda import cuda_device
 from offcert.runtime.follow.run import StepRun
-from offcert.runtime.plan.program import Program
 from offcert.runtime.plan.reports import StepReport
+from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.segments.attach import Segments
 from offcert.runtime.segments.steps import SegmentedSteps
 from offcert.runtime.watch.events import Session
@@ -96,7 +96,7 @@ class AutoOffload(Making):
             self._close_run("another step began")
             self.steps.update(["studied"])
 
-    def _new_run(self, chosen: Program, *args: Any) -> StepRun:
+    def _new_run(self, chosen: StepPlan, *args: Any) -> StepRun:
         made = next(
             (m for m, p in zip(self._made, self.programs, strict=True) if p is chosen), None
         )
@@ -194,8 +194,8 @@ class AutoOffload(Making):
             try:
                 made = len(self.programs)
                 self._plan(problem)
-                for program in self.programs[made:]:
-                    self._kinds.was(program, study.begun)
+                for step_plan in self.programs[made:]:
+                    self._kinds.was(step_plan, study.begun)
             except (InputError, PlanError) as error:
                 self._give_up(study.call, str(error))
         elif study.tries >= _TRIES:
@@ -220,7 +220,7 @@ class AutoOffload(Making):
         self._reasons.append(f"no plan can be made: {reason}")
         self._tell("study", self._reasons[-1])
 
-    def _choose(self, call: Signature) -> list[Program] | str:
+    def _choose(self, call: Signature) -> list[StepPlan] | str:
         """Return the plan that a step follows, or what was found out when none could be made."""
         found = super()._choose(call)
         if isinstance(found, str) and call in self._settled:

@@ -1,19 +1,19 @@
-"""Which plans a step of a larger size makes superfluous: plans are kept for sizes that double."""
+"""Plans that a step of a larger size makes superfluous: plans are kept for sizes that double."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from offcert.runtime.plan.program import Program
+from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.watch.signature import Signature, as_if_on, covers, volume
 
 
-def is_covered(programs: Sequence[Program], call: Signature, here: str) -> bool:
+def is_covered(programs: Sequence[StepPlan], call: Signature, here: str) -> bool:
     """Whether a call is at most as large as one that a program was made for.
 
     Parameters
     ----------
-    programs : sequence of Program
+    programs : sequence of StepPlan
         With the calls that they were captured with.
     call : Signature
         How the model is called.
@@ -25,7 +25,7 @@ def is_covered(programs: Sequence[Program], call: Signature, here: str) -> bool:
 
 
 def outgrown(
-    programs: Sequence[Program], call: Signature, here: str, own: Collection[Signature], full: bool
+    programs: Sequence[StepPlan], call: Signature, here: str, own: Collection[Signature], full: bool
 ) -> int | None:
     """Return the number of the program in whose place one for a larger call is followed.
 

@@ -16,11 +16,12 @@ from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.runtime.follow.host_memory import host_memory_of
 from offcert.runtime.follow.offload import Offload
 from offcert.runtime.follow.run import StepRun
-from offcert.runtime.plan.program import Program, program
+from offcert.runtime.plan.step_plan import StepPlan, step_plan
 from offcert.runtime.segments.placed import NOTHING_AGAIN
 from offcert.runtime.watch.signature import Signature
 from offcert.training.barred import opaque_modules, price, without
 from offcert.training.branches import Branches
+from offcert.training.feedback import tell_of_plans
 from offcert.training.growth import outgrown
 from offcert.training.planner import Planner, first_call
 from offcert.training.search import Done, Found, Order, Search, begin, find
@@ -99,7 +100,7 @@ class Making(Offload):
         self._barred: dict[str, str] = {}
         self._anew = 0
         # Programs that wait for the end of a step, as modules are wrapped for them.
-        self._waiting: dict[int, Program] = {}
+        self._waiting: dict[int, StepPlan] = {}
         # Calls of the model that are still to be made in the step in which modules were wrapped.
         self._unfollowed = 0
 
@@ -124,11 +125,11 @@ class Making(Offload):
         else:
             self._search(number, allowed)
 
-    def _makeshift(self, problem: Problem) -> Program | None:
+    def _makeshift(self, problem: Problem) -> StepPlan | None:
         """Return a program that keeps to the limit, found at once; None if there is none."""
         plain = self._planner.limited(replace(problem, recompute=Recompute.NONE))
         with suppress(InputError, MethodError, PlanError):
-            made = program(plain, sequential(plain), streams=self._device is not None)
+            made = step_plan(plain, sequential(plain), streams=self._device is not None)
             left = self._left
             return made if left is None else made.within_host(left, self._spills)
         return None
@@ -194,7 +195,7 @@ class Making(Offload):
             return
         assert certificate is not None
         left = self._left_without(number)
-        made = program(
+        made = step_plan(
             certificate.problem,
             result.schedule,
             result.execution,
@@ -211,11 +212,12 @@ class Making(Offload):
             if said is not None:
                 self._tell("barred", said)
 
-    def _place(self, made: Program, number: int | None, known: _Made) -> None:
+    def _place(self, made: StepPlan, number: int | None, known: _Made) -> None:
         """Follow a certified plan; another one that only moves, if the model cannot follow it."""
         try:
             number = self._take(made, number)
             self._know(number, known)
+            tell_of_plans(self, [(known.certificate, made)])
         except (InputError, PlanError) as error:
             if not made.segments:
                 raise
@@ -300,11 +302,11 @@ class Making(Offload):
         others = [each for n, each in enumerate(self.programs) if n != number]
         return self._host_memory - host_memory_of(others).held
 
-    def _must_wait(self, made: Program, number: int) -> bool:
+    def _must_wait(self, made: StepPlan, number: int) -> bool:
         """Whether modules are wrapped for a program, which the call under way cannot follow."""
         return self._open is not None and bool(made.segments or self.programs[number].segments)
 
-    def _take(self, made: Program, number: int | None = None) -> int:
+    def _take(self, made: StepPlan, number: int | None = None) -> int:
         """Follow one more program from the next step on, or from this one if no module changes.
 
         With a number it takes the place of another one. Returns the number.
@@ -333,7 +335,7 @@ class Making(Offload):
         assert number is not None
         return number
 
-    def _put(self, made: Program, number: int | None) -> int:
+    def _put(self, made: StepPlan, number: int | None) -> int:
         assert self._segments is not None
         if number is None:
             self._segments.add(made.segments)

@@ -16,7 +16,7 @@ from offcert.core.errors import InputError, NoPlanError, PlanError
 from offcert.proofs.certificate import Certificate, read_certificate
 from offcert.questions.schedule.files import problem_from_json, problem_to_json
 from offcert.questions.schedule.problem import Problem
-from offcert.runtime.plan.program import program
+from offcert.runtime.plan.step_plan import step_plan
 from offcert.training.host_room import certify_within_host
 
 # Of the time for a plan, what goes into one that only says what it costs that less may run again.
@@ -124,7 +124,7 @@ def _pool(certificate: Certificate, streams: bool) -> int:
     """Return how many bytes of the host's memory a plan takes."""
     result = certificate.result
     assert result.schedule is not None
-    made = program(certificate.problem, result.schedule, result.execution, streams=streams)
+    made = step_plan(certificate.problem, result.schedule, result.execution, streams=streams)
     return made.host.pool
 
 

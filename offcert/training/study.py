@@ -18,7 +18,7 @@ from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.interface import Event as DeviceEvent
 from offcert.runtime.follow.kinds import Attributes
 from offcert.runtime.follow.run import StepRun
-from offcert.runtime.plan.program import Program
+from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.watch.events import Session
 from offcert.runtime.watch.hooks import Hooks
 from offcert.runtime.watch.signature import Signature, volume
@@ -36,11 +36,11 @@ class Times:
 
     Parameters
     ----------
-    program : Program
+    program : StepPlan
         The makeshift: every operation runs once, in order.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: StepPlan) -> None:
         self.program = program
         self._rows: list[list[float]] = []
 

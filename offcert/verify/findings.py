@@ -192,6 +192,8 @@ class BoundCheck:
         Whether nothing else is wrong: what was tampered with is not worth a search.
     place : str
         Where the bounds stand in the document.
+    closed : bool
+        Whether somebody's word counts only for bounds that the registry knows as such.
     """
 
     known: Bounded
@@ -201,6 +203,7 @@ class BoundCheck:
     allowance: Allowance
     intact: bool
     place: str = "bounds"
+    closed: bool = False
 
     def run(self, findings: Verification[Any]) -> Iterator[CheckedBound]:
         """Yield what can be said for each bound; add what is wrong to the findings."""
@@ -222,6 +225,8 @@ class BoundCheck:
                 return "not computed again, because the document is not what it was"
             return self._establish(findings, place, bound)
         misfit = None if kind is None else kind.misfit(self.problem)
+        if self.closed and (kind is None or kind.evidence is not bound.evidence):
+            misfit = f"no {bound.evidence} bound is known by this name"
         if misfit is not None:
             findings.faults.append(f"{place}: {misfit}")
             return misfit

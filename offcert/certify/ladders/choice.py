@@ -11,6 +11,11 @@ from offcert.questions.schedule.problem import Problem
 LADDERS: dict[str, tuple[Rung, ...]] = {**PLAIN_LADDERS, **JOINT_LADDERS}
 
 
+def rungs_for(problem: Problem) -> tuple[Rung, ...]:
+    """Return the rungs of the ladder that suits a problem."""
+    return LADDERS[ladder_for(problem)]
+
+
 def ladder_for(problem: Problem) -> str:
     """Return the name of the ladder that suits a problem."""
     return joint_ladder_for(problem) if chooses_execution(problem) else plain_ladder_for(problem)

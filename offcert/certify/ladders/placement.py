@@ -6,6 +6,7 @@ from typing import Any
 
 from offcert.certify.placement_methods import PLACEMENT_METHODS
 from offcert.certify.rung import Rung
+from offcert.questions.placement.problem import PlacementProblem
 
 _APART = "only where many residences are small, as in training steps: beyond exact methods"
 
@@ -25,3 +26,8 @@ PLACEMENT_LADDER: tuple[Rung, ...] = (
     _rung("ejection", 0.5, "smaller pools where exact searches do not end"),
     _rung("no-overlap-cpsat", 1.0, "exact, on another solver, with what is left"),
 )
+
+
+def rungs_for(problem: PlacementProblem) -> tuple[Rung, ...]:
+    """Return the rungs for a problem: the same for all, each of which says what it suits."""
+    return PLACEMENT_LADDER

@@ -13,15 +13,16 @@ PyTorch's non-reentrant checkpointing is followed here, as `offcert.runtime.segm
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from offcert.core.carried.clock import Clock, Tick
-from offcert.core.carried.heard import entries, kept_in, outlasts
+from offcert.core.carried.heard import entries, outlasts
 from offcert.core.carried.inside import Inside
 from offcert.core.carried.ranges import Ranges
 from offcert.core.carried.record import StepRecord
+from offcert.core.carried.unread import keeping, kept_in
 from offcert.core.carried.unroll import CarriedUnrolling, Group
 from offcert.core.execution import Execution
 from offcert.core.network import Network
@@ -48,12 +49,15 @@ class Carried:
     settled : tuple of int
         For each tensor that can leave the operation that changes it last, or makes it; what is kept
         is saved before it is changed. Otherwise -1.
+    unread : dict of int to tuple of int
+        For each computation that is kept, which of its operators' results do not stay.
     """
 
     execution: Execution
     ticks: tuple[Tick, ...]
     saved: tuple[SavedRow, ...]
     settled: tuple[int, ...]
+    unread: Mapping[int, tuple[int, ...]]
 
 
 def carry(
@@ -101,6 +105,8 @@ class _Carrier:
         self.ticks: list[Tick] = [(k, p, int(c), int(a), int(b)) for k, p, c, a, b in ticks]
         self.unrolling = CarriedUnrolling(network, program, ranges, record)
         self.strategy = self.unrolling.strategy()
+        inputs = {segment: span.inputs for segment, span in self.unrolling.spans.items()}
+        self.keeping = keeping(network, record, program, inputs)
         self.order = self.strategy.order
         # The segments that run again.
         self.again = {group.segment for group in self.unrolling.groups}
@@ -110,6 +116,8 @@ class _Carrier:
         self.evictable = [False] * len(tensors)
         # What is kept of storages that the network does not know: computation, until when, bytes.
         self.unknown: dict[int, tuple[int, int, int]] = {}
+        # Bytes of what stands in for what nobody needs, by first and last operation.
+        self.stand_ins: dict[tuple[int, int], int] = {}
         # Copies of what is held for segments that never run again.
         self.in_vain: set[int] = set()
         # For each value its copies, as they are made.
@@ -138,6 +146,7 @@ class _Carrier:
             Tensor(f"{what} of {trace.operations[place].name}", size, tuple(sorted({*uses})), False)
             for what, place, uses, size in (
                 *(("kept", uses[0], uses, size) for uses, size in beside.items()),
+                *(("stand-in", uses[0], uses, size) for uses, size in self.stand_ins.items()),
                 *(("begun", uses[1], uses, size) for uses, size in inside.waiting.items()),
             )
         ]
@@ -147,7 +156,8 @@ class _Carrier:
             (*self.execution.values, *[-1] * (len(tensors) - len(trace.tensors))),
             self.program.to_json(),
         )
-        return Carried(execution, self._ticks(), tuple(rows), self._settled(execution))
+        rest = tuple(rows), self._settled(execution), self.keeping.places
+        return Carried(execution, self._ticks(), *rest)
 
     def _settled(self, execution: Execution) -> tuple[int, ...]:
         last = list(self.network.writer)
@@ -182,7 +192,9 @@ class _Carrier:
 
     def _saved(self) -> list[SavedRow]:
         """Return what the hooks hear of; note what can leave, and from when on."""
-        rows, lasting = entries(self.record, self.program.segments, self.unrolling.spans)
+        rows, lasting = entries(
+            self.record, self.program.segments, self.unrolling.spans, self.keeping.stored
+        )
         tensor_of: dict[int, int] = {}
         for value, storages in self.record.of_value.items():
             copies = self.copies.get(value, [])
@@ -233,6 +245,7 @@ class _Carrier:
         over = self._over(group)
         for computation in kept_in(group.segment):
             self._hold_kept(group, computation, over)
+        self._stand_in(group)
         for copy, value in enumerate(self.execution.values):
             if group.begin <= min(self.uses[copy]) < group.end:
                 self._hold_variables(group, copy, value)
@@ -277,7 +290,7 @@ class _Carrier:
         What nobody asks for again is held as long as the outermost segment.
         """
         keeper = self._keeps(computation)
-        for sight in self.record.made_in.get(computation, ()):
+        for sight in self.keeping.stored[computation]:
             if sight.moment > group.stop and keeper != group.segment and keeper in self.again:
                 # The segment inside that keeps it has it handed out later.
                 continue
@@ -296,6 +309,19 @@ class _Carrier:
                 last = max(last, self._held_until(group, value, handed))
             self.uses[copy].update(range(handed, max(*self.uses[copy], last) + 1))
 
+    def _stand_in(self, group: Group) -> None:
+        """Note how long a storage is there in which stand-ins lie: until all has run again."""
+        handed = [
+            self._handed(group, sight.moment)
+            for computation in kept_in(group.segment)
+            for sight in self.keeping.unread[computation]
+            if sight.moment <= group.stop
+        ]
+        size = self.keeping.stand_in[self._outermost(group)]
+        if handed:
+            key = min(handed), max(*handed, group.end - 1)
+            self.stand_ins[key] = self.stand_ins.get(key, 0) + size
+
     def _handed(self, group: Group, moment: int) -> int:
         """Return the operation during which a result is handed out when a segment runs again.
 
@@ -312,10 +338,12 @@ class _Carrier:
 
     def _over(self, group: Group) -> int:
         """Return the last operation that needs something saved in the outermost segment."""
-        first = group.segment.first
-        segment = next(each for each in self.program.segments if each.first <= first <= each.last)
+        segment = self._outermost(group)
         outermost = next(each for each in self.unrolling.groups if each.segment == segment)
         return max(self._last_gradient(outermost), group.end)
+
+    def _outermost(self, group: Group) -> Segment:
+        return next(each for each in self.program.segments if group.segment.first in each)
 
     def _last_gradient(self, group: Group) -> int:
         """Return the last operation that needs something saved in a segment."""
@@ -342,7 +370,7 @@ class _Carrier:
             for value in self._values(sight.storage for sight in span.inputs):
                 self._hold_to(value, last)
             for computation in kept_in(segment):
-                for sight in self.record.made_in.get(computation, ()):
+                for sight in self.keeping.stored[computation]:
                     size, value = self.record.storages[sight.storage]
                     if value < 0:
                         self.unknown[sight.storage] = (computation, last, size)

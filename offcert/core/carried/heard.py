@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 
 from offcert.core.carried.record import Sight, StepRecord
+from offcert.core.carried.unread import kept_in
 from offcert.core.carried.unroll import Span
 from offcert.core.program import Segment
 
@@ -14,7 +15,10 @@ Row = tuple[int, Sight]
 
 
 def entries(
-    record: StepRecord, segments: Sequence[Segment], spans: Mapping[Segment, Span]
+    record: StepRecord,
+    segments: Sequence[Segment],
+    spans: Mapping[Segment, Span],
+    stored: Mapping[int, Sequence[Sight]],
 ) -> tuple[list[Row], dict[int, tuple[int, int]]]:
     """Return what the hooks hear of, and where they hear of what autograd goes on holding.
 
@@ -28,6 +32,8 @@ def entries(
         The outermost ones.
     spans : mapping of Segment to Span
         Their first runs.
+    stored : mapping of int to sequence of Sight
+        What stays of the results of each computation that is kept.
 
     Returns
     -------
@@ -39,7 +45,7 @@ def entries(
     rows: list[Row] = []
     lasting: dict[int, tuple[int, int]] = {}
     until: dict[int, float] = {}
-    for moment, operation, sight, end in _heard(record, segments, spans):
+    for moment, operation, sight, end in _heard(record, segments, spans, stored):
         storage = sight.storage
         if moment > until.get(storage, -1):
             rows.append((operation, sight))
@@ -50,7 +56,10 @@ def entries(
 
 
 def _heard(
-    record: StepRecord, segments: Sequence[Segment], spans: Mapping[Segment, Span]
+    record: StepRecord,
+    segments: Sequence[Segment],
+    spans: Mapping[Segment, Span],
+    stored: Mapping[int, Sequence[Sight]],
 ) -> Iterable[tuple[float, int, Sight, float]]:
     """Yield moment, operation and tensor, and until when it is held: a moment, or infinity."""
     heard: list[tuple[float, int, Sight, float]] = []
@@ -66,7 +75,7 @@ def _heard(
         heard += [
             (sight.moment, computation, sight, end)
             for computation in sorted(kept_in(segment))
-            for sight in record.made_in.get(computation, ())
+            for sight in stored[computation]
         ]
     heard.sort(key=lambda each: each[0])
     return (each for each in heard if each[2].storage >= 0)
@@ -75,8 +84,3 @@ def _heard(
 def outlasts(record: StepRecord, span: Span) -> bool:
     """Whether autograd holds a segment once it has returned: something is saved in it."""
     return any(span.enter <= sight.moment < span.leave for sight in record.saved)
-
-
-def kept_in(segment: Segment) -> set[int]:
-    """Return the computations whose results are kept in a segment, or in those inside of it."""
-    return set(segment.kept).union(*(inner.kept for inner in segment.nested()))

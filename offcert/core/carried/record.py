@@ -111,13 +111,21 @@ class StepRecord:
         return found
 
     @cached_property
-    def made_in(self) -> Mapping[int, tuple[Sight, ...]]:
-        """The movable results that operators make, by operation."""
+    def all_made_in(self) -> Mapping[int, tuple[Sight, ...]]:
+        """All results that operators make, by operation."""
         found: dict[int, list[Sight]] = {}
         for sight in self.results:
-            if sight.storage >= 0:
-                found.setdefault(self.operation(sight.moment), []).append(sight)
+            found.setdefault(self.operation(sight.moment), []).append(sight)
         return {operation: tuple(sights) for operation, sights in found.items()}
+
+    @cached_property
+    def made_in(self) -> Mapping[int, tuple[Sight, ...]]:
+        """The movable results that operators make, by operation."""
+        movable = {
+            operation: tuple(sight for sight in sights if sight.storage >= 0)
+            for operation, sights in self.all_made_in.items()
+        }
+        return {operation: sights for operation, sights in movable.items() if sights}
 
     @cached_property
     def of_value(self) -> Mapping[int, tuple[int, ...]]:

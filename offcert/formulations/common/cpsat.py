@@ -23,7 +23,7 @@ CP_SAT = "OR-Tools CP-SAT"
 _POLL = 0.05
 # Seconds that the solver may take after its time limit, and after it has been asked to stop.
 # Arbitrary.
-_OVERRUN, _STOPPING = 3.0, 3.0
+OVERRUN, STOPPING = 3.0, 3.0
 
 
 class OverrunError(RuntimeError):
@@ -83,7 +83,7 @@ def run_cpsat(
     run = _Run(solver, model, on_solution, on_bound)
     thread = threading.Thread(target=run.work, name="CP-SAT", daemon=True)
     thread.start()
-    deadline = time.monotonic() + time_limit + _OVERRUN
+    deadline = time.monotonic() + time_limit + OVERRUN
     interrupted = asked = False
     while thread.is_alive() and time.monotonic() < deadline:
         try:
@@ -93,7 +93,7 @@ def run_cpsat(
             wanted = interrupted = True
         if wanted and not asked:
             asked = True
-            deadline = min(deadline, time.monotonic() + _STOPPING)
+            deadline = min(deadline, time.monotonic() + STOPPING)
             solver.stop_search()
     if thread.is_alive():
         run.listening = False

@@ -26,10 +26,10 @@ from scipy.optimize import OptimizeResult
 FAILED = 4
 # HiGHS is stopped when it has taken its time limit times this factor, plus these seconds.
 # Arbitrary.
-_OVERRUN_FACTOR, _OVERRUN_SECONDS = 1.5, 3.0
+OVERRUN_FACTOR, OVERRUN_SECONDS = 1.5, 3.0
 # Seconds in which the process must have loaded its modules, before HiGHS starts. Arbitrary.
-_START_SECONDS = 30.0
-_WORKER = Path(__file__).with_name("highs_worker.py")
+START_SECONDS = 30.0
+WORKER = Path(__file__).with_name("highs_worker.py")
 
 
 class _Worker:
@@ -39,7 +39,7 @@ class _Worker:
         self._pipe, far = Pipe()
         # Its own session: Ctrl-C in a terminal is for this process, which then stops that one.
         self._process = subprocess.Popen(
-            [sys.executable, "-P", str(_WORKER), str(far.fileno())],
+            [sys.executable, "-P", str(WORKER), str(far.fileno())],
             stdin=subprocess.DEVNULL,
             stdout=sys.__stderr__ if _has_number(sys.__stderr__) else subprocess.DEVNULL,
             pass_fds=[far.fileno()],
@@ -72,7 +72,7 @@ class _Worker:
     def wait_until_ready(self) -> bool:
         """Wait for the process to start; return whether it has in time."""
         if not self._ready:
-            self._ready = self._pipe.poll(_START_SECONDS)
+            self._ready = self._pipe.poll(START_SECONDS)
             if self._ready:
                 self._pipe.recv()
         return self._ready
@@ -126,13 +126,20 @@ def run_highs(program: str, time_limit: float, **arguments: Any) -> Any:
             raise
 
 
+def end_process() -> None:
+    """End the process that runs HiGHS, if there is one; the next program starts another."""
+    with _lock:
+        if _worker is not None and _worker.usable:
+            _worker.stop()
+
+
 def _ask(worker: _Worker, program: str, time_limit: float, arguments: dict[str, Any]) -> Any:
-    limit = _OVERRUN_FACTOR * time_limit + _OVERRUN_SECONDS
+    limit = OVERRUN_FACTOR * time_limit + OVERRUN_SECONDS
     answer: Any = None
     try:
         if not worker.wait_until_ready():
             worker.stop()
-            return _failed(f"HiGHS did not start within {_START_SECONDS:g} s")
+            return _failed(f"HiGHS did not start within {START_SECONDS:g} s")
         deadline = time.monotonic() + limit
         worker.pipe.send((program, arguments))
         while not worker.pipe.poll(min(60.0, max(0.0, deadline - time.monotonic()))):

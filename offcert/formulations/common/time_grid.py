@@ -187,7 +187,7 @@ def build_grid(problem: Problem, grid: int, upper: int) -> TimeGrid | None:
         gaps=gaps,
         over=over,
         required=tuple(required),
-        idle_required=_idle_required(problem),
+        idle_required=idle_required(problem),
         distances=distances(trace.durations, grid),
         exact=exact,
     )
@@ -346,7 +346,7 @@ def _transfers(
     return offloads, tuple(gaps)
 
 
-def _idle_required(problem: Problem) -> tuple[int, ...]:
+def idle_required(problem: Problem) -> tuple[int, ...]:
     """Return the bytes that must be absent in the idle time before each operation."""
     trace = problem.trace
     amounts = []

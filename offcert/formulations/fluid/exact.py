@@ -192,7 +192,7 @@ def _schedule(
             fixed = FluidProgram(problem, rules, replace(decisions, idle=idle), slack / 2)
             left = deadline - time.monotonic()
             found = solve_linear(fixed.model, SCIPY, time_limit=left).values
-            for schedule in () if found is None else _candidates(problem, fixed, found):
+            for schedule in () if found is None else candidates(problem, fixed, found):
                 if not check_fluid(problem, schedule):
                     return schedule
     return None
@@ -228,7 +228,7 @@ def _idle_times(program: FluidProgram, values: list[float]) -> list[tuple[int, .
     return [up] if shifted == up else [shifted, up]
 
 
-def _candidates(
+def candidates(
     problem: Problem, program: FluidProgram, values: list[float]
 ) -> Iterator[FluidSchedule]:
     """Yield schedules of ever finer amounts and layouts."""

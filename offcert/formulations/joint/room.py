@@ -214,7 +214,7 @@ def _latest(
 
 
 # Units up to which sums of sizes are told apart. By definition: as verification does.
-_MOST_UNITS = 1 << 22
+MOST_UNITS = 1 << 22
 
 
 def least_need(network: Network, known: Contents, computation: int) -> int:
@@ -336,7 +336,7 @@ def _largest_sum(sizes: Sequence[int], most: int) -> int:
     if not unit:
         return 0
     count = most // unit
-    if count > _MOST_UNITS:
+    if count > MOST_UNITS:
         return most
     reachable = 1
     for size in sizes:

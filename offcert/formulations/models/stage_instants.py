@@ -12,7 +12,7 @@ from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem
 
 
-class Line:
+class Instants:
     """The instants that matter, in order; instant -1 is time 0.
 
     Parameters
@@ -143,7 +143,7 @@ class TransferVariables:
     ----------
     data : TimeGrid
         The problem on a grid of one tick.
-    line : Line
+    axis : Instants
         Its instants.
     model : LinearModel
         Receives columns, and the rows that concern one transfer alone.
@@ -158,20 +158,20 @@ class TransferVariables:
         Prefetches, by index of the gap.
     """
 
-    def __init__(self, data: TimeGrid, line: Line, model: LinearModel, exact: bool) -> None:
-        self.line, self.model = line, model
-        binding = {k for o, amount in enumerate(data.required) if amount > 0 for k in line.of(o)}
-        points = range(len(line)) if exact else sorted(binding)
+    def __init__(self, data: TimeGrid, axis: Instants, model: LinearModel, exact: bool) -> None:
+        self.axis, self.model = axis, model
+        binding = {k for o, amount in enumerate(data.required) if amount > 0 for k in axis.of(o)}
+        points = range(len(axis)) if exact else sorted(binding)
         evicted = [model.binary() for _ in data.gaps]
         self.out: dict[int, StageLeg] = {}
         self.inward: list[StageLeg] = []
         for index, gap in enumerate(data.gaps):
             if gap.tensor not in self.out:
                 moved = evicted[index] if gap.single else model.binary()
-                closes = max(line.start(g.after) for g in data.gaps if g.tensor == gap.tensor)
+                closes = max(axis.start(g.after) for g in data.gaps if g.tensor == gap.tensor)
                 item = data.offloads[gap.tensor]
-                length = item.length / line.unit
-                leg = StageLeg(gap.tensor, line.end(gap.writer), closes, length, moved)
+                length = item.length / axis.unit
+                leg = StageLeg(gap.tensor, axis.end(gap.writer), closes, length, moved)
                 self._add_amounts(leg)
                 leg.done = self._literals(leg, points, item, item.length)
                 if exact:
@@ -179,9 +179,9 @@ class TransferVariables:
                 self._tie(leg)
                 self.out[gap.tensor] = leg
             model.at_most(evicted[index], self.out[gap.tensor].happens)
-            length = gap.prefetch.length / line.unit
+            length = gap.prefetch.length / axis.unit
             leg = StageLeg(
-                gap.tensor, line.end(gap.before), line.start(gap.after), length, evicted[index]
+                gap.tensor, axis.end(gap.before), axis.start(gap.after), length, evicted[index]
             )
             self._add_amounts(leg)
             leg.begun = self._literals(leg, points, gap.prefetch, 0)
@@ -211,7 +211,7 @@ class TransferVariables:
         found: dict[int, Terms] = {}
         previous: Terms = []
         for k in points:
-            earliest, latest = self.line.window(k)
+            earliest, latest = self.axis.window(k)
             if k <= leg.opens or latest < item.first + passed:
                 found[k] = []
             elif k >= leg.closes or earliest > item.last + passed:
@@ -266,7 +266,7 @@ class _Placed:
 
 
 def plan_of(
-    problem: Problem, line: Line, transfers: TransferVariables, values: list[float]
+    problem: Problem, axis: Instants, transfers: TransferVariables, values: list[float]
 ) -> Plan:
     """Return the plan that a solution of the stage model amounts to.
 
@@ -277,12 +277,12 @@ def plan_of(
     ----------
     problem : Problem
         The problem.
-    line, transfers : Line, TransferVariables
+    axis, transfers : Instants, TransferVariables
         The model's variables.
     values : list of float
         Of the columns.
     """
-    gaps = line.data.gaps
+    gaps = axis.data.gaps
     evicted = {
         gap.number: index
         for index, gap in enumerate(gaps)
@@ -297,7 +297,7 @@ def plan_of(
         for tensor, number in first_evicted(problem.trace, evicted).items()
     ]
     placed.sort(key=lambda item: (item.key, problem.trace.gaps[item.gap].after))
-    begins = _begins(placed, line, problem.platform.duplex, values)
+    begins = _begins(placed, axis, problem.platform.duplex, values)
     moves, reached = [], 0
     for item, begin in zip(placed, begins, strict=True):
         gap = problem.trace.gaps[item.gap]
@@ -305,7 +305,7 @@ def plan_of(
             moves.append(Move(item.kind, item.gap, gap.after - 1))
         else:
             # Claims keep the order of the moves.
-            reached = max(reached, _position(line, item.begins, begin, values))
+            reached = max(reached, _position(axis, item.begins, begin, values))
             moves.append(Move(item.kind, item.gap, min(reached, gap.after)))
     return Plan(moves)
 
@@ -321,29 +321,31 @@ def _place(kind: Kind, gap: int, leg: StageLeg, values: list[float]) -> _Placed:
     return _Placed(kind, gap, begins, ends, share, leg.length)
 
 
-def _begins(placed: list[_Placed], line: Line, duplex: bool, values: list[float]) -> list[float]:
+def _begins(
+    placed: list[_Placed], axis: Instants, duplex: bool, values: list[float]
+) -> list[float]:
     """Return, for each transfer, when it begins in the stretch of its key, in units."""
     begins = []
     free: dict[Kind | None, float] = {}
     for item in placed:
         stretch = item.key[0]
         queue = item.kind if duplex else None
-        begin = max(free.get(queue, 0.0), value_of(line.time(stretch - 1), values))
+        begin = max(free.get(queue, 0.0), value_of(axis.time(stretch - 1), values))
         rest = item.share
         if item.kind is Kind.PREFETCH and item.begins != item.ends:
-            begin = max(begin, value_of(line.time(stretch), values) - item.share)
+            begin = max(begin, value_of(axis.time(stretch), values) - item.share)
             rest = item.length
         begins.append(begin)
         free[queue] = begin + rest
     return begins
 
 
-def _position(line: Line, stretch: int, begin: float, values: list[float]) -> int:
+def _position(axis: Instants, stretch: int, begin: float, values: list[float]) -> int:
     """Return the operation before which a prefetch that begins in a stretch takes its memory."""
-    low = line.instants[stretch - 1][0] + 1 if stretch > 0 else 0
-    o, at_end = line.instants[stretch]
+    low = axis.instants[stretch - 1][0] + 1 if stretch > 0 else 0
+    o, at_end = axis.instants[stretch]
     high = o + 1 if at_end else o
     for position in range(low, high):
-        if value_of(line.operations[position], values) >= begin:
+        if value_of(axis.operations[position], values) >= begin:
             return position
     return high

@@ -50,7 +50,7 @@ from offcert.formulations.common.linear_model import ROUNDING, LinearModel, Term
 from offcert.formulations.common.linear_solvers import SCIPY, require_solver, run_model
 from offcert.formulations.common.outcome import ModelOutcome, ModelRun
 from offcert.formulations.common.time_grid import TimeGrid, build_grid
-from offcert.formulations.models.stage_instants import Line, TransferVariables, plan_of
+from offcert.formulations.models.stage_instants import Instants, TransferVariables, plan_of
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
 
@@ -133,9 +133,9 @@ def _search(run: ModelRun, exact: bool, solver: str, time_limit: float, threads:
     answer = run_model(run, model.model, solver, time_limit, threads)
     margin = RELATIVE_MARGIN * run.upper
     run.statistics["margin"] = margin
-    run.take_bound(answer.bound * model.line.unit + problem.trace.durations[-1], margin)
+    run.take_bound(answer.bound * model.axis.unit + problem.trace.durations[-1], margin)
     if answer.values is not None:
-        plan = plan_of(problem, model.line, model.transfers, answer.values)
+        plan = plan_of(problem, model.axis, model.transfers, answer.values)
         run.take_plans([plan], exact=exact and not problem.platform.duplex)
 
 
@@ -157,13 +157,13 @@ class StageModel:
     def __init__(self, data: TimeGrid, duplex: bool, exact: bool, upper: int) -> None:
         self.data = data
         self.model = LinearModel()
-        self.line = Line(data, self.model, max(1.0, upper / _UNITS))
-        self.transfers = TransferVariables(data, self.line, self.model, exact)
+        self.axis = Instants(data, self.model, max(1.0, upper / _UNITS))
+        self.transfers = TransferVariables(data, self.axis, self.model, exact)
         self._add_link(duplex)
         self._add_returns()
         for o, amount in enumerate(data.required):
             if amount > 0:
-                for k in self.line.of(o):
+                for k in self.axis.of(o):
                     self._add_memory(o, k, amount)
         if exact:
             self._add_exclusion(duplex)
@@ -171,12 +171,12 @@ class StageModel:
     def _add_link(self, duplex: bool) -> None:
         """In each stretch transfers have no more link time than it lasts."""
         outward, inward = self.transfers.outward, self.transfers.inward
-        for k in range(len(self.line)):
+        for k in range(len(self.axis)):
             for queue in [outward, inward] if duplex else [outward + inward]:
                 growth: Terms = []
                 for leg in queue:
                     growth += leg.amount(k) + scaled(leg.amount(k - 1), -1.0)
-                self.model.row([*self.line.stretch(k), *scaled(growth, -1.0)], 0.0)
+                self.model.row([*self.axis.stretch(k), *scaled(growth, -1.0)], 0.0)
 
     def _add_returns(self) -> None:
         """A prefetch has link time only once its tensor has left."""
@@ -210,7 +210,7 @@ class StageModel:
         """At most one transfer is under way at an instant; none lies beside one that spans."""
         outward, inward = self.transfers.outward, self.transfers.inward
         for queue in [outward, inward] if duplex else [outward + inward]:
-            for k in range(len(self.line)):
+            for k in range(len(self.axis)):
                 under_way: Terms = []
                 for leg in queue:
                     under_way += leg.begun[k] + scaled(leg.done[k], -1.0)

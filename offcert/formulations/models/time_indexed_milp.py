@@ -114,11 +114,11 @@ def _search(run: ModelRun, grid: int | None, solver: str, time_limit: float, thr
         answer = run_model(run, model.model, solver, time_limit, threads)
         margin = _RELATIVE_MARGIN * run.upper
         run.statistics["margin"] = margin
-        run.take_bound(answer.bound * stages.line.unit + trace.durations[-1], margin)
+        run.take_bound(answer.bound * stages.axis.unit + trace.durations[-1], margin)
         if answer.values is None:
             return
         plans = data.plans(trace, *model.decisions(answer.values))
-        ordered = plan_of(problem, stages.line, stages.transfers, answer.values)
+        ordered = plan_of(problem, stages.axis, stages.transfers, answer.values)
         # On a duplex link the stages are no schedule, but cells that round nothing are.
         plans = [*plans, ordered] if duplex else [ordered, *plans]
         run.take_plans(plans, exact=not duplex or data.exact)
@@ -169,17 +169,24 @@ class TimeIndexedModel:
         Ticks; what times are scaled by.
     """
 
+    # What solvers' tolerances may hide of a row, and whether columns for absence are integers.
+    slack, whole = ROUNDING, False
+
     def __init__(self, data: TimeGrid, windows: TimeGrid, duplex: bool, upper: int) -> None:
         self.data = data
         self.stages = StageModel(windows, duplex, True, upper)
-        self.model: LinearModel = self.stages.model
+        self._add_cells(self.stages.model, duplex)
+        self._add_ticks()
+
+    def _add_cells(self, model: LinearModel, duplex: bool) -> None:
+        """Add columns and rows of what happens in which cell."""
+        data, self.model = self.data, model
         self.operations = [self._running_sum(item, certain=True) for item in data.operations]
         self.offloads = {
             tensor: self._running_sum(item, certain=False) for tensor, item in data.offloads.items()
         }
         self.prefetches = [self._running_sum(gap.prefetch, certain=False) for gap in data.gaps]
         self._absent: dict[tuple[int, int, int], Terms] = {}
-        self._add_ticks()
         self._add_order()
         for index, gap in enumerate(data.gaps):
             self._add_eviction(index, gap)
@@ -235,10 +242,10 @@ class TimeIndexedModel:
 
         Its cell is the last of its window, less one for each cell by which it has started.
         """
-        cell = self.data.grid / self.stages.line.unit
-        rest = (self.data.grid - 1) / self.stages.line.unit
+        cell = self.data.grid / self.stages.axis.unit
+        rest = (self.data.grid - 1) / self.stages.axis.unit
         starts = zip(
-            self.stages.line.operations, self.operations, self.data.operations, strict=True
+            self.stages.axis.operations, self.operations, self.data.operations, strict=True
         )
         for tick, steps, item in starts:
             passed = [term for step in steps[:-1] for term in scaled(step, cell)]
@@ -306,7 +313,7 @@ class TimeIndexedModel:
             return [*copied, *scaled(fetched, -1.0)]
         key = (index, released, back)
         if key not in self._absent:
-            absent: Terms = [(self.model.column(0.0, 1.0), 1.0)]
+            absent: Terms = [(self.model.column(0.0, 1.0, integer=self.whole), 1.0)]
             both = [*absent, *fetched]
             self.model.at_most(both, copied)
             self.model.at_most(both, self.ended(gap.before, released))
@@ -321,8 +328,9 @@ class TimeIndexedModel:
         One row a cell: exactly one operation, or the idle time before one, has the cell.
         """
         data = self.data
-        largest = max(*data.required, *data.idle_required)
-        for cell in range(data.cells if largest > 0 else 0):
+        most = max(*data.required, *data.idle_required)
+        largest = self._scale(most)
+        for cell in range(data.cells if most > 0 else 0):
             needs: Terms = []
             for o, (run, idle) in enumerate(zip(data.required, data.idle_required, strict=True)):
                 begun, over = self.started(o, cell), self.ended(o, cell)
@@ -333,22 +341,28 @@ class TimeIndexedModel:
                 terms = list(needs)
                 for index, gap in enumerate(data.gaps):
                     terms += scaled(self._absence(index, cell, cell), gap.size / largest)
-                self.model.row(terms, -ROUNDING)
+                self.model.row(terms, -self.slack)
 
     def _add_moment(self, o: int, item: StartWindow) -> None:
         """An operation that lasts no cell requires its absence when it starts."""
         required = self.data.required[o]
+        largest = self._scale(required)
         for cell in range(item.first, item.last + 1):
-            terms = [*self.started(o, cell - 1), *scaled(self.started(o, cell), -1.0)]
+            terms = scaled(self.started(o, cell - 1), required / largest)
+            terms += scaled(self.started(o, cell), -required / largest)
             for index in self.data.over[o]:
-                share = self.data.gaps[index].size / required
+                share = self.data.gaps[index].size / largest
                 terms += scaled(self._absence(index, cell, cell - 1), share)
-            self.model.row(terms, -ROUNDING)
+            self.model.row(terms, -self.slack)
+
+    def _scale(self, amount: int) -> int:
+        """Return what amounts of memory are counted in, so that coefficients are near 1."""
+        return amount
 
     def end_by(self, tick: int) -> None:
         """Let the last operation start at a tick at the latest."""
-        line = self.stages.line
-        self.model.row(line.operations[-1], -math.inf, tick / line.unit + ROUNDING)
+        axis = self.stages.axis
+        self.model.row(axis.operations[-1], -math.inf, tick / axis.unit + ROUNDING)
 
     # Solutions
 

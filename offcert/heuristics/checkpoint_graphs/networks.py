@@ -45,7 +45,7 @@ class NetworkGraph:
         that can run again, and is computed from the component, has run once: what cannot run again
         and comes before reads what the first run made.
         """
-        return _Unrolling(self, selection).strategy()
+        return Unrolling(self, selection).strategy()
 
     def live_bytes(self, selection: GraphSelection) -> int:
         """Return the most bytes that are live at once under `strategy`: what the runtime counts.
@@ -67,7 +67,7 @@ def graph_of(network: Network) -> NetworkGraph:
     InputError
         If there are none that write anything.
     """
-    groups = _Groups(network).groups()
+    groups = Groups(network).groups()
     if not groups:
         raise InputError("the network has no computation that writes something and may run again")
     group_of = {computation: index for index, group in enumerate(groups) for computation in group}
@@ -98,7 +98,7 @@ def _bytes(network: Network, group: Iterable[int]) -> int:
     return sum(network.size_of(network.computations[c].writes) for c in group)
 
 
-class _Groups:
+class Groups:
     """Joins computations that must be stored or run again together."""
 
     def __init__(self, network: Network) -> None:
@@ -124,7 +124,7 @@ class _Groups:
             for writer in self._changed(index):
                 if writer >= 0 and self.network.computations[writer].repeatable:
                     self._join(index, writer)
-        lasting = {self._of(index) for index in members if self._lasts(index)}
+        lasting = {self._of(index) for index in members if self.lasts(index)}
         members = [index for index in members if self._of(index) not in lasting]
         again = set(members)
         flow = networkx.DiGraph()
@@ -157,7 +157,7 @@ class _Groups:
                 found.setdefault(self.network.writer[stored], []).extend(changers)
         return found
 
-    def _lasts(self, index: int) -> bool:
+    def lasts(self, index: int) -> bool:
         """Whether a computation is tied to a change in place that cannot be made again."""
         return any(
             writer < 0 or not all(self.network.computations[c].repeatable for c in (writer, *rest))
@@ -174,7 +174,7 @@ class _Groups:
         self.leader[second] = first
 
 
-class _Unrolling:
+class Unrolling:
     """Goes through the backward pass, and runs components again when they are needed."""
 
     def __init__(self, made: NetworkGraph, selection: GraphSelection) -> None:
@@ -184,7 +184,7 @@ class _Unrolling:
             for part in selection.components
         ]
         self.part_of = {c: index for index, part in enumerate(self.parts) for c in part}
-        latest = self._latest()
+        latest = self.latest_readers()
         self.ends = [max((latest[c] for c in part), default=-1) for part in self.parts]
         self.needed = {
             value
@@ -194,6 +194,7 @@ class _Unrolling:
         }
 
     def strategy(self) -> Strategy:
+        """Return the order in which everything runs."""
         runs: list[int] = []
         waiting = set(range(len(self.parts)))
         for index, computation in enumerate(self.network.computations):
@@ -206,7 +207,7 @@ class _Unrolling:
             runs.append(index)
         return Strategy(runs).without_unread(self.network)
 
-    def _latest(self) -> list[int]:
+    def latest_readers(self) -> list[int]:
         """Return for each computation the last repeatable one that is computed from it."""
         latest = [-1] * len(self.network)
         for index in range(len(self.network) - 1, -1, -1):

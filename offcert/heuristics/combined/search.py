@@ -14,14 +14,14 @@ from offcert.core.platform import Kind
 from offcert.core.strategy import Strategy
 from offcert.heuristics.combined.decisions import Decisions, Sweep, Tables
 from offcert.heuristics.combined.slots import grid, slotted
-from offcert.heuristics.ordered import ordered_orders, ordered_schedule
+from offcert.heuristics.orders.ordered import ordered_orders, ordered_schedule
 from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.questions.schedule.schedule import Schedule
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class CombinedMove:
     """Something that leaves and returns.
 
     Attributes
@@ -42,14 +42,14 @@ class Moved:
     closed: int
 
 
-def turned_schedule(problem: Problem, moved: Sequence[Moved], turn: int) -> FluidSchedule:
+def turned_schedule(problem: Problem, moved: Sequence[CombinedMove], turn: int) -> FluidSchedule:
     """Return the shortest schedule that moves these, out before the turn and back after it.
 
     Parameters
     ----------
     problem : Problem
         A trace; transfers are taken as interruptible.
-    moved : sequence of Moved
+    moved : sequence of CombinedMove
         In the order in which they leave. Those that are needed at the same time return in the
         reverse.
     turn : int
@@ -175,7 +175,7 @@ class CombinedPlan:
         Ticks, as the program counts them, in slots.
     execution : Execution
         What runs; its trace has everything that follows.
-    inputs : tuple of `Moved`
+    inputs : tuple of `CombinedMove`
         The inputs of stages that leave, as the paper counts their memory: what a stage keeps leaves
         and returns with its output, though its backward operation needs it later.
     gaps : tuple of int
@@ -186,7 +186,7 @@ class CombinedPlan:
 
     value: int
     execution: Execution
-    inputs: tuple[Moved, ...]
+    inputs: tuple[CombinedMove, ...]
     gaps: tuple[int, ...]
     turn: int
 
@@ -208,7 +208,7 @@ class CombinedPlan:
         for number in self.gaps:
             gap = trace.gaps[number]
             tensor = trace.tensors[gap.tensor]
-            moved.append(Moved(number, tensor.size, tensor.uses[0], gap.before, gap.after))
+            moved.append(CombinedMove(number, tensor.size, tensor.uses[0], gap.before, gap.after))
         return turned_schedule(_pausing(problem, self.execution), moved, self.turn)
 
     def atomic(self, problem: Problem) -> Schedule:
@@ -294,7 +294,7 @@ def _plan(chain: CheckpointChain, decisions: Decisions) -> CombinedPlan:
     runs = [each if each >= 0 else 2 * stages + each for each in decisions.order]
     execution = Strategy(runs).without_unread(network).expand(network)
     sweeps = decisions.sweeps
-    inputs: list[Moved] = []
+    inputs: list[CombinedMove] = []
     gaps: list[int] = []
     for number, sweep in enumerate(sweeps):
         if sweep.leaves:
@@ -307,7 +307,7 @@ def _plan(chain: CheckpointChain, decisions: Decisions) -> CombinedPlan:
 
 def _input(
     chain: CheckpointChain, execution: Execution, sweep: Sweep, full: bool
-) -> tuple[list[Moved], list[int]]:
+) -> tuple[list[CombinedMove], list[int]]:
     """Return what leaves with the input of a sweep, and the gaps that this evicts."""
     trace, stage = execution.trace, sweep.first
     parts = [stage, len(chain) + stage] if full else [stage]
@@ -327,7 +327,9 @@ def _input(
         for number, gap in enumerate(trace.gaps):
             if gap.tensor == index and gap.before < closed <= gap.after:
                 size = trace.tensors[index].size
-                moved.append(Moved(number, size, trace.tensors[index].uses[0], stage, closed))
+                moved.append(
+                    CombinedMove(number, size, trace.tensors[index].uses[0], stage, closed)
+                )
                 gaps.append(number)
     return moved, gaps
 

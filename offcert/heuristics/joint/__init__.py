@@ -6,9 +6,9 @@ In which order to read, and what goes from one module to the next::
     state       a program and what may not leave, as arrays (`State`), and scratch (`Work`)
     unrolling   State -> the runs; events, inside: what training holds beside their uses
     lives       runs -> bytes during each run, and the gaps over the turn
-    moving      gaps -> which leave, in which order, how long it all takes; pruning: which need not
+    leaving     gaps -> which leave, in which order, how long it all takes; pruning: which need not
     evaluation  calls these four in turn: the value of a state, in ticks
-    moves       random changes of a state (segments, stretches, drawing, repeats are parts of it)
+    changes     random changes of a state (segments, stretches, drawing, repeats are parts of it)
     annealing   changes and values: batches of them, in threads
     starts      states to begin with; plans: from a state to an execution with a checked schedule
     search      least time: coolings from several starts; sinking: least memory within a deadline

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from offcert.core.compiled import compiled
+from offcert.heuristics.joint.changes import Alike, alike, change
 from offcert.heuristics.joint.evaluation import evaluate
-from offcert.heuristics.joint.moves import Alike, alike, change
 from offcert.heuristics.joint.repeats import Repeats, repeats_of, spread
 from offcert.heuristics.joint.state import UNCOVERED, State, Work, assign, new_work
 from offcert.heuristics.joint.tables import COMPUTE, Tables

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from offcert.core.carried.ranges import Ranges, ranges_from_json
 from offcert.core.carried.record import StepRecord, record_from_json
+from offcert.core.carried.unread import Lasting
 from offcert.core.carried.unroll import CarriedUnrolling
 from offcert.core.carried.within import Within
 from offcert.core.computations import held_to_the_end
@@ -46,6 +47,14 @@ class Carrying(NamedTuple):
     beside : int64 array, two entries a computation
         Bytes of what operators make in it that is no value of the network, which stays if it is
         kept: before the last is saved in it, and from then on.
+    unread_beside : int64 array, two entries a computation
+        The same of what nobody needs if it is kept: bytes of the largest.
+    unread : int64 array
+        The values that nobody needs if those that read them are kept like them.
+    largest : int64 array, one entry a value
+        Bytes of the largest of its storages.
+    reader_first, reader : int64 arrays
+        The computations that read a value.
     storage_first : int64 array
         The storages of each value; they are numbered by value.
     sight_first, sight, made : int64 arrays
@@ -91,6 +100,11 @@ class Carrying(NamedTuple):
     result: Integers
     late: Integers
     beside: Integers
+    unread_beside: Integers
+    unread: Integers
+    largest: Integers
+    reader_first: Integers
+    reader: Integers
     storage_first: Integers
     sight_first: Integers
     sight: Integers
@@ -195,7 +209,8 @@ def carrying(source: Recorded, spans: Sequence[tuple[int, int]]) -> Carrying:
     given = [_inputs(source, *span) for span in spans]
     taking = _taking(source)
     made: list[dict[int, int]] = [{} for _ in range(len(network))]
-    beside = [0] * (2 * len(network))
+    beside, unread_beside = [0] * (2 * len(network)), [0] * (2 * len(network))
+    needed = Lasting(network, record)
     counted: set[int] = set()
     entries: list[list[tuple[int, int, int]]] = [[] for _ in record.storages]
     last_saved = source.last_saved()
@@ -210,6 +225,9 @@ def carrying(source: Recorded, spans: Sequence[tuple[int, int]]) -> Carrying:
             late = int(sight.moment > last_saved[number])
             if flag and value >= 0:
                 made[number][value] = max(late, made[number].get(value, 0))
+            elif flag and sight.storage not in needed.storages:
+                part = 2 * number + late
+                unread_beside[part] = max(size, unread_beside[part])
             elif flag and sight.storage not in counted:
                 counted.add(sight.storage)
                 beside[2 * number + late] += size
@@ -223,6 +241,10 @@ def carrying(source: Recorded, spans: Sequence[tuple[int, int]]) -> Carrying:
         *_rows([sorted(row) for row in made]),
         np.array([row[value] for row in made for value in sorted(row)], dtype=np.int64),
         np.array(beside, dtype=np.int64),
+        np.array(unread_beside, dtype=np.int64),
+        np.array(sorted(set(range(len(network.values))) - needed.values), dtype=np.int64),
+        np.array([max((record.storages[s][0] for s in row), default=0) for row in order]),
+        *_rows(network.readers),
         _first(order),
         *_rows([[number for _, number, _ in row] for row in sorted_entries]),
         np.array([flag for row in sorted_entries for _, _, flag in row], dtype=np.int64),

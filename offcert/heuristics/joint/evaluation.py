@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from offcert.core.compiled import inlined, plain
+from offcert.heuristics.joint.leaving import INFEASIBLE, choose, order, ordered_length
 from offcert.heuristics.joint.lives import live
-from offcert.heuristics.joint.moving import INFEASIBLE, choose, order, ordered_length
 from offcert.heuristics.joint.pruning import prune, restore
 from offcert.heuristics.joint.state import (
     GAPS,

@@ -33,6 +33,7 @@ def forget_events(tables: Tables, state: State, work: Work) -> None:
     for run in range(work.event_run.size):
         work.event_run[run] = -1
         work.part[run] = WHOLE
+        work.scratch[run] = 0
     for computation in range(work.event_end.size):
         work.event_end[computation] = -1
     for value in range(work.given.size):
@@ -50,6 +51,57 @@ def forget_events(tables: Tables, state: State, work: Work) -> None:
             value = tables.carrying.input[place]
             if work.given[value] < 0:
                 work.given[value] = max(0, state.first[segment] - 1)
+    _find_unread(tables, state, work)
+
+
+@inlined
+def _find_unread(tables: Tables, state: State, work: Work) -> None:
+    """Find what is kept though nobody needs it, as `offcert.core.carried.unread` does."""
+    carrying = tables.carrying
+    for value in carrying.unread:
+        work.unread[value] = _nobody_reads(tables, state, work, value)
+    for segment in range(state.number[0]):
+        work.stand_in[segment] = 0
+        if work.parent[segment] >= 0:
+            number = range_of(tables, state.first[segment], state.last[segment])
+            if number >= 0:
+                begin, end = carrying.input_first[number], carrying.input_first[number + 1]
+                for place in range(begin, end):
+                    work.unread[carrying.input[place]] = 0
+    for value in carrying.unread:
+        if work.unread[value]:
+            segment = _outermost(work, carrying.writer[value])
+            work.stand_in[segment] = max(work.stand_in[segment], carrying.largest[value])
+    for computation in range(state.kept.size):
+        segment = _outermost(work, computation)
+        if segment >= 0 and state.kept[computation]:
+            for part in range(2 * computation, 2 * computation + 2):
+                largest = max(work.stand_in[segment], carrying.unread_beside[part])
+                work.stand_in[segment] = largest
+
+
+@inlined
+def _nobody_reads(tables: Tables, state: State, work: Work, value: int) -> bool:
+    """Return whether a value is kept in a segment with all in it that reads it."""
+    carrying = tables.carrying
+    writer = carrying.writer[value]
+    segment = _outermost(work, writer)
+    if segment < 0 or not state.kept[writer]:
+        return False
+    for place in range(carrying.reader_first[value], carrying.reader_first[value + 1]):
+        reader = carrying.reader[place]
+        if reader <= state.last[segment] and not state.kept[reader]:
+            return False
+    return True
+
+
+@inlined
+def _outermost(work: Work, computation: int) -> int:
+    """Return the segment in no other that holds a computation, or -1."""
+    segment = work.innermost[computation] if computation >= 0 else -1
+    while segment >= 0 and work.parent[segment] >= 0:
+        segment = work.parent[segment]
+    return int(segment)
 
 
 @inlined
@@ -114,16 +166,22 @@ def note_events(
     over = _over(tables, state, work, segment)
     line = _is_line(tables, state, work, segment)
     calls = (first, last) if line else (0, -1)
-    run = begin
+    run, lent = begin, -1
     for computation in range(first, last + 1):
         if run < end and work.runs[run] == computation:
             run += 1
         elif state.kept[computation]:
             handed = told if run == begin else run - 1
-            _note_kept(tables, work, segment, computation, saved, (handed, over, end), calls)
+            if _note_kept(tables, work, segment, computation, saved, (handed, over, end), calls):
+                lent = handed if lent < 0 else lent
+                returned = max(handed, end - 1)
     for again in range(begin, end):
         work.part[again] = LINE if line else segment
     _note_variables(tables, work, begin, end, calls)
+    if lent >= 0:
+        size = work.stand_in[_outermost(work, first)]
+        work.scratch[lent] += size
+        work.scratch[returned + 1] -= size
     return True
 
 
@@ -162,17 +220,22 @@ def _note_kept(
     saved: int,
     runs: tuple[int, int, int],
     line: tuple[int, int],
-) -> None:
+) -> bool:
     """Note how long results stay: they are handed out during a run, or later if it stops before.
 
     Then it is until the outermost segment is over. The runs are that, the one in which that is
-    over, or -1, and the one after the segment's last.
+    over, or -1, and the one after the segment's last. Return whether anything is handed out in the
+    place of what nobody needs.
     """
     run, until, end = runs
+    lent = False
     carrying = tables.carrying
     own = work.innermost[computation] == segment and until >= 0
     for place in range(carrying.result_first[computation], carrying.result_first[computation + 1]):
-        if 2 * computation + carrying.late[place] <= saved:
+        handed = 2 * computation + carrying.late[place] <= saved
+        if work.unread[carrying.result[place]]:
+            lent = lent or handed
+        elif handed:
             _add(work, carrying.result[place], run, -1)
             # It is in the program's variables again.
             _note_holder(tables, work, carrying.result[place], computation, (run, end), line)
@@ -183,6 +246,8 @@ def _note_kept(
             _add(work, -1 - part, run, -1)
         elif carrying.beside[part] > 0 and own:
             _add(work, -1 - part, run, until)
+        lent = lent or (carrying.unread_beside[part] > 0 and part <= saved)
+    return lent
 
 
 @inlined

@@ -36,7 +36,7 @@ def live(tables: Tables, state: State, work: Work, runs: int) -> bool:
         _forget(work, value)
         work.gap_of[value] = -1
     for run in range(runs + 1):
-        work.need[run] = 0
+        work.need[run] = work.scratch[run]
     work.facts[GAPS] = 0
     work.facts[PENDING] = work.facts[ASKS]
     turn = work.facts[TURN]
@@ -249,7 +249,8 @@ def _heard(tables: Tables, state: State, work: Work, value: int) -> int:
         for place in range(carrying.sight_first[storage], carrying.sight_first[storage + 1]):
             computation = carrying.sight[place]
             inside = work.innermost[computation] >= 0
-            if inside == (carrying.made[place] == 1) and (not inside or state.kept[computation]):
+            stored = state.kept[computation] and not work.unread[value]
+            if inside == (carrying.made[place] == 1) and (not inside or stored):
                 if first < 0 or computation < first:
                     first = computation
                 break

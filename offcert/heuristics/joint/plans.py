@@ -11,14 +11,14 @@ from offcert.core.errors import MethodError
 from offcert.core.execution import Execution
 from offcert.core.program import Program
 from offcert.core.strategy import Strategy
+from offcert.heuristics.evictions.sequential import sequential
 from offcert.heuristics.joint.evaluation import Estimate, estimate, evaluate
 from offcert.heuristics.joint.state import UNCOVERED, State, Work, program_of
 from offcert.heuristics.joint.tables import Tables
-from offcert.heuristics.local_search import local_search
-from offcert.heuristics.order_search import order_search
-from offcert.heuristics.ordered import ordered_orders, ordered_schedule
-from offcert.heuristics.sequential import sequential
-from offcert.heuristics.set_search import set_search
+from offcert.heuristics.orders.local_search import local_search
+from offcert.heuristics.orders.order_search import order_search
+from offcert.heuristics.orders.ordered import ordered_orders, ordered_schedule
+from offcert.heuristics.orders.set_search import set_search
 from offcert.questions.schedule.carried import carried_on
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem

@@ -19,8 +19,8 @@ import numpy as np
 from offcert.core.errors import MethodError
 from offcert.core.program import Program
 from offcert.heuristics.joint.annealing import JointAnnealer, weight_of
+from offcert.heuristics.joint.changes import alike
 from offcert.heuristics.joint.evaluation import evaluate
-from offcert.heuristics.joint.moves import alike
 from offcert.heuristics.joint.plans import JointPlan, realised, tidied
 from offcert.heuristics.joint.starts import starts
 from offcert.heuristics.joint.state import UNCOVERED, State, new_state, new_work, state_of

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from offcert.heuristics.joint.changes import Alike
 from offcert.heuristics.joint.evaluation import evaluate
-from offcert.heuristics.joint.moves import Alike
 from offcert.heuristics.joint.repeats import repeats_of
 from offcert.heuristics.joint.state import State, Work, new_state
 from offcert.heuristics.joint.tables import Integers, Tables

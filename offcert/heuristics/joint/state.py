@@ -82,6 +82,12 @@ class Work(NamedTuple):
         By how many changes in place it has to be changed already, or -1 if nobody cares.
     given : int64 array, one entry a value
         The run at which autograd's hooks hear of it as the input of a segment, or -1.
+    unread : int64 array, one entry a value
+        1 if it is kept, and nobody needs it.
+    stand_in : int64 array, one entry a segment
+        For those in no other, bytes of what is handed out in the place of such values.
+    scratch : int64 array, one entry a run
+        Bytes of that which are there from then on, less those that are gone.
     opened : int64 array, one entry for each of `Carrying.beside`
         Whether that is counted already.
     ask_row, ask_begin, ask_run : int64 arrays
@@ -124,6 +130,9 @@ class Work(NamedTuple):
     part: Integers
     changed: Integers
     given: Integers
+    unread: Integers
+    stand_in: Integers
+    scratch: Integers
     opened: Integers
     ask_row: Integers
     ask_begin: Integers
@@ -187,6 +196,9 @@ def new_work(tables: Tables) -> Work:
         integers(runs + 2) + WHOLE,
         integers(values),
         integers(values),
+        integers(values),
+        integers(2 * computations + 2),
+        integers(runs + 2),
         integers(2 * computations),
         integers(2 * computations + 2),
         integers(2 * computations + 2),

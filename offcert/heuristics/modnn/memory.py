@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from offcert.core.errors import NoPlanError
-from offcert.heuristics.modnn.schemes import Pool, Scheme, Segment, best_scheme
+from offcert.heuristics.modnn.schemes import Pool, PoolPart, Scheme, best_scheme
 from offcert.heuristics.modnn.tasks import Record, TaskView
 
 WORKSPACE = -2
@@ -82,7 +82,7 @@ class Memory:
             return None
         return self._put(segment, block, size, start)
 
-    def _put(self, segment: Segment, block: int, size: int, start: int) -> int:
+    def _put(self, segment: PoolPart, block: int, size: int, start: int) -> int:
         start = max(start, self.pool.take(segment, block, size))
         self.record.begin(block, segment.address, start)
         return start

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 
-class Segment:
+class PoolPart:
     """A contiguous part of the pool, between its neighbours.
 
     Attributes
@@ -24,7 +24,7 @@ class Segment:
         What lies there; None if it is free.
     since : int
         If it is free: from when on.
-    before, after : Segment or None
+    before, after : PoolPart or None
         Its neighbours at lower and higher addresses.
     """
 
@@ -35,8 +35,8 @@ class Segment:
         self.size = size
         self.block: int | None = None
         self.since = 0
-        self.before: Segment | None = None
-        self.after: Segment | None = None
+        self.before: PoolPart | None = None
+        self.after: PoolPart | None = None
 
     def __repr__(self) -> str:
         what = "free" if self.block is None else f"block {self.block}"
@@ -51,14 +51,14 @@ class Pool:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.first = Segment(0, size)
-        self.segment: dict[int, Segment] = {}
+        self.first = PoolPart(0, size)
+        self.segment: dict[int, PoolPart] = {}
         if size == 0:
             self.first.block = -1
 
-    def __iter__(self) -> Iterator[Segment]:
+    def __iter__(self) -> Iterator[PoolPart]:
         """Yield the segments by increasing address."""
-        segment: Segment | None = self.first
+        segment: PoolPart | None = self.first
         while segment is not None:
             yield segment
             segment = segment.after
@@ -72,10 +72,10 @@ class Pool:
         """Bytes that nothing takes, in one piece or not."""
         return sum(segment.size for segment in self if segment.block is None)
 
-    def find(self, size: int) -> Segment | None:
+    def find(self, size: int) -> PoolPart | None:
         """Return a free segment of exactly this size, else the first one that is large enough."""
-        fits: Segment | None = None
-        segment: Segment | None = self.first
+        fits: PoolPart | None = None
+        segment: PoolPart | None = self.first
         while segment is not None:
             if segment.block is None and segment.size >= size:
                 if segment.size == size:
@@ -84,10 +84,10 @@ class Pool:
             segment = segment.after
         return fits
 
-    def take(self, segment: Segment, block: int, size: int) -> int:
+    def take(self, segment: PoolPart, block: int, size: int) -> int:
         """Put a block at the beginning of a free segment; return from when on it may lie there."""
         if segment.size > size:
-            rest = Segment(segment.address + size, segment.size - size)
+            rest = PoolPart(segment.address + size, segment.size - size)
             rest.since = segment.since
             rest.before, rest.after = segment, segment.after
             if segment.after is not None:
@@ -106,7 +106,7 @@ class Pool:
             if each.block is None and each.address <= address < each.address + each.size
         )
         if segment.address < address:
-            rest = Segment(address, segment.address + segment.size - address)
+            rest = PoolPart(address, segment.address + segment.size - address)
             rest.since = segment.since
             rest.before, rest.after = segment, segment.after
             if segment.after is not None:
@@ -137,7 +137,7 @@ class Scheme:
 
     Attributes
     ----------
-    first : Segment
+    first : PoolPart
         Where it begins.
     blocks : tuple of int
         What has to leave, by increasing address.
@@ -145,7 +145,7 @@ class Scheme:
         When all of it has left.
     """
 
-    first: Segment
+    first: PoolPart
     blocks: tuple[int, ...]
     ready: int
 
@@ -198,10 +198,10 @@ def best_scheme(
     return best
 
 
-def _scheme_from(first: Segment, size: int, leaving: Leaving, link: int) -> Scheme | None:
+def _scheme_from(first: PoolPart, size: int, leaving: Leaving, link: int) -> Scheme | None:
     blocks = []
     ready = total = 0
-    segment: Segment | None = first
+    segment: PoolPart | None = first
     while segment is not None and total < size:
         if segment.block is None:
             ready = max(ready, segment.since)

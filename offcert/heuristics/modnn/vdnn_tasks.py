@@ -7,7 +7,7 @@ those of the nearest later one that lacks some, no further than the nearest conv
 task waits for that, too. Everything else stays. Of the convolution algorithms each task takes the
 fastest for which there is room.
 
-`offcert.heuristics.vdnn` is the same for chains, without the waiting.
+`offcert.heuristics.evictions.vdnn` is the same for chains, without the waiting.
 """
 
 from __future__ import annotations

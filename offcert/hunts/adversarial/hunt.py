@@ -55,7 +55,7 @@ _KICK = 4
 # Share of a time limit for searching, the rest being for minimising; seconds between two reports.
 # Arbitrary.
 _SEARCH_SHARE = 0.75
-_SECONDS_BETWEEN_REPORTS = 1.0
+SECONDS_BETWEEN_REPORTS = 1.0
 
 
 @dataclass(frozen=True)
@@ -298,7 +298,7 @@ class Hunt:
 
     def _tell(self, force: bool = False) -> None:
         now = time.monotonic()
-        if self._progress is None or not (force or now - self._told > _SECONDS_BETWEEN_REPORTS):
+        if self._progress is None or not (force or now - self._told > SECONDS_BETWEEN_REPORTS):
             return
         self._told = now
         find = self.simplest or self.best

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from offcert.certify.effort import Effort
+from offcert.certify.method import Effort
 from offcert.certify.methods import METHODS
 from offcert.certify.search import Search
 from offcert.core.errors import InputError, MethodError, PlanError
@@ -20,9 +20,9 @@ from offcert.formulations.combinatorial.relaxations import (
     prop3_bound,
     required_absent,
 )
-from offcert.heuristics.dynprog import algorithm_1, dynprog
-from offcert.heuristics.greedy import greedy
-from offcert.heuristics.sequential import sequential
+from offcert.heuristics.evictions.dynprog import algorithm_1, dynprog
+from offcert.heuristics.evictions.greedy import greedy
+from offcert.heuristics.evictions.sequential import sequential
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 from offcert.questions.schedule.simulate import simulate
 

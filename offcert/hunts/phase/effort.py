@@ -20,10 +20,10 @@ from typing import Any
 from offcert.core.errors import MethodError, PlanError
 from offcert.formulations.labels.atomic_heads.bound import heads_bound
 from offcert.formulations.labels.pivot.bound import pivot_bound
-from offcert.heuristics.annealing import Annealer
-from offcert.heuristics.greedy import greedy_gaps
-from offcert.heuristics.ordered import OrderedSets, ordered_plan
-from offcert.heuristics.sequential import sequential
+from offcert.heuristics.evictions.greedy import greedy_gaps
+from offcert.heuristics.evictions.sequential import sequential
+from offcert.heuristics.orders.annealing import Annealer
+from offcert.heuristics.orders.ordered import OrderedSets, ordered_plan
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.simulate import Simulator, simulate
@@ -56,7 +56,7 @@ def descended(problem: Problem) -> Plan:
     least = problem.trace.compute_time
     if not problem.trace.gaps or Simulator(problem).run(plan).makespan == least:
         return plan
-    found = _best_set(problem)
+    found = best_set(problem)
     return plan if found is None else improved(problem, plan, [found])
 
 
@@ -82,7 +82,7 @@ def improved(problem: Problem, plan: Plan, sets: Iterable[Iterable[int]]) -> Pla
     return best
 
 
-def _best_set(problem: Problem) -> frozenset[int] | None:
+def best_set(problem: Problem) -> frozenset[int] | None:
     """Return the set of gaps with the best ordered schedule found, or None if none has any."""
     count = len(problem.trace.gaps)
     sets = OrderedSets(problem, "the descent")

@@ -14,7 +14,6 @@ from offcert.core.units import Units
 from offcert.proofs.any_certificate import AnyCertificate
 from offcert.proofs.bounds_json import bound_from_json, member
 from offcert.proofs.questions import PLACEMENT
-from offcert.questions.placement.files import placement_problem_from_json, placement_problem_to_json
 from offcert.questions.placement.problem import (
     Occupant,
     Placement,
@@ -54,19 +53,17 @@ class PlacementCertificate(AnyCertificate[PlacementProblem]):
         """The result's."""
         return self.result.status
 
+    @property
+    def pool(self) -> PlacementCertificate:
+        """The certificate itself."""
+        return self
+
     def summary(self) -> str:
         """Return status, pool, bound and gap in a line for people."""
         return self.result.summary(self.problem.units)
 
     def _repr_html_(self) -> str:
         return html(self)
-
-    def _write_problem(self) -> dict[str, Any]:
-        return placement_problem_to_json(self.problem)
-
-    @classmethod
-    def _read_problem(cls, value: Any, place: str) -> PlacementProblem:
-        return placement_problem_from_json(value, place)
 
     def _write_answer(self) -> dict[str, Any]:
         placement = self.result.placement

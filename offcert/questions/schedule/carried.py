@@ -1,13 +1,18 @@
-"""The carried execution of a problem about a captured step."""
+"""Programs as training really carries them out, and plans for what runs then."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from offcert.core.carried.carry import Carried, carry
 from offcert.core.carried.ranges import ranges_from_json
 from offcert.core.carried.record import record_from_json
+from offcert.core.execution import Execution
+from offcert.core.platform import Kind
 from offcert.core.program import Program
+from offcert.core.trace import Gap
+from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem
 
 
@@ -38,3 +43,75 @@ def carried_on(problem: Problem, program: Program) -> Carried | None:
         record_from_json(source["record"], f"{place}.record"),
         source["ticks"],
     )
+
+
+def translated(plan: Plan, planned: Execution, real: Execution) -> Plan:
+    """Return a plan's decisions for an execution with the same runs.
+
+    Tensors may have other uses in it, or may not leave at all: what cannot be done is left out, and
+    what can be done for a shorter time is done for that time. Whether the memory still suffices is
+    for the caller to see.
+
+    Parameters
+    ----------
+    plan : Plan
+        For the first execution.
+    planned, real : Execution
+        Of the same network, with the same runs.
+    """
+    return _Translation(planned, real).plan(plan)
+
+
+class _Translation:
+    def __init__(self, planned: Execution, real: Execution) -> None:
+        self.planned = planned
+        self.real = real
+        # Copies of values are the same if they are made by the same run.
+        tensors = {
+            (value, tensor.uses[0]): index
+            for index, (value, tensor) in enumerate(
+                zip(real.values, real.trace.tensors, strict=True)
+            )
+            if value >= 0
+        }
+        self.tensor_of = [
+            tensors.get((value, tensor.uses[0]))
+            for value, tensor in zip(planned.values, planned.trace.tensors, strict=True)
+        ]
+        self.gaps_of: dict[int, list[int]] = {}
+        for number, gap in enumerate(real.trace.gaps):
+            self.gaps_of.setdefault(gap.tensor, []).append(number)
+
+    def plan(self, plan: Plan) -> Plan:
+        moves: list[Move] = []
+        left: set[int] = set()
+        for move in plan.moves:
+            gap = self.planned.trace.gaps[move.gap]
+            number = self._gap(gap)
+            if number is None:
+                continue
+            found = self.real.trace.gaps[number]
+            if move.kind is Kind.OFFLOAD:
+                left.add(found.tensor)
+                before = min(max(move.before, found.before + 1), found.after)
+            else:
+                before = max(min(move.before, found.after), found.before + 1)
+                if found.tensor not in left:
+                    # The transfer that took it to the host is one that cannot be made.
+                    left.add(found.tensor)
+                    moves.append(Move(Kind.OFFLOAD, number, found.before + 1))
+            moves.append(replace(move, gap=number, before=before))
+        return Plan(moves)
+
+    def _gap(self, gap: Gap) -> int | None:
+        """Return the longest gap of the same tensor within a gap of the plan."""
+        tensor = self.tensor_of[gap.tensor]
+        if tensor is None:
+            return None
+        trace = self.real.trace
+        inside = [
+            number
+            for number in self.gaps_of.get(tensor, [])
+            if gap.before <= trace.gaps[number].before and trace.gaps[number].after <= gap.after
+        ]
+        return max(inside, key=lambda n: trace.gaps[n].after - trace.gaps[n].before, default=None)

@@ -63,7 +63,7 @@ def _speeds(pieces: list[Piece]) -> Iterator[tuple[Fraction, Fraction, Fraction]
             yield start, end, rate
 
 
-def _moved(pieces: list[Piece], times: Sequence[Fraction]) -> Iterator[Fraction]:
+def moved_by(pieces: list[Piece], times: Sequence[Fraction]) -> Iterator[Fraction]:
     """Yield the bytes that pieces have moved by each of some times, in order of time."""
     speeds = list(_speeds(pieces))
     number = 0
@@ -216,7 +216,7 @@ class _FluidChecker:
                 continue
             times = sorted({end for p in copies + pieces for end in (p.start, p.end)})
             for time, left, back in zip(
-                times, _moved(copies, times), _moved(pieces, times), strict=True
+                times, moved_by(copies, times), moved_by(pieces, times), strict=True
             ):
                 if back > left:
                     self.faults.append(

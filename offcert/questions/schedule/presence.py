@@ -93,7 +93,7 @@ def sums_at(
 Rational = int | Fraction
 
 # Bits of a common denominator up to which integers are faster than rationals. Assumed.
-_LONGEST = 1 << 10
+LONGEST = 1 << 10
 
 
 class Grid:
@@ -111,7 +111,7 @@ class Grid:
         self._parts: int | None = 1
         for denominator in {value.denominator for value in values}:
             self._parts = math.lcm(self._parts, denominator)
-            if self._parts.bit_length() > _LONGEST:
+            if self._parts.bit_length() > LONGEST:
                 self._parts = None
                 break
 

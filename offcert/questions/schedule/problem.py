@@ -18,8 +18,7 @@ from offcert.core.network import Network, sources
 from offcert.core.notebook import html
 from offcert.core.platform import Kind, Platform
 from offcert.core.trace import LARGEST_TOTAL, Tensor, Trace, require_integer
-from offcert.core.uncertainty import Uncertainty
-from offcert.core.uncertainty_text import parse_uncertainty
+from offcert.core.uncertainty import Uncertainty, parse_uncertainty
 from offcert.core.units import (
     Units,
     format_rate,
@@ -297,7 +296,7 @@ class Problem:
         Raises
         ------
         InputError
-            If the text describes none (`offcert.core.uncertainty_text.parse_uncertainty`).
+            If the text describes none (`offcert.core.uncertainty.parse_uncertainty`).
         """
         exact = replace(self, uncertainty=None)
         return replace(exact, uncertainty=parse_uncertainty(text, self.platform, self.units))

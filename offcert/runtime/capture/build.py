@@ -14,7 +14,7 @@ from offcert.core.errors import InputError, OffcertError
 from offcert.core.network import Network
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.runtime.capture.capture import Clock, Storage, number_places
-from offcert.runtime.capture.line import Group, Line
+from offcert.runtime.capture.cut_step import CutStep, Group
 from offcert.runtime.capture.moments import Life
 from offcert.runtime.capture.network import build_network
 from offcert.runtime.capture.ranges import find_ranges
@@ -59,13 +59,13 @@ def build(recorder: Recorder | Recording, clock: Clock) -> Built:
     ends = [index for index, moment in enumerate(moments) if moment.event.kind == END]
     if not ends:
         raise InputError("no backward pass goes through the model")
-    line = Line(moments[: ends[-1] + 1], clock)
-    groups = _groups(recorder.lives, line)
-    tensors, tensor_of = _tensors(groups, line)
-    trace = Trace(_operations(tensors, line), tensors)
+    cut = CutStep(moments[: ends[-1] + 1], clock)
+    groups = _groups(recorder.lives, cut)
+    tensors, tensor_of = _tensors(groups, cut)
+    trace = Trace(_operations(tensors, cut), tensors)
     rows = (
         (
-            line.operation(saved.moment),
+            cut.operation(saved.moment),
             saved.size,
             saved.dtype,
             saved.shape,
@@ -73,9 +73,9 @@ def build(recorder: Recorder | Recording, clock: Clock) -> Built:
         )
         for saved in recorder.saved
     )
-    ticks = tuple(line.moments[tick].event for tick in line.ticks)
+    ticks = tuple(cut.moments[tick].event for tick in cut.ticks)
     operations = [Computation(o.name, o.duration, o.workspace) for o in trace.operations]
-    network: Network | None = build_network(recorder, line, groups, operations)
+    network: Network | None = build_network(recorder, cut, groups, operations)
     if network is not None and network.trace() != trace:
         # A program that changes in place what may have left meanwhile: offloading follows it, but
         # what was computed from what is not clear.
@@ -83,28 +83,28 @@ def build(recorder: Recorder | Recording, clock: Clock) -> Built:
     ranges, record = NO_RANGES, None
     if clock is Clock.MODULES and network is not None:
         ranges = find_ranges(
-            line.moments,
-            line.ticks,
+            cut.moments,
+            cut.ticks,
             recorder.hooks.root,
             recorder.only_once,
             recorder.lines.found,
         )
-        record = build_record(recorder, line, groups, trace.operations)
+        record = build_record(recorder, cut, groups, trace.operations)
     return Built(trace, network, ticks, number_places(rows), ranges, record)
 
 
-def _groups(lives: Sequence[Life], line: Line) -> list[Group]:
+def _groups(lives: Sequence[Life], cut: CutStep) -> list[Group]:
     groups: dict[tuple[object, ...], Group] = {}
-    last = len(line.moments) - 1
+    last = len(cut.moments) - 1
     for life in lives:
         record = life.record
         if record.size == 0 or record.born > last:
             continue
-        born = line.operation(record.born)
-        died = line.operation(last if record.died is None else min(record.died, last))
+        born = cut.operation(record.born)
+        died = cut.operation(last if record.died is None else min(record.died, last))
         if born == died:
             continue
-        uses = _uses(life, born, died, line) if life.saved is not None else (born, died)
+        uses = _uses(life, born, died, cut) if life.saved is not None else (born, died)
         evictable = any(after - before > 1 for before, after in pairwise(uses))
         evictable = evictable and life.saved is not None
         if not evictable:
@@ -117,25 +117,25 @@ def _groups(lives: Sequence[Life], line: Line) -> list[Group]:
     return sorted(groups.values(), key=lambda group: (group.uses[0], group.uses))
 
 
-def _uses(life: Life, born: int, died: int, line: Line) -> tuple[int, ...]:
+def _uses(life: Life, born: int, died: int, cut: CutStep) -> tuple[int, ...]:
     assert life.saved is not None
-    last = len(line.moments) - 1
+    last = len(cut.moments) - 1
     uses = {born, died}
-    uses.update(line.operation(moment) for moment in life.touched if moment <= last)
+    uses.update(cut.operation(moment) for moment in life.touched if moment <= last)
     # What autograd has not saved yet cannot leave.
-    uses.update(range(born, line.operation(life.saved) + 1))
+    uses.update(range(born, cut.operation(life.saved) + 1))
     for first, end in life.held:
-        uses.update(range(line.operation(first), line.operation(min(end, last)) + 1))
+        uses.update(range(cut.operation(first), cut.operation(min(end, last)) + 1))
     return tuple(sorted(use for use in uses if born <= use <= died))
 
 
-def _tensors(groups: Sequence[Group], line: Line) -> tuple[list[Tensor], dict[int, int]]:
+def _tensors(groups: Sequence[Group], cut: CutStep) -> tuple[list[Tensor], dict[int, int]]:
     """Return tensors, and the number of the tensor for the `id` of each evictable life."""
     tensors = []
     tensor_of: dict[int, int] = {}
     seen: Counter[str] = Counter()
     for index, group in enumerate(groups):
-        side, _, where = line.names[group.uses[0]].partition(":")
+        side, _, where = cut.names[group.uses[0]].partition(":")
         base = f"{'g' if side == 'B' else 'x'}:{where}"
         seen[base] += 1
         group.name = base if seen[base] == 1 else f"{base}.{seen[base]}"
@@ -145,8 +145,8 @@ def _tensors(groups: Sequence[Group], line: Line) -> tuple[list[Tensor], dict[in
     return tensors, tensor_of
 
 
-def _operations(tensors: Sequence[Tensor], line: Line) -> list[Operation]:
-    count = len(line)
+def _operations(tensors: Sequence[Tensor], cut: CutStep) -> list[Operation]:
+    count = len(cut)
     during, after = [0] * (count + 1), [0] * (count + 1)
     for tensor in tensors:
         first, final = tensor.uses[0], tensor.uses[-1]
@@ -156,14 +156,14 @@ def _operations(tensors: Sequence[Tensor], line: Line) -> list[Operation]:
         after[final] -= tensor.size
     operations = []
     held = left = 0
-    for index, name in enumerate(line.names):
+    for index, name in enumerate(cut.names):
         held += during[index]
         left += after[index]
-        counted = line.live_after(index)
+        counted = cut.live_after(index)
         # What the caller keeps outlives the step; no trace can say that.
         if left != counted and index < count - 1:
             raise OffcertError(f"{counted} bytes are alive after {name}, but the trace has {left}")
-        moments = line.moments_of(index)
+        moments = cut.moments_of(index)
         peak = max(moment.peak for moment in moments)
         duration = sum(moment.duration for moment in moments)
         operations.append(Operation(name, duration, max(0, peak - held)))

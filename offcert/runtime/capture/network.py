@@ -10,14 +10,14 @@ from offcert.core.network import Network
 from offcert.runtime.watch.events import ENTER, LEAVE
 
 if TYPE_CHECKING:
-    from offcert.runtime.capture.line import Group, Line
+    from offcert.runtime.capture.cut_step import CutStep, Group
     from offcert.runtime.capture.recorder import Recorder
     from offcert.runtime.capture.recording import Recording
 
 
 def build_network(
     recorder: Recorder | Recording,
-    line: Line,
+    cut: CutStep,
     groups: Sequence[Group],
     computations: Sequence[Computation],
 ) -> Network:
@@ -30,7 +30,7 @@ def build_network(
     ----------
     recorder : Recorder or Recording
         Finished.
-    line : Line
+    cut : CutStep
         Its moments, cut into operations.
     groups : sequence of Group
         The storages of each tensor of the trace.
@@ -43,7 +43,7 @@ def build_network(
         Values have the indices of the trace's tensors; after them come those that in-place changes
         make of others.
     """
-    flow = _Flow(recorder, line, groups)
+    flow = _Flow(recorder, cut, groups)
     return Network(
         [
             Computation(
@@ -62,32 +62,34 @@ def build_network(
     )
 
 
-def asked_of(line: Line, unpacked: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
+def asked_of(cut: CutStep, unpacked: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
     """Yield who asks, who has saved what is asked for, and the moment at which that is asked."""
     for asked, saved in unpacked:
-        if asked < len(line.moments):
-            backward, forward = line.operation(asked), line.operation(saved)
+        if asked < len(cut.moments):
+            backward, forward = cut.operation(asked), cut.operation(saved)
             if forward < backward:
                 yield backward, forward, asked
 
 
-def _repeatable(line: Line) -> list[bool]:
+def _repeatable(cut: CutStep) -> list[bool]:
     """Return which operations lie in a forward pass of the model."""
     calls, inside = 0, []
-    for moment in line.moments:
+    for moment in cut.moments:
         if not moment.event.path and moment.event.kind in (ENTER, LEAVE):
             calls += 1 if moment.event.kind == ENTER else -1
         inside.append(calls > 0 and not moment.backward)
-    return [inside[tick] for tick in line.ticks]
+    return [inside[tick] for tick in cut.ticks]
 
 
 class _Flow:
     """Reads, writes, changes and holds of the operations of a recorded step."""
 
-    def __init__(self, recorder: Recorder | Recording, line: Line, groups: Sequence[Group]) -> None:
-        self.line = line
-        self.repeatable = _repeatable(line)
-        count = len(line)
+    def __init__(
+        self, recorder: Recorder | Recording, cut: CutStep, groups: Sequence[Group]
+    ) -> None:
+        self.cut = cut
+        self.repeatable = _repeatable(cut)
+        count = len(cut)
         self.values = [Value(group.name, group.size, group.evictable) for group in groups]
         self.reads: list[set[int]] = [set() for _ in range(count)]
         self.writes: list[set[int]] = [set() for _ in range(count)]
@@ -118,9 +120,9 @@ class _Flow:
 
     def _operations(self, group: Group, kind: str, born: int, died: int) -> set[int]:
         """Return the operations after the first that touch or change a storage of a group."""
-        last = len(self.line.moments) - 1
+        last = len(self.cut.moments) - 1
         found = {
-            self.line.operation(moment)
+            self.cut.operation(moment)
             for life in group.lives
             for moment in getattr(life, kind)
             if moment <= last
@@ -129,5 +131,5 @@ class _Flow:
 
     def _pair(self, unpacked: Iterable[tuple[int, int]]) -> None:
         """Note whose gradients each operation of a backward pass computes."""
-        for backward, forward, _ in asked_of(self.line, unpacked):
+        for backward, forward, _ in asked_of(self.cut, unpacked):
             self.of[backward].add(forward)

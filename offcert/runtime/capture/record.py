@@ -15,7 +15,7 @@ from offcert.runtime.capture.network import asked_of
 from offcert.runtime.watch.events import ENTER, LEAVE
 
 if TYPE_CHECKING:
-    from offcert.runtime.capture.line import Group, Line
+    from offcert.runtime.capture.cut_step import CutStep, Group
     from offcert.runtime.capture.moments import Life, Seen
     from offcert.runtime.capture.recorder import Recorder
     from offcert.runtime.capture.recording import Recording
@@ -61,7 +61,7 @@ class _Inside:
 def build_within(
     lives: Sequence[Life],
     value_of: Mapping[int, int],
-    line: Line,
+    cut: CutStep,
     operations: Sequence[Operation],
     unpacked: Iterable[tuple[int, int]],
 ) -> Within:
@@ -73,30 +73,30 @@ def build_within(
         Of all storages.
     value_of : mapping of int to int
         The value of the network that each is a part of, by `id`.
-    line : Line
+    cut : CutStep
         Moments, cut into operations.
     operations : sequence of Operation
         Of the trace.
     unpacked : iterable of (int, int)
         The moment at which autograd asked for something, and the one at which it had saved it.
     """
-    insides, surviving = _insides(lives, value_of, line)
+    insides, surviving = _insides(lives, value_of, cut)
     makings = (
         _making(index, inside, surviving[index], operations[index].workspace)
         for index, inside in enumerate(insides)
     )
     return Within(
         tuple(each for each in makings if each is not None),
-        tuple(_asks(insides, line, unpacked)),
+        tuple(_asks(insides, cut, unpacked)),
     )
 
 
 def _insides(
-    lives: Sequence[Life], value_of: Mapping[int, int], line: Line
+    lives: Sequence[Life], value_of: Mapping[int, int], cut: CutStep
 ) -> tuple[list[_Inside], list[int]]:
     """Return what each operation makes, and how many bytes of that survive it."""
-    count, end = len(line), len(line.moments)
-    starts = [0, *line.ticks[1:], end]
+    count, end = len(cut), len(cut.moments)
+    starts = [0, *cut.ticks[1:], end]
     changes = [[0] * (after - first + 1) for first, after in pairwise(starts)]
     insides = [_Inside(starts[index], []) for index in range(count)]
     surviving = [0] * count
@@ -104,9 +104,9 @@ def _insides(
         record = life.record
         if record.size == 0 or record.born >= end:
             continue
-        born, died = line.operation(record.born), end if record.died is None else record.died
+        born, died = cut.operation(record.born), end if record.died is None else record.died
         changes[born][max(0, record.born - starts[born])] += record.size
-        last = line.operation(died) if died < end else count
+        last = cut.operation(died) if died < end else count
         if last == born:
             # What dies at a moment was alive in it.
             changes[born][died + 1 - starts[born]] -= record.size
@@ -131,10 +131,10 @@ def _making(index: int, inside: _Inside, surviving: int, workspace: int) -> Maki
 
 
 def _asks(
-    insides: Sequence[_Inside], line: Line, unpacked: Iterable[tuple[int, int]]
+    insides: Sequence[_Inside], cut: CutStep, unpacked: Iterable[tuple[int, int]]
 ) -> Iterable[Ask]:
     first_at: dict[int, dict[int, int]] = {}
-    for backward, forward, asked in asked_of(line, unpacked):
+    for backward, forward, asked in asked_of(cut, unpacked):
         first_at.setdefault(backward, {}).setdefault(forward, asked)
     for backward, moments in sorted(first_at.items()):
         found = [_ask(backward, each, insides[backward], at) for each, at in moments.items()]
@@ -158,7 +158,7 @@ def _ask(computation: int, saver: int, inside: _Inside, moment: int) -> Ask:
 
 def build_record(
     recorder: Recorder | Recording,
-    line: Line,
+    cut: CutStep,
     groups: Sequence[Group],
     operations: Sequence[Operation],
 ) -> StepRecord:
@@ -168,45 +168,47 @@ def build_record(
     ----------
     recorder : Recorder or Recording
         Finished.
-    line : Line
+    cut : CutStep
         Its moments, cut into operations.
     groups : sequence of Group
         The storages of each value of the network.
     operations : sequence of Operation
         Of the trace.
     """
-    return _Builder(recorder, line, groups).record(operations)
+    return _Builder(recorder, cut, groups).record(operations)
 
 
 class _Builder:
-    def __init__(self, recorder: Recorder | Recording, line: Line, groups: Sequence[Group]) -> None:
+    def __init__(
+        self, recorder: Recorder | Recording, cut: CutStep, groups: Sequence[Group]
+    ) -> None:
         self.recorder = recorder
-        self.line = line
+        self.cut = cut
         self.value_of = {id(life): n for n, group in enumerate(groups) for life in group.lives}
         self.number_of: dict[Any, int] = {}
         self.storages: list[tuple[int, int]] = []
 
     def record(self, operations: Sequence[Operation]) -> StepRecord:
-        line, recorder = self.line, self.recorder
+        cut, recorder = self.cut, self.recorder
         launches = [
-            next(n for n in range(tick, len(line.moments)) if line.moments[n].launches)
-            for tick in line.ticks
+            next(n for n in range(tick, len(cut.moments)) if cut.moments[n].launches)
+            for tick in cut.ticks
         ]
         calls = tuple(self._calls())
         saved, made = self._sights(recorder.packed), self._sights(recorder.made)
-        within = build_within(recorder.lives, self.value_of, line, operations, recorder.unpacked)
+        within = build_within(recorder.lives, self.value_of, cut, operations, recorder.unpacked)
         return StepRecord(
-            tuple(line.ticks), tuple(launches), tuple(self.storages), calls, saved, made, within
+            tuple(cut.ticks), tuple(launches), tuple(self.storages), calls, saved, made, within
         )
 
     def _calls(self) -> Iterable[Call]:
         given = dict(self.recorder.given)
         left = {
             (moment.event.path, moment.event.call): index
-            for index, moment in enumerate(self.line.moments)
+            for index, moment in enumerate(self.cut.moments)
             if moment.event.kind == LEAVE
         }
-        for index, moment in enumerate(self.line.moments):
+        for index, moment in enumerate(self.cut.moments):
             event = moment.event
             key = event.path, event.call
             if event.kind == ENTER and not moment.backward and key in left:

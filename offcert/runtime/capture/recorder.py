@@ -21,6 +21,7 @@ from offcert.runtime.capture.moments import Life, Moment, Saved, Seen
 from offcert.runtime.hardware import Hardware
 from offcert.runtime.hardware.cost import attention_scratch, operator_cost, operator_ns
 from offcert.runtime.segments.handed import given_a_cache
+from offcert.runtime.watch.entered_hooks import EnteredHooks
 from offcert.runtime.watch.events import INPUT, OPERATOR, OUTPUT, UNPACK, Event, Session
 from offcert.runtime.watch.guard import entry
 from offcert.runtime.watch.hooks import Hooks
@@ -30,7 +31,6 @@ from offcert.runtime.watch.nodes import NodeCount, keeps_casts
 from offcert.runtime.watch.rule import Rule
 from offcert.runtime.watch.saved import Entry, Handle
 from offcert.runtime.watch.saved_storages import SavedStorages, dtype_name, owned_storages
-from offcert.runtime.watch.saving import Saving
 from offcert.runtime.watch.signature import Signature, signature
 from offcert.runtime.watch.tracker import LiveBytes, StorageRecord
 
@@ -114,7 +114,7 @@ class Recorder(Session):
         self._gradient_path = ""
         self._in_backward = False
         self._node_count = NodeCount()
-        self._context: Saving | None = None
+        self._context: EnteredHooks | None = None
         # The calls of the root whose results wait for a gradient.
         self._waiting: set[int] = set()
 
@@ -160,7 +160,7 @@ class Recorder(Session):
             self.tracker.start()
             self.tracker.announcer = self._announce
             self.tracker.listener = self._listen
-        self._context = Saving(self._storages)
+        self._context = EnteredHooks(self._storages)
         self._node_count = NodeCount()
         return self
 

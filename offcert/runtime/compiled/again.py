@@ -10,7 +10,7 @@ from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 
 from offcert.runtime.compiled.calls import Call, Calls, Stack, is_backward
-from offcert.runtime.compiled.line import launches, storage_of
+from offcert.runtime.compiled.graph_pair import launches, storage_of
 from offcert.runtime.compiled.report import RunsAgain
 from offcert.runtime.segments.placed import Kept, PlacedProgram, PlacedSegment
 from offcert.runtime.watch.events import ENTER

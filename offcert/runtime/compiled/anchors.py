@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 from torch import fx
 
 from offcert.runtime.compiled.calls import Call, Calls, is_backward
-from offcert.runtime.compiled.line import Line, launches
+from offcert.runtime.compiled.graph_pair import GraphPair, launches
 from offcert.runtime.compiled.planned import Planned
 from offcert.runtime.watch.events import END, ENTER, INPUT, LEAVE, OUTPUT, Event
 
@@ -36,7 +36,7 @@ class Anchors:
     ----------
     planned : Planned
         The plan.
-    line : Line
+    pair : GraphPair
         The graphs.
     calls : Calls
         Of their nodes.
@@ -50,12 +50,12 @@ class Anchors:
         cannot be told, as Dynamo counts them in each graph anew.
     """
 
-    def __init__(self, planned: Planned, line: Line, calls: Calls) -> None:
-        self.elsewhere = set() if planned.by_operators else _elsewhere(planned, line, calls)
+    def __init__(self, planned: Planned, pair: GraphPair, calls: Calls) -> None:
+        self.elsewhere = set() if planned.by_operators else _elsewhere(planned, pair, calls)
         if planned.by_operators:
-            found = _by_operators(planned, line, calls)
+            found = _by_operators(planned, pair, calls)
         else:
-            found = _by_modules(planned, line, calls, self.elsewhere)
+            found = _by_modules(planned, pair, calls, self.elsewhere)
         self._planned = planned
         # The modules that compute something, or hold one that does.
         self._computing = {
@@ -64,10 +64,10 @@ class Anchors:
             if event.kind == ENTER
             for end in _ends(event.path)
         }
-        self._line = line
+        self._line = pair
         self._take(found)
         if any(planned.of):
-            known = _by_gradients(self, planned, line, calls)
+            known = _by_gradients(self, planned, pair, calls)
             self._take([f if k is None else k for f, k in zip(found, known, strict=True)])
 
     def _take(self, found: Sequence[int | None]) -> None:
@@ -178,32 +178,32 @@ def _longest(row: Sequence[int | None]) -> list[int]:
 class _Stretch:
     """First and last positions of the calls of modules among some nodes."""
 
-    def __init__(self, positions: Iterable[int], line: Line, calls: Calls) -> None:
+    def __init__(self, positions: Iterable[int], pair: GraphPair, calls: Calls) -> None:
         self.first: dict[Call, int] = {}
         self.last: dict[Call, int] = {}
         for position in positions:
-            for call in (Call("", 0), *calls.stack(line.nodes[position])):
+            for call in (Call("", 0), *calls.stack(pair.nodes[position])):
                 self.first.setdefault(call, position)
                 self.last[call] = position
 
 
-def _elsewhere(planned: Planned, line: Line, calls: Calls) -> set[str]:
+def _elsewhere(planned: Planned, pair: GraphPair, calls: Calls) -> set[str]:
     """Return the modules that the plan calls more often than a graph that calls them."""
     wanted = {Call(event.path, event.call) for event in planned.events if event.path}
-    there = {call for node in line.nodes[: line.border] for call in calls.stack(node)}
+    there = {call for node in pair.nodes[: pair.border] for call in calls.stack(node)}
     seen = {call.path for call in there}
     return {call.path for call in wanted - there if call.path in seen}
 
 
 def _by_modules(
-    planned: Planned, line: Line, calls: Calls, elsewhere: Set[str]
+    planned: Planned, pair: GraphPair, calls: Calls, elsewhere: Set[str]
 ) -> list[int | None]:
     """Return positions from the first and last nodes of each call of a module."""
-    work = [p for p, node in enumerate(line.nodes) if node.op == "call_function"]
-    behind = [p for p in work if p >= line.border]
-    forward = _Stretch((p for p in work if p < line.border), line, calls)
-    backward = _Stretch((p for p in behind if is_backward(line.nodes[p])), line, calls)
-    rerun = _Stretch((p for p in behind if not is_backward(line.nodes[p])), line, calls)
+    work = [p for p, node in enumerate(pair.nodes) if node.op == "call_function"]
+    behind = [p for p in work if p >= pair.border]
+    forward = _Stretch((p for p in work if p < pair.border), pair, calls)
+    backward = _Stretch((p for p in behind if is_backward(pair.nodes[p])), pair, calls)
+    rerun = _Stretch((p for p in behind if not is_backward(pair.nodes[p])), pair, calls)
 
     def position(event: Event, again: bool) -> int | None:
         call = Call(event.path, event.call)
@@ -218,14 +218,16 @@ def _by_modules(
             return backward.first.get(call)
         if event.kind == INPUT and call in backward.last:
             return backward.last[call] + 1
-        return line.backward_end if event.kind == END else None
+        return pair.backward_end if event.kind == END else None
 
     return [
         position(event, again) for event, again in zip(planned.events, planned.again, strict=True)
     ]
 
 
-def _by_gradients(anchors: Anchors, planned: Planned, line: Line, calls: Calls) -> list[int | None]:
+def _by_gradients(
+    anchors: Anchors, planned: Planned, pair: GraphPair, calls: Calls
+) -> list[int | None]:
     """Return positions of those operations of which is known whose gradients they compute.
 
     The nodes of an operator and of its gradient have one number, from autograd. An operation begins
@@ -238,8 +240,8 @@ def _by_gradients(anchors: Anchors, planned: Planned, line: Line, calls: Calls) 
         for node in anchors.nodes(operation):
             operation_of.setdefault(_number(node, calls), operation)
     first: dict[int, int] = {}
-    for position in range(line.backward_begin, line.backward_end):
-        node = line.nodes[position]
+    for position in range(pair.backward_begin, pair.backward_end):
+        node = pair.nodes[position]
         if is_backward(node):
             owner = operation_of.get(_number(node, calls))
             if owner is not None:
@@ -259,16 +261,16 @@ def _number(node: fx.Node, calls: Calls) -> Hashable:
     return node.meta.get("seq_nr"), calls.stack(node)
 
 
-def _by_operators(planned: Planned, line: Line, calls: Calls) -> list[int | None]:
+def _by_operators(planned: Planned, pair: GraphPair, calls: Calls) -> list[int | None]:
     """Return positions from the names of operators in a row, and of the modules they run in."""
-    work = [p for p, node in enumerate(line.nodes) if launches(node)]
+    work = [p for p, node in enumerate(pair.nodes) if launches(node)]
     found: list[int | None] = [None] * len(planned.names)
     for side in "FB":
         rows = [n for n, name in enumerate(planned.names) if name.startswith(f"{side}:")]
-        places = [p for p in work if (p >= line.border) == (side == "B")]
+        places = [p for p in work if (p >= pair.border) == (side == "B")]
         # In a backward pass, the clock names modules by the gradients that came by last.
         wanted = [_operator(planned.names[n], side == "F") for n in rows]
-        there = [_target(line.nodes[p], calls if side == "F" else None) for p in places]
+        there = [_target(pair.nodes[p], calls if side == "F" else None) for p in places]
         matcher = SequenceMatcher(None, wanted, there, autojunk=False)
         for block in matcher.get_matching_blocks():
             for step in range(block.size):

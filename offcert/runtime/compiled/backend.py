@@ -17,11 +17,11 @@ from offcert.runtime.compiled import inductor
 from offcert.runtime.compiled.again import Marked, mark
 from offcert.runtime.compiled.anchors import Anchors
 from offcert.runtime.compiled.calls import Calls
+from offcert.runtime.compiled.graph_pair import GraphPair
 from offcert.runtime.compiled.insert import Transfer, insert
-from offcert.runtime.compiled.line import Line
 from offcert.runtime.compiled.operators import torch_operators
 from offcert.runtime.compiled.planned import Planned, planned
-from offcert.runtime.compiled.report import Carried, GraphReport, Stays
+from offcert.runtime.compiled.report import GraphReport, MovedInGraphs, Stays
 from offcert.runtime.compiled.storages import Storages, timing, why_missing
 from offcert.runtime.plan.plans import AnyPlan
 from offcert.runtime.plan.plans import planned as pairs_of
@@ -165,9 +165,9 @@ class Backend:
             joint, inputs, num_fwd_outputs=num_fwd_outputs, **options
         )
         again = tuple(each.divided(backward) for each in marked)
-        line = Line(forward, backward, num_fwd_outputs)
+        pair = GraphPair(forward, backward, num_fwd_outputs)
         hold = inductor.HOLD if isinstance(self._compiler, str) else None
-        carried, stays = follow(plan, line, _owned(joint, options), hold)
+        carried, stays = follow(plan, pair, _owned(joint, options), hold)
         self._note(GraphReport(plan.name, plan.bytes_moved, tuple(carried), tuple(stays), again))
         return forward, backward
 
@@ -181,29 +181,29 @@ class Backend:
 
 
 def follow(
-    plan: Planned, line: Line, owned: Iterable[str] = (), hold: Any = None
-) -> tuple[list[Carried], list[Stays]]:
+    plan: Planned, pair: GraphPair, owned: Iterable[str] = (), hold: Any = None
+) -> tuple[list[MovedInGraphs], list[Stays]]:
     """Put the transfers of a plan into a forward and a backward graph; return what became of them.
 
     Parameters
     ----------
     plan : Planned
         The plan.
-    line : Line
+    pair : GraphPair
         The graphs, which are changed.
     owned : iterable of str
         The inputs that are parameters and buffers.
     hold : torch._ops.OpOverload, optional
         An operator through which storages pass before they leave.
     """
-    calls = Calls(line.nodes, {event.path for event in plan.events})
-    anchors = Anchors(plan, line, calls)
-    places = Storages(line, owned).found(plan, anchors)
+    calls = Calls(pair.nodes, {event.path for event in plan.events})
+    anchors = Anchors(plan, pair, calls)
+    places = Storages(pair, owned).found(plan, anchors)
     carried, stays, transfers = [], [], []
     for moved in plan.moved:
         storage = places.get(moved.place)
         why = why_missing(moved.place, anchors) if storage is None else storage.why_not()
-        when = why if storage is None or why is not None else timing(moved, storage, anchors, line)
+        when = why if storage is None or why is not None else timing(moved, storage, anchors, pair)
         if storage is None or when is None or isinstance(when, str):
             saver = plan.names[moved.place.operation]
             stays.append(Stays(moved.tensor, moved.place.size, saver, str(when)))
@@ -211,16 +211,16 @@ def follow(
         transfer = Transfer(storage, when.absences)
         transfers.append(transfer)
         carried.append(
-            Carried(
+            MovedInGraphs(
                 moved.tensor,
                 moved.place,
                 transfer.whole.name,
-                tuple(line.nodes[each.release].name for each in when.absences),
-                tuple(line.nodes[each.claim].name for each in when.absences),
+                tuple(pair.nodes[each.release].name for each in when.absences),
+                tuple(pair.nodes[each.claim].name for each in when.absences),
                 when.exact,
             )
         )
-    insert(transfers, line, hold)
+    insert(transfers, pair, hold)
     return carried, stays
 
 

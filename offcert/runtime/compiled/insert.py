@@ -10,7 +10,7 @@ import torch
 from torch import fx
 from torch._guards import detect_fake_mode
 
-from offcert.runtime.compiled.line import Line, tensor_of
+from offcert.runtime.compiled.graph_pair import GraphPair, tensor_of
 from offcert.runtime.compiled.operators import Operators, torch_operators
 from offcert.runtime.compiled.storages import Absence, Storage, same_layout
 
@@ -47,8 +47,8 @@ class Transfer:
         return tensor
 
 
-def insert(transfers: Sequence[Transfer], line: Line, hold: Any = None) -> None:
-    """Put transfers into the graphs; the line is not one of them any more.
+def insert(transfers: Sequence[Transfer], pair: GraphPair, hold: Any = None) -> None:
+    """Put transfers into the graphs; the pair does not describe them any more.
 
     What has been copied to the host is freed by the last reference to it: the wait for the copy
     holds it until then. Nothing is freed by force, as somebody else may look at the same memory.
@@ -58,20 +58,20 @@ def insert(transfers: Sequence[Transfer], line: Line, hold: Any = None) -> None:
     ----------
     transfers : sequence of Transfer
         In the order in which they leave.
-    line : Line
+    pair : GraphPair
         The graphs.
     hold : torch._ops.OpOverload, optional
         An operator through which storages pass before they leave.
     """
     if transfers:
-        _Insertion(transfers, line, hold).run()
+        _Insertion(transfers, pair, hold).run()
 
 
 class _Insertion:
     """The insertion of transfers; nodes before the same node stand in the order that they need."""
 
-    def __init__(self, transfers: Sequence[Transfer], line: Line, hold: Any = None) -> None:
-        self.line = line
+    def __init__(self, transfers: Sequence[Transfer], pair: GraphPair, hold: Any = None) -> None:
+        self.pair = pair
         self.transfers = transfers
         self.hold = hold
         # What is copied of each, and has to live until the copy is complete.
@@ -98,8 +98,8 @@ class _Insertion:
             self._back(each, absence)
         for each in self.transfers:
             for node in each.storage.saved:
-                self.line.backward.graph.erase_node(self.line.inputs[node.name])
-        for module in (self.line.forward, self.line.backward):
+                self.pair.backward.graph.erase_node(self.pair.inputs[node.name])
+        for module in (self.pair.forward, self.pair.backward):
             module.graph.lint()
             module.recompile()
 
@@ -110,7 +110,7 @@ class _Insertion:
         """
         cursor, found = 0, []
         for each in self.transfers:
-            made = self.line.place[each.whole] + 1
+            made = self.pair.place[each.whole] + 1
             cursor = min(max(cursor, made), each.absences[0].release)
             found.append((each, cursor))
             cursor = max(cursor, made)
@@ -118,45 +118,45 @@ class _Insertion:
 
     def _leave(self, each: Transfer, position: int) -> None:
         name, source = each.whole.name, each.whole
-        with self.line.forward.graph.inserting_before(self.line.nodes[position]):
+        with self.pair.forward.graph.inserting_before(self.pair.nodes[position]):
             if self.hold is not None:
-                source = _call(self.line.forward, self.hold, (source,), f"held_{name}")
+                source = _call(self.pair.forward, self.hold, (source,), f"held_{name}")
                 source.meta["val"] = each.tensor
             target = operators_for(each.tensor.device).offload
-            node = _call(self.line.forward, target, (source,), f"leave_{name}")
+            node = _call(self.pair.forward, target, (source,), f"leave_{name}")
         node.meta["val"] = _value(each.tensor, _HOST)
         self.sources[each] = source
         self.copies[each] = node
 
     def _gone(self, each: Transfer) -> None:
         copy = self.copies[each]
-        with self.line.forward.graph.inserting_before(self.line.nodes[each.absences[0].release]):
+        with self.pair.forward.graph.inserting_before(self.pair.nodes[each.absences[0].release]):
             arguments = (copy, None, self.sources[each])
             target = operators_for(each.tensor.device).wait
-            node = _call(self.line.forward, target, arguments, f"gone_{each.whole.name}")
+            node = _call(self.pair.forward, target, arguments, f"gone_{each.whole.name}")
         node.meta["val"] = copy.meta["val"]
         self.copies[each] = node
 
     def _hand_over(self) -> None:
         """Save copies instead of storages."""
-        line = self.line
-        output = line.nodes[line.forward_end]
+        pair = self.pair
+        output = pair.nodes[pair.forward_end]
         first = {each.storage.saved[0]: each for each in self.transfers}
         rest = {node for each in self.transfers for node in each.storage.saved[1:]}
-        results, kept = [*line.returned], list(range(line.outputs))
-        for number, result in enumerate(line.saved, line.outputs):
+        results, kept = [*pair.returned], list(range(pair.outputs))
+        for number, result in enumerate(pair.saved, pair.outputs):
             if result not in rest:
                 results.append(self.copies[first[result]] if result in first else result)
                 kept.append(number)
         for name in ("desc", "output_stack_traces"):
             rows = output.meta.get(name)
-            if isinstance(rows, list | tuple) and len(rows) == line.outputs + len(line.saved):
+            if isinstance(rows, list | tuple) and len(rows) == pair.outputs + len(pair.saved):
                 output.meta[name] = [rows[number] for number in kept]
         output.args = (tuple(results),)
         for each in self.transfers:
             copy = self.copies[each]
-            with line.backward.graph.inserting_before(line.inputs[each.storage.saved[0].name]):
-                self.copies[each] = line.backward.graph.placeholder(copy.name)
+            with pair.backward.graph.inserting_before(pair.inputs[each.storage.saved[0].name]):
+                self.copies[each] = pair.backward.graph.placeholder(copy.name)
             self.copies[each].meta.update(copy.meta)
 
     def _return(self, each: Transfer, absence: Absence) -> None:
@@ -164,25 +164,25 @@ class _Insertion:
         size, stride = list(tensor.shape), list(tensor.stride())
         arguments = (self.copies[each], tensor.device, size, stride)
         target = operators_for(tensor.device).reload
-        with self.line.backward.graph.inserting_before(self.line.nodes[absence.claim]):
-            node = _call(self.line.backward, target, arguments, f"return_{each.whole.name}")
+        with self.pair.backward.graph.inserting_before(self.pair.nodes[absence.claim]):
+            node = _call(self.pair.backward, target, arguments, f"return_{each.whole.name}")
         node.meta["val"] = _value(tensor, tensor.device, stride)
         self.begun[each, absence] = node
 
     def _back(self, each: Transfer, absence: Absence) -> None:
         begun = self.begun[each, absence]
-        with self.line.backward.graph.inserting_before(self.line.nodes[absence.use]):
+        with self.pair.backward.graph.inserting_before(self.pair.nodes[absence.use]):
             target = operators_for(each.tensor.device).wait
             arguments = (begun, None, self.copies[each])
-            whole = _call(self.line.backward, target, arguments, f"back_{each.whole.name}")
+            whole = _call(self.pair.backward, target, arguments, f"back_{each.whole.name}")
             whole.meta["val"] = begun.meta["val"]
             self._use_instead(each, absence.use, whole)
 
     def _use_instead(self, each: Transfer, use: int, whole: fx.Node) -> None:
         """Let all nodes from a position on read what has come back, seen as what they read."""
-        place = self.line.place
+        place = self.pair.place
         for member in each.storage.saved:
-            old = self.line.inputs[member.name]
+            old = self.pair.inputs[member.name]
             before = [old, *self.later.get(old, ())]
             users = dict.fromkeys(user for node in before for user in node.users)
             readers = [user for user in users if place.get(user, -1) >= use]
@@ -202,7 +202,7 @@ class _Insertion:
             return whole
         lie = (list(view.shape), list(view.stride()), int(view.storage_offset()))
         target = torch.ops.aten.as_strided.default
-        node = _call(self.line.backward, target, (whole, *lie), f"seen_{member.name}")
+        node = _call(self.pair.backward, target, (whole, *lie), f"seen_{member.name}")
         node.meta["val"] = view
         return node
 

@@ -12,7 +12,7 @@ from offcert.core.errors import InputError
 
 # Where PyTorch registers them, and the arguments with which they are called here.
 _HOME = "torch._functorch._activation_offloading.offload_ops"
-_ARGUMENTS = {
+ARGUMENTS = {
     "offload": ("tensor",),
     "reload": ("tensor", "device", "original_size", "original_stride"),
     "wait_tensor": ("tensor", "keepalive", "last_use_of_storage"),
@@ -53,7 +53,7 @@ def torch_operators() -> Operators:
     except ImportError:
         raise _missing("offload") from None
     found = {}
-    for name, arguments in _ARGUMENTS.items():
+    for name, arguments in ARGUMENTS.items():
         packet = getattr(torch.ops.ao, name, None)
         if packet is None or not hasattr(packet, "default"):
             raise _missing(name)

@@ -13,7 +13,7 @@ from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
 from offcert.runtime.capture import Clock, read_capture
 from offcert.runtime.plan.place import carried_by
-from offcert.runtime.plan.program import Program, program
+from offcert.runtime.plan.step_plan import StepPlan, step_plan
 from offcert.runtime.segments.placed import PlacedProgram
 from offcert.runtime.watch.events import Event
 from offcert.runtime.watch.saved_storages import Place
@@ -36,7 +36,7 @@ class Eviction:
 
 
 @dataclass(frozen=True)
-class Moved:
+class PlannedMove:
     """A storage that the plan moves.
 
     Attributes
@@ -75,7 +75,7 @@ class Planned:
         that is known.
     saved : tuple of Place
         All that the forward passes save, in order.
-    moved : tuple of Moved
+    moved : tuple of PlannedMove
         In the order in which they leave.
     segments : PlacedProgram
         What runs again.
@@ -88,7 +88,7 @@ class Planned:
     again: tuple[bool, ...]
     of: tuple[tuple[int, ...], ...]
     saved: tuple[Place, ...]
-    moved: tuple[Moved, ...]
+    moved: tuple[PlannedMove, ...]
     segments: PlacedProgram
 
     @property
@@ -110,7 +110,7 @@ def planned(
     PlanError
         If the plan does not make sense, or exceeds the problem's memory.
     """
-    found = program(problem, plan, execution)
+    found = step_plan(problem, plan, execution)
     calls = len(found.capture.calls)
     if calls > 1:
         raise InputError(
@@ -155,7 +155,7 @@ def _of(problem: Problem, runs: Sequence[int]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(first[each] for each in network.computations[run].of) for run in runs)
 
 
-def _moved(found: Program) -> list[Moved]:
+def _moved(found: StepPlan) -> list[PlannedMove]:
     releases: dict[int, list[int]] = {}
     claims: dict[int, list[int]] = {}
     for operation in range(len(found.trace)):
@@ -166,7 +166,7 @@ def _moved(found: Program) -> list[Moved]:
     # By their first release; of those of one operation, in the order of the plan.
     order = sorted(releases, key=lambda tensor: releases[tensor][0])
     return [
-        Moved(
+        PlannedMove(
             found.trace.tensors[tensor].name,
             place,
             tuple(map(Eviction, releases[tensor], claims[tensor])),

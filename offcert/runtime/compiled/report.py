@@ -8,7 +8,7 @@ from offcert.runtime.watch.saved_storages import Place
 
 
 @dataclass(frozen=True)
-class Carried:
+class MovedInGraphs:
     """A storage that leaves and comes back as nodes of the graphs say.
 
     Attributes
@@ -94,7 +94,7 @@ class GraphReport:
         Name of the plan's problem.
     planned_bytes : int
         Of the storages that the plan moves.
-    carried : tuple of Carried
+    carried : tuple of MovedInGraphs
         Those that move.
     stays : tuple of Stays
         Those that do not.
@@ -106,7 +106,7 @@ class GraphReport:
 
     plan: str
     planned_bytes: int
-    carried: tuple[Carried, ...] = ()
+    carried: tuple[MovedInGraphs, ...] = ()
     stays: tuple[Stays, ...] = ()
     again: tuple[RunsAgain, ...] = ()
     refused: str | None = None

@@ -10,8 +10,8 @@ import torch
 from torch import fx
 
 from offcert.runtime.compiled.anchors import Anchors
-from offcert.runtime.compiled.line import Line, launches, storage_of, tensor_of
-from offcert.runtime.compiled.planned import Moved, Planned
+from offcert.runtime.compiled.graph_pair import GraphPair, launches, storage_of, tensor_of
+from offcert.runtime.compiled.planned import Planned, PlannedMove
 from offcert.runtime.watch.saved_storages import Place, dtype_name
 
 
@@ -90,28 +90,28 @@ class Storages:
 
     Parameters
     ----------
-    line : Line
+    pair : GraphPair
         The graphs.
     owned : iterable of str
         The inputs that are parameters and buffers.
     """
 
-    def __init__(self, line: Line, owned: Iterable[str] = ()) -> None:
+    def __init__(self, pair: GraphPair, owned: Iterable[str] = ()) -> None:
         # What the model holds is no place of a plan.
         self._owned = set(owned)
         by_address: dict[int, Storage] = {}
         self._of: dict[fx.Node, Storage] = {}
-        for node in line.nodes[: line.forward_end]:
+        for node in pair.nodes[: pair.forward_end]:
             address = storage_of(node)
             if address is not None:
                 storage = by_address.setdefault(address, Storage())
                 storage.nodes.append(node)
                 self._of[node] = storage
-        for node in line.returned:
+        for node in pair.returned:
             if node in self._of:
                 self._of[node].returned = True
-        for node in line.saved:
-            if node in self._of and node.name in line.inputs:
+        for node in pair.saved:
+            if node in self._of and node.name in pair.inputs:
                 self._of[node].saved.append(node)
 
     def of(self, node: fx.Node) -> Storage | None:
@@ -199,18 +199,18 @@ class Timing:
     exact: bool
 
 
-def uses(storage: Storage, line: Line) -> list[int]:
+def uses(storage: Storage, pair: GraphPair) -> list[int]:
     """Return the positions of the nodes that need a storage, the one that makes it first."""
     members = set(storage.nodes)
-    found = {line.place[node] for node in storage.nodes}
+    found = {pair.place[node] for node in storage.nodes}
     readers = [user for node in storage.nodes for user in node.users]
-    readers += [user for node in storage.saved for user in line.inputs[node.name].users]
-    found.update(line.place[node] for node in readers if node.op != "output")
-    assert line.nodes[min(found)] in members
+    readers += [user for node in storage.saved for user in pair.inputs[node.name].users]
+    found.update(pair.place[node] for node in readers if node.op != "output")
+    assert pair.nodes[min(found)] in members
     return sorted(found)
 
 
-def timing(moved: Moved, storage: Storage, anchors: Anchors, line: Line) -> Timing | str:
+def timing(moved: PlannedMove, storage: Storage, anchors: Anchors, pair: GraphPair) -> Timing | str:
     """Return when a storage is away, or why it cannot be.
 
     A stretch of the plan becomes one between two consecutive uses in the graphs: of all such the
@@ -219,35 +219,35 @@ def timing(moved: Moved, storage: Storage, anchors: Anchors, line: Line) -> Timi
     before the use after it. It leaves in the forward graph and returns in the backward graph: what
     a program needs again in its forward pass, it holds until then.
     """
-    used = uses(storage, line)
+    used = uses(storage, pair)
     absences: list[Absence] = []
     exact = True
     for eviction in moved.evictions:
         release, claim = anchors.begins(eviction.release), anchors.begins(eviction.claim)
         low = absences[-1].use if absences else 0
-        pairs = [each for each in pairwise(used) if each[0] >= low and each[1] >= line.border]
-        pair = _widest(pairs, release, claim)
-        if pair is None:
+        pairs = [each for each in pairwise(used) if each[0] >= low and each[1] >= pair.border]
+        widest = _widest(pairs, release, claim)
+        if widest is None:
             exact = False
             continue
-        before, after = pair
+        before, after = widest
         first = max(release, before + 1)
-        if before < line.border <= first:
+        if before < pair.border <= first:
             # A copy that begins in the forward graph is complete at its end.
-            first = line.forward_end
-        last = max(min(max(claim, first), after), line.backward_begin)
-        exact = exact and _same(line, first, release) and _same(line, last, claim)
+            first = pair.forward_end
+        last = max(min(max(claim, first), after), pair.backward_begin)
+        exact = exact and _same(pair, first, release) and _same(pair, last, claim)
         absences.append(Absence(first, last, after))
     if not absences:
         return "the graphs use it where the plan has it away"
-    if absences[0].release > line.forward_end:
+    if absences[0].release > pair.forward_end:
         return "it leaves for the first time during the backward pass"
     return Timing(tuple(absences), exact)
 
 
-def _same(line: Line, one: int, other: int) -> bool:
+def _same(pair: GraphPair, one: int, other: int) -> bool:
     """Whether nothing is computed between two positions."""
-    nodes = line.nodes[min(one, other) : max(one, other)]
+    nodes = pair.nodes[min(one, other) : max(one, other)]
     return not any(launches(node) for node in nodes)
 
 

@@ -71,7 +71,7 @@ class ThreadClerk:
         """Let bytes be copied once events have been reached."""
         # Views hold the memory, whatever becomes of the arenas.
         there, here = (arena.view(at, size) for arena, at in (source, target))
-        return Done(self._pool.submit(_copy, there, here, tuple(after)))
+        return Done(self._pool.submit(copy_after, there, here, tuple(after)))
 
     def close(self) -> None:
         """Wait until all is done."""
@@ -84,7 +84,8 @@ def _begin(begin: Callable[[], None] | None) -> None:
         begin()
 
 
-def _copy(source: torch.Tensor, target: torch.Tensor, after: Sequence[Event]) -> None:
+def copy_after(source: torch.Tensor, target: torch.Tensor, after: Sequence[Event]) -> None:
+    """Copy bytes, once every event has been reached."""
     for event in after:
         if isinstance(event, Done):
             event.wait_as_clerk()

@@ -217,15 +217,15 @@ class CudaDevice:
 
 # Of each device, once: PyTorch has 32 of each, and hands out the same ones again after that, to the
 # program as to us.
-_STREAMS: dict[torch.device, tuple[torch.cuda.Stream, torch.cuda.Stream]] = {}
+STREAMS: dict[torch.device, tuple[torch.cuda.Stream, torch.cuda.Stream]] = {}
 
 
 def _streams(device: torch.device) -> tuple[torch.cuda.Stream, torch.cuda.Stream]:
     """Return the streams that copy to the host and from it, so that neither waits for the other."""
-    known = _STREAMS.get(device)
+    known = STREAMS.get(device)
     if known is None:
         made = torch.cuda.Stream(device), torch.cuda.Stream(device)
-        known = _STREAMS.setdefault(device, made)
+        known = STREAMS.setdefault(device, made)
     return known
 
 

@@ -13,10 +13,10 @@ from torch import distributed as dist
 from torch import nn
 
 from offcert.core.errors import InputError
-from offcert.runtime.plan.program import Program
+from offcert.runtime.plan.step_plan import StepPlan
 
 
-def require_agreement(model: nn.Module, programs: Sequence[Program]) -> None:
+def require_agreement(model: nn.Module, programs: Sequence[StepPlan]) -> None:
     """Compare plans with the other processes of a model under DistributedDataParallel.
 
     All of them must come here, as they must come to every step. Of other models nothing is known
@@ -41,6 +41,6 @@ def require_agreement(model: nn.Module, programs: Sequence[Program]) -> None:
         )
 
 
-def digest_of(programs: Sequence[Program]) -> str:
+def digest_of(programs: Sequence[StepPlan]) -> str:
     """Return a digest of plans: equal if they move and run again the same at the same moments."""
     return " ".join(program.digest for program in programs)

@@ -6,7 +6,7 @@ from offcert.runtime.watch.tracker import LiveBytes
 
 
 class Counts:
-    """What a counter counts while a step runs, until another one begins.
+    """Live bytes that a counter finds while a step runs, until another one begins.
 
     Parameters
     ----------

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from offcert.runtime.follow.smaller import StepEntries, spared_bytes
-from offcert.runtime.plan.program import Program
+from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.watch.events import OUTPUT, Event, Session
 from offcert.runtime.watch.hooks import Hooks
 from offcert.runtime.watch.nodes import UNKNOWN, NodeCount, keeps_casts
@@ -40,13 +40,13 @@ class Excess:
 
     Parameters
     ----------
-    program : Program
+    program : StepPlan
         That the step follows.
     parts : Parts
         Of the model.
     """
 
-    def __init__(self, program: Program, parts: Parts) -> None:
+    def __init__(self, program: StepPlan, parts: Parts) -> None:
         self.program = program
         self.parts = parts
         self.stayed: list[Stayed] = []
@@ -143,13 +143,13 @@ class IdleRun(Session):
     ----------
     hooks : Hooks
         Which tell it of events.
-    program : Program
+    program : StepPlan
         Whose limit it is to keep.
     exceeds : callable
         Told if the step does more than the captured one.
     """
 
-    def __init__(self, hooks: Hooks, program: Program, exceeds: Callable[[str], None]) -> None:
+    def __init__(self, hooks: Hooks, program: StepPlan, exceeds: Callable[[str], None]) -> None:
         super().__init__(hooks)
         self._excess = Excess(program, hooks.parts)
         self._exceeds = exceeds

@@ -11,12 +11,12 @@ from pathlib import Path
 from offcert.core.errors import InputError
 from offcert.core.units import require_size
 from offcert.questions.schedule.training_record import HostMemory
-from offcert.runtime.plan.program import Program
+from offcert.runtime.plan.step_plan import StepPlan
 
 
 def within_host(
-    programs: Sequence[Program], limit: int | str | None, spill: bool | str
-) -> list[Program]:
+    programs: Sequence[StepPlan], limit: int | str | None, spill: bool | str
+) -> list[StepPlan]:
     """Return programs that take no more of the host's memory altogether than they may.
 
     Each keeps its room while others are followed, so the first gets what it needs, and the next
@@ -24,7 +24,7 @@ def within_host(
 
     Parameters
     ----------
-    programs : sequence of Program
+    programs : sequence of StepPlan
         As they are with all the memory in the world.
     limit : int or str or None
         Bytes, or text like ``"8GiB"``; None for any number.
@@ -63,7 +63,7 @@ def memory_limit(limit: int | str | None, field: str = "host_memory") -> int | N
     return None if limit is None else require_size(limit, field)
 
 
-def host_memory_of(programs: Sequence[Program], limit: int | None = None) -> HostMemory:
+def host_memory_of(programs: Sequence[StepPlan], limit: int | None = None) -> HostMemory:
     """Return what programs need of the host together."""
     return HostMemory(
         sum(each.host.pool for each in programs),

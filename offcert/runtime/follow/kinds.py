@@ -16,7 +16,7 @@ from torch import nn
 
 from offcert.runtime.follow.run import StepRun
 from offcert.runtime.plan.plans import plans_for
-from offcert.runtime.plan.program import Program
+from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.watch.events import ENTER, INPUT, OUTPUT
 from offcert.runtime.watch.signature import Signature
 
@@ -24,6 +24,7 @@ from offcert.runtime.watch.signature import Signature
 _VARIES = object()
 
 # Smaller steps of the same sizes that deviate before none is taken for the captured one any more.
+# Arbitrary.
 _UNLIKE = 2
 
 _PLAIN = (bool, int, str, float, type(None))
@@ -50,8 +51,8 @@ class Kinds:
         self._unlike: Counter[tuple[int, str]] = Counter()
 
     def plans_for(
-        self, programs: Sequence[Program], call: Signature, here: str
-    ) -> list[Program] | str:
+        self, programs: Sequence[StepPlan], call: Signature, here: str
+    ) -> list[StepPlan] | str:
         """Return the programs for a step, the one to follow first; or why there is none."""
         if self._unlike:
             shown = repr(call)
@@ -62,13 +63,13 @@ class Kinds:
             return [chosen, *(each for each in found if each is not chosen)]
         return found
 
-    def forget(self, program: Program) -> None:
+    def forget(self, program: StepPlan) -> None:
         """Know nothing any more of a program that no step follows from now on."""
         self._attributes.pop(id(program), None)
         for key in [each for each in self._unlike if each[0] == id(program)]:
             del self._unlike[key]
 
-    def choose(self, programs: Sequence[Program]) -> Program:
+    def choose(self, programs: Sequence[StepPlan]) -> StepPlan:
         """Return the one of several programs that a step will follow which begins now."""
         self._begun = self.now()
         found = [each for each in programs if self._fits(each, programs)]
@@ -78,7 +79,7 @@ class Kinds:
             found.sort(key=lambda each: id(each) != guess)
         return found[0]
 
-    def was(self, program: Program, begun: Attributes) -> None:
+    def was(self, program: StepPlan, begun: Attributes) -> None:
         """Take note of the program that a step should have followed, and of how it had begun."""
         kind = id(program)
         if len(self._latest) == 2:
@@ -118,7 +119,7 @@ class Kinds:
             if type(value) in _PLAIN
         }
 
-    def _fits(self, program: Program, programs: Sequence[Program]) -> bool:
+    def _fits(self, program: StepPlan, programs: Sequence[StepPlan]) -> bool:
         """Whether the attributes are those of a program's steps, as far as they tell any apart."""
         own, told = self._attributes.get(id(program)), False
         for other in programs if own is not None else ():
@@ -140,13 +141,13 @@ def _same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other)
 
 
-def share_calls(programs: Sequence[Program]) -> bool:
+def share_calls(programs: Sequence[StepPlan]) -> bool:
     """Whether some of the programs are for steps that begin with the same call."""
     calls = [each.capture.calls[0] for each in programs]
     return any(call in calls[:number] for number, call in enumerate(calls))
 
 
-def _entered(program: Program) -> list[str]:
+def _entered(program: StepPlan) -> list[str]:
     """Return the modules that the forward pass of a program's steps calls, as far as they tick."""
     found = []
     for event in program.capture.ticks:

@@ -28,16 +28,16 @@ from offcert.runtime.follow.reserved import Reserved
 from offcert.runtime.follow.run import StepRun
 from offcert.runtime.follow.step_storages import StepStorages
 from offcert.runtime.plan.plans import AnyPlan, CertificateLike, programs
-from offcert.runtime.plan.program import Program
+from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.segments.attach import Segments
 from offcert.runtime.segments.steps import SegmentedSteps
-from offcert.runtime.streaming.movers import movers_for
+from offcert.runtime.streaming.mover_makers import movers_for
+from offcert.runtime.watch.entered_hooks import enter_saving, leave_saving
 from offcert.runtime.watch.events import OPERATOR, Session
 from offcert.runtime.watch.guard import Guard, OffloadWarning
 from offcert.runtime.watch.hooks import Hooks, require_cpu, require_no_graphs, unwrap
 from offcert.runtime.watch.modes import within_transform
 from offcert.runtime.watch.saved_storages import owned_storages
-from offcert.runtime.watch.saving import enter_saving, leave_saving
 from offcert.runtime.watch.signature import Signature, signature
 from offcert.runtime.watch.tracker import LiveBytes
 
@@ -160,7 +160,7 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
     def __init__(
         self,
         model: nn.Module,
-        programs: Sequence[Program],
+        programs: Sequence[StepPlan],
         *,
         strict: bool = False,
         count: bool = False,
@@ -270,7 +270,7 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
         paths = {event.path for each in self._watched() for event in each.capture.ticks}
         self._hooks.attach(paths.__contains__)
 
-    def _watched(self) -> list[Program]:
+    def _watched(self) -> list[StepPlan]:
         """Return the programs whose clock has to tick."""
         several = share_calls(self.programs)
         return [p for p in self.programs if self._asked or several or not p.is_idle]
@@ -352,11 +352,13 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
             run.choose_among(found)
         return run
 
-    def _choose(self, call: Signature) -> list[Program] | str:
+    def _choose(self, call: Signature) -> list[StepPlan] | str:
         """Return the plan that a step follows and what else it may be, or why there is none."""
         return self._kinds.plans_for(self.programs, call, self._hooks.parts.device)
 
-    def _start(self, chosen: Program, counter: LiveBytes | None, call: Signature) -> StepRun | None:
+    def _start(
+        self, chosen: StepPlan, counter: LiveBytes | None, call: Signature
+    ) -> StepRun | None:
         # Memory of the host does not count.
         with nullcontext() if counter is None else counter.paused():
             try:
@@ -376,7 +378,7 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
         self._storages = StepStorages(run, owned_storages(self._hooks.parts), counter)
         return run
 
-    def _new_run(self, chosen: Program, *args: Any) -> StepRun:
+    def _new_run(self, chosen: StepPlan, *args: Any) -> StepRun:
         return StepRun(self._hooks, chosen, *args)
 
     def _refuse(self, kind: str, message: str) -> None:

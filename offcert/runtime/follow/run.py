@@ -13,8 +13,8 @@ from offcert.runtime.follow.counts import Counts
 from offcert.runtime.follow.excess import Excess, Stayed
 from offcert.runtime.follow.reserved import Reserved
 from offcert.runtime.follow.smaller import StepEntries, sizes_of
-from offcert.runtime.plan.program import Program
 from offcert.runtime.plan.reports import StepReport, Unforeseen
+from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.segments.uncounted import HELD
 from offcert.runtime.streaming.synchronous import Mover
 from offcert.runtime.watch.events import (
@@ -46,7 +46,7 @@ class StepRun(Session):
     ----------
     hooks : Hooks
         Which tell it of events.
-    program : Program
+    program : StepPlan
         What to follow.
     mover : Mover or None
         Who moves tensors; None for a plan that moves nothing.
@@ -76,7 +76,7 @@ class StepRun(Session):
         tensors that stay would take yet more.
     broken : bool
         Whether an error of ours is why it does not follow its plan.
-    alternatives : tuple of Program
+    alternatives : tuple of StepPlan
         Those that the program was chosen from, if there were several.
     entered : list of str or None
         Then the modules that its forward pass has called, in order.
@@ -85,7 +85,7 @@ class StepRun(Session):
     def __init__(
         self,
         hooks: Hooks,
-        program: Program,
+        program: StepPlan,
         mover: Mover | None,
         counter: LiveBytes | None = None,
         strict: bool = False,
@@ -106,7 +106,7 @@ class StepRun(Session):
         self.counted_as: str | None = None
         self.counter = counter
         self.broken = False
-        self.alternatives: tuple[Program, ...] = ()
+        self.alternatives: tuple[StepPlan, ...] = ()
         self.entered: list[str] | None = None
         self._mover, self._strict, self._ended = mover, strict, ended
         self._by_operators = program.capture.ticks[0].kind in (OPERATOR, UNPACK)
@@ -117,7 +117,7 @@ class StepRun(Session):
         self._excess = Excess(program, hooks.parts)
         self._counts = Counts(counter)
 
-    def choose_among(self, programs: Sequence[Program]) -> None:
+    def choose_among(self, programs: Sequence[StepPlan]) -> None:
         """Take note of what tells the programs apart that it was chosen from."""
         self.alternatives, self.entered = tuple(programs), []
 

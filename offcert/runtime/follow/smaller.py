@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import torch
 
-from offcert.runtime.plan.program import Program
+from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.watch.saved import Entry
 from offcert.runtime.watch.saved_storages import Place, PlacedEntries, dtype_name
 from offcert.runtime.watch.signature import Signature, fits_into
@@ -33,7 +33,7 @@ class Spared(NamedTuple):
     size: int
 
 
-def spared_bytes(program: Program, spared: Iterable[Spared]) -> list[int]:
+def spared_bytes(program: StepPlan, spared: Iterable[Spared]) -> list[int]:
     """Return, for each operation, how much less is on the device than in the captured step.
 
     Only what the step has saved counts, from the operation on that saved it, to the last one that
@@ -41,7 +41,7 @@ def spared_bytes(program: Program, spared: Iterable[Spared]) -> list[int]:
 
     Parameters
     ----------
-    program : Program
+    program : StepPlan
         Of the captured step.
     spared : iterable of Spared
         What the smaller one has saved.
@@ -72,11 +72,11 @@ def sizes_of(call: Signature | None) -> str:
 
 
 class StepEntries(PlacedEntries):
-    """What a step has saved, by what it is in the captured one.
+    """Storages that a step has saved, by the place of their like in the captured one.
 
     Parameters
     ----------
-    program : Program
+    program : StepPlan
         Of the captured step.
 
     Attributes
@@ -88,7 +88,7 @@ class StepEntries(PlacedEntries):
         What a smaller step has saved.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: StepPlan) -> None:
         super().__init__()
         self.smaller: Signature | None = None
         self.spared: list[Spared] = []

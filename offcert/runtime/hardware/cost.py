@@ -40,6 +40,9 @@ _OVERWRITES = frozenset({
 # These read from their first argument no more than what they write.
 _GATHERS = frozenset({aten.embedding, aten.gather, aten.index, aten.index_select})
 
+# Products that are added to their first argument, and what they compute.
+_SUMS = {aten.addmm_: aten.addmm, aten.baddbmm_: aten.baddbmm}
+
 _CONVOLUTIONS = frozenset({aten.convolution, aten._convolution, aten.convolution_backward})
 
 # Normalisations that read their operands twice: for the statistics (or the gradients of the
@@ -190,7 +193,7 @@ def _flops(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], out
         return _attention_flops(func, args, kwargs, out)
     if packet is aten.convolution_backward:
         return _convolution_backward_flops(*args, **kwargs)
-    formula = flop_registry.get(packet)
+    formula = flop_registry.get(_SUMS.get(packet, packet))
     return 0 if formula is None else int(formula(*args, **kwargs, out_val=out))
 
 

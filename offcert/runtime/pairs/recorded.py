@@ -18,15 +18,15 @@ from offcert.questions.schedule.training_record import (
 )
 from offcert.runtime.pairs.step_pair import Taken
 from offcert.runtime.pairs.train_device import TrainDevice
-from offcert.runtime.plan.program import Program
-from offcert.runtime.streaming.record import forecast
+from offcert.runtime.plan.step_plan import StepPlan
+from offcert.runtime.streaming.step_events import forecast
 from offcert.runtime.streaming.timed_mover import forecast_at_once
 
 
 def training_record(
     problem: Problem,
     plan: object,
-    program: Program,
+    program: StepPlan,
     device: TrainDevice,
     taken: Sequence[Taken],
     host: HostMemory,
@@ -43,7 +43,7 @@ def training_record(
         That was planned.
     plan : object
         Which was followed: a schedule tells the certified makespan.
-    program : Program
+    program : StepPlan
         What was carried out.
     device : TrainDevice
         Where.
@@ -83,7 +83,7 @@ def training_record(
     )
 
 
-def planned_course(program: Program) -> Course:
+def planned_course(program: StepPlan) -> Course:
     """Return what a program does if everything takes as long as its problem says."""
     prediction = program.prediction
     if program.timetable is None:
@@ -104,7 +104,7 @@ def _shown(taken: Sequence[Taken]) -> int | None:
     return sorted(timed)[(len(timed) - 1) // 2][1] if timed else None
 
 
-def _moved(program: Program, *courses: Course | None) -> dict[int, Moved]:
+def _moved(program: StepPlan, *courses: Course | None) -> dict[int, Moved]:
     trace = program.trace
     gaps = {
         transfer.gap

@@ -16,7 +16,7 @@ from offcert.questions.schedule.schedule import Schedule
 from offcert.runtime.pairs.comparison import Comparison, Pair, seeded
 from offcert.runtime.pairs.step_pair import Training
 from offcert.runtime.pairs.training_report import StepComparison, TrainReport, deviations
-from offcert.runtime.stages.replay import Offload, StepReport, offload
+from offcert.runtime.stages.replay import Replay, ReplayReport, offload
 from offcert.runtime.workloads.workload import Loss, Workload, loss_function
 
 
@@ -79,14 +79,14 @@ def _plain(
     return result.detach()
 
 
-def _planned(context: Offload, inputs: torch.Tensor, labels: torch.Tensor | None) -> torch.Tensor:
+def _planned(context: Replay, inputs: torch.Tensor, labels: torch.Tensor | None) -> torch.Tensor:
     with context as step:
         result = step(inputs, labels)
         result.backward()
     return result.detach()
 
 
-def _compared(found: Comparison, report: StepReport, problem: Problem) -> StepComparison:
+def _compared(found: Comparison, report: ReplayReport, problem: Problem) -> StepComparison:
     return StepComparison(
         found.plain_loss,
         found.planned_loss,

@@ -18,8 +18,8 @@ from offcert.runtime.follow.offload import Offload
 from offcert.runtime.pairs.comparison import Comparison, Pair
 from offcert.runtime.pairs.train_device import TrainDevice
 from offcert.runtime.pairs.training_report import Deviation, StepComparison, deviations
-from offcert.runtime.plan.program import Program
 from offcert.runtime.plan.reports import StepReport
+from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.watch.guard import OffloadWarning, one_line
 from offcert.runtime.workloads.standard_step import device_of
 from offcert.runtime.workloads.turns import Turns
@@ -77,7 +77,7 @@ class StepPair:
     ----------
     plain : TrainingStep
         Which is trained, too.
-    planned : Program
+    planned : StepPlan
         What the copy follows.
     device : TrainDevice
         Where both are trained, one after the other.
@@ -91,7 +91,7 @@ class StepPair:
     """
 
     def __init__(
-        self, plain: TrainingStep, planned: Program, device: TrainDevice, training: Training
+        self, plain: TrainingStep, planned: StepPlan, device: TrainDevice, training: Training
     ) -> None:
         self.taken: list[Taken] = []
         self._plain = plain

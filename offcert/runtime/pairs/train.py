@@ -22,7 +22,7 @@ from offcert.runtime.pairs.stage_steps import train_stages
 from offcert.runtime.pairs.step_pair import StepPair, Training
 from offcert.runtime.pairs.train_device import DeviceKind, TrainDevice, train_device
 from offcert.runtime.pairs.training_report import TrainReport
-from offcert.runtime.plan.program import Program, program
+from offcert.runtime.plan.step_plan import StepPlan, step_plan
 from offcert.runtime.workloads.standard_step import standard_step
 from offcert.runtime.workloads.turns import reproducible
 from offcert.runtime.workloads.workload import Workload
@@ -112,7 +112,7 @@ def train(
         )
     plain = _plain_step(problem, model, step)
     where = train_device(device, plain.model, problem, count=count)
-    made = program(problem, schedule, execution, streams=where.streams is not None)
+    made = step_plan(problem, schedule, execution, streams=where.streams is not None)
     (made,) = within_host([made], host_memory, host_spill)
     host = host_memory_of([made], memory_limit(host_memory))
     if announce is not None:
@@ -158,7 +158,7 @@ def _require_stages(
 def _report(
     problem: Problem,
     schedule: Schedule | FluidSchedule | Plan,
-    made: Program,
+    made: StepPlan,
     where: TrainDevice,
     pair: StepPair,
     host: HostMemory,

@@ -107,12 +107,12 @@ def host_plan(
             f"bytes), but may have {format_size(limit, units)} ({limit}): allow it more, or let "
             "what is too much go into a file"
         )
-    staging = _staging(layout.problem, limit) if staged else 0
+    staging = bytes_for_staging(layout.problem, limit) if staged else 0
     kept, registered = _fitting(layout.problem, limit - staging)
     return replace(_split(layout, kept, registered), staging=staging)
 
 
-def _staging(problem: PlacementProblem, limit: int) -> int:
+def bytes_for_staging(problem: PlacementProblem, limit: int) -> int:
     """Return how much of a limit copies get that are on their way; 0 if that would be too much.
 
     With room for four of the largest, two may be on their way to the file while two come back.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from offcert.core.carried.carry import Carried, carry
@@ -18,7 +19,12 @@ from offcert.runtime.segments.placed import Kept, PlacedProgram, PlacedSegment
 from offcert.runtime.watch.events import ENTER, LEAVE, Event
 
 
-def place(program: Program, ranges: Ranges, ticks: Sequence[Event]) -> PlacedProgram:
+def place(
+    program: Program,
+    ranges: Ranges,
+    ticks: Sequence[Event],
+    unread: Mapping[int, tuple[int, ...]] = MappingProxyType({}),
+) -> PlacedProgram:
     """Return a program in terms of a model's modules.
 
     Parameters
@@ -29,17 +35,23 @@ def place(program: Program, ranges: Ranges, ticks: Sequence[Event]) -> PlacedPro
         Of that capture.
     ticks : sequence of Event
         With which its operations begin.
+    unread : mapping of int to tuple of int, optional
+        For computations that are kept, which of their operators' results nobody needs again.
 
     Raises
     ------
     InputError
         If a segment is no range, or keeps what is not computed in a forward pass.
     """
-    return PlacedProgram(_place(segment, ranges, ticks) for segment in program.segments)
+    return PlacedProgram(_place(segment, ranges, ticks, unread) for segment in program.segments)
 
 
 def _place(
-    segment: Segment, ranges: Ranges, ticks: Sequence[Event], line: tuple[Called, ...] = ()
+    segment: Segment,
+    ranges: Ranges,
+    ticks: Sequence[Event],
+    unread: Mapping[int, tuple[int, ...]],
+    line: tuple[Called, ...] = (),
 ) -> PlacedSegment:
     found = ranges.find(segment.first, segment.last, line)
     if found is None:
@@ -52,17 +64,17 @@ def _place(
         found.path,
         found.call,
         found.children,
-        tuple(_kept(ticks, each) for each in segment.kept),
-        tuple(_place(inner, ranges, ticks, found.line or line) for inner in segment.inner),
+        tuple(_kept(ticks, each, unread.get(each, ())) for each in segment.kept),
+        tuple(_place(each, ranges, ticks, unread, found.line or line) for each in segment.inner),
         found.line,
     )
 
 
-def _kept(ticks: Sequence[Event], operation: int) -> Kept:
+def _kept(ticks: Sequence[Event], operation: int, unread: tuple[int, ...]) -> Kept:
     event = ticks[operation]
     if event.kind not in (ENTER, LEAVE):
         raise InputError(f"{_name(ticks, operation)} is in no forward pass: it cannot be kept")
-    return Kept(event.kind, event.path, event.call)
+    return Kept(event.kind, event.path, event.call, unread=unread)
 
 
 def _name(ticks: Sequence[Event], operation: int) -> str:
@@ -225,7 +237,7 @@ def carried_by(problem: Problem, execution: Execution) -> tuple[Carried, Capture
         network=None,
         record=None,
     )
-    return found, capture, place(program, plain.ranges, plain.ticks)
+    return found, capture, place(program, plain.ranges, plain.ticks, found.unread)
 
 
 def _program_of(execution: Execution) -> Program:

@@ -12,7 +12,7 @@ from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.result import Result
 from offcert.questions.schedule.schedule import Schedule
-from offcert.runtime.plan.program import Program, program
+from offcert.runtime.plan.step_plan import StepPlan, step_plan
 from offcert.runtime.watch.signature import Signature, as_if_on, covers, difference, volume
 
 
@@ -33,7 +33,7 @@ AnyPlan = CertificateLike | Plan | Schedule | FluidSchedule
 
 def programs(
     plan: AnyPlan | Sequence[CertificateLike], problem: Problem | None, *, streams: bool = False
-) -> list[Program]:
+) -> list[StepPlan]:
     """Return the programs of a plan or schedule for `problem`, or of certificates.
 
     `streams` tells whether the streams of a device move tensors.
@@ -45,7 +45,7 @@ def programs(
     PlanError
         If a plan does not make sense, or exceeds its problem's memory.
     """
-    return [program(*pair, streams=streams) for pair in planned(plan, problem)]
+    return [step_plan(*pair, streams=streams) for pair in planned(plan, problem)]
 
 
 def planned(
@@ -84,7 +84,7 @@ def planned(
         )
 
 
-def plans_for(found: Sequence[Program], call: Signature, here: str) -> list[Program] | str:
+def plans_for(found: Sequence[StepPlan], call: Signature, here: str) -> list[StepPlan] | str:
     """Return the programs for a first call like this one, or why there is none.
 
     They were captured with the same call, or else with the smallest one that covers it
@@ -92,7 +92,7 @@ def plans_for(found: Sequence[Program], call: Signature, here: str) -> list[Prog
 
     Parameters
     ----------
-    found : sequence of Program
+    found : sequence of StepPlan
         To choose from.
     call : Signature
         How the model is called.

@@ -10,11 +10,11 @@ from offcert.core.errors import InputError
 from offcert.runtime.segments.frame import Frame, Now
 from offcert.runtime.segments.keeper import Keeper
 from offcert.runtime.segments.resolve import Part
+from offcert.runtime.watch.entered_hooks import is_checkpointed, may_hook
 from offcert.runtime.watch.events import Session
 from offcert.runtime.watch.guard import guard_of
 from offcert.runtime.watch.hooks import Hooks
 from offcert.runtime.watch.proof import Proof, require_same
-from offcert.runtime.watch.saving import is_checkpointed, may_hook
 
 AnyFrame = TypeVar("AnyFrame", bound=Frame)
 
@@ -53,7 +53,7 @@ class Calls:
         assert walk is not None
         keeper = None if walk.frame is None else walk.frame.keeper
         if walk.frame is None and part.kept:
-            keeper = Keeper(part.name, part.kept, self._parameters)
+            keeper = Keeper(part.name, part.kept, part.unread, self._parameters)
         # What runs again is compared with its own first run.
         rehearses = self._rehearsed and walk.again is None
         if rehearses:

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -177,6 +178,8 @@ class Body:
             args, kwargs = self._unpack()
             self.function(*args, **kwargs)
         del args, kwargs
+        if walk.watch is not None:
+            walk.watch.release()
         # What the calls that were left held is free now. PyTorch looks at no result.
         self.frame.told.ran(RESUME)
         return None
@@ -318,7 +321,8 @@ class Frame:
         assert self.before is not None
         walk = Walk(self.program, dict(self.calls), self)
         if self.keeper is not None:
-            walk.watch = Give(self.keeper, lambda: walk.frame is self and not _keeps_graph())
+            last = partial(self._is_last, walk)
+            walk.watch = Give(self.keeper, last, self.proof)
         outer, self.now.walk = self.now.walk, walk
         try:
             with recomputing(), self.states.again(self.before):
@@ -333,6 +337,10 @@ class Frame:
                 # Within an autocast of the user's, the weights that were cast would stay until that
                 # ends. To switch the cache off instead would cast again what is in it already.
                 torch.clear_autocast_cache()
+
+    def _is_last(self, walk: Walk) -> bool:
+        """Return whether what is handed out now will not be asked for again."""
+        return walk.frame is self and not _keeps_graph()
 
 
 def _keeps_graph() -> bool:

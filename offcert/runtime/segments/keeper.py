@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 from torch.utils._pytree import TreeSpec, tree_leaves
 
 from offcert.core.errors import InputError
-from offcert.runtime.watch.saved import Handle
+from offcert.runtime.watch.saved import Handle, View
 
 # An event of a module: its kind, path and call.
 Tick = tuple[str, str, int]
@@ -44,13 +44,21 @@ class Stored:
 
 
 @dataclass(slots=True)
+class StandIn:
+    """A result that nobody needs again: how it lay in its storage, and on which device."""
+
+    view: View
+    device: torch.device
+
+
+@dataclass(slots=True)
 class Record:
     """An operator that does not run again.
 
     Attributes
     ----------
     results : list
-        What it returned: `Stored`, `Alias`, or what is no tensor.
+        What it returned: `Stored`, `StandIn`, `Alias`, or what is no tensor.
     spec : TreeSpec
         How they are nested.
     changed : list of int
@@ -80,18 +88,28 @@ class Keeper:
     kept : dict
         For the events with which such stretches begin, which of the operators are kept; None for
         all.
+    unread : dict
+        For the same events, which of the results of all operators nobody needs again.
     parameters : set of int
         Addresses of the storages of parameters: operators on different ones are different.
+
+    Attributes
+    ----------
+    largest : dict of device to int
+        Bytes of the largest storage of a result that nobody needs again.
     """
 
     def __init__(
         self,
         name: str,
         kept: dict[Tick, frozenset[int] | None],
+        unread: dict[Tick, frozenset[int]],
         parameters: set[int],
     ) -> None:
         self.name = name
         self.kept = kept
+        self.unread = unread
+        self.largest: dict[torch.device, int] = {}
         self.parameters = parameters
         self.hooks = outer_hooks()
         self.records: dict[Any, Record | None] = {}
@@ -159,6 +177,9 @@ class Watch(TorchDispatchMode):
         if self._entered and _get_current_dispatch_mode() is self:
             self.__exit__(None, None, None)
             self._entered = False
+
+    def release(self) -> None:
+        """Let go of the memory that it holds itself, if any."""
 
     def leave(self) -> None:
         """Stop watching; whoever has entered other modes since has left them."""

@@ -14,6 +14,7 @@ from offcert.runtime.segments.keeper import (
     Alias,
     Keeper,
     Record,
+    StandIn,
     Stored,
     Tick,
     Watch,
@@ -21,6 +22,7 @@ from offcert.runtime.segments.keeper import (
     tensors_of,
 )
 from offcert.runtime.watch.in_place import changed_in_place
+from offcert.runtime.watch.proof import Proof, RecomputeError
 from offcert.runtime.watch.saved import View
 
 
@@ -44,6 +46,10 @@ class Keep(Watch):
         self._open: dict[int, _Open] = {}
         # What has just been changed; versions are counted only afterwards.
         self._pending: list[tuple[Stored, torch.Tensor]] = []
+        # Storages of results that nobody needs again: only kept operators read or change them.
+        self._unread: dict[int, weakref.ref[torch.UntypedStorage]] = {}
+        # How many results the operators of the stretch have had so far.
+        self._results = 0
         # The stretches that are still to come.
         self._left = set(keeper.kept)
 
@@ -51,6 +57,7 @@ class Keep(Watch):
         """Begin the stretch that begins with an event."""
         self._settle()
         self._left.discard(event)
+        self._results = 0
         super().tick(event)
 
     def pause(self) -> None:
@@ -105,11 +112,14 @@ class Keep(Watch):
         changed = list(changed_in_place(func, args, kwargs))
         leaves, spec = tree_flatten(out)
         known = {address_of(tensor) for tensor in given}
-        makes = any(isinstance(x, torch.Tensor) and address_of(x) not in known for x in leaves)
+        made = [x for x in leaves if isinstance(x, torch.Tensor) and address_of(x) not in known]
+        makes, first_made = bool(made), self._results
+        self._results += sum(x.layout is torch.strided for x in made)
         if not (makes or changed):
             # A view costs nothing.
             return out
-        if not self.wanted() or not all(self._is_open(tensor) for tensor in changed):
+        held = [tensor for tensor in changed if not self._is_unread(tensor)]
+        if not self.wanted() or not all(self._is_open(tensor) for tensor in held):
             # It runs again; what it changes is computed again, too.
             self._close(given)
             return out
@@ -120,7 +130,8 @@ class Keep(Watch):
             elif address_of(leaf) in known:
                 results.append(Alias(_index(given, leaf)))
             else:
-                results.append(self._store(leaf))
+                results.append(self._store(leaf, first_made))
+                first_made += leaf.layout is torch.strided
         for tensor in given:
             if self._is_open(tensor):
                 self._open[address_of(tensor)].waits = False
@@ -128,7 +139,7 @@ class Keep(Watch):
         first = leaves[0] if leaves else None
         if given and makes and isinstance(first, torch.Tensor) and self._is_open(first):
             self._open[address_of(first)].waits = True
-        for tensor in changed:
+        for tensor in held:
             opened = self._open[address_of(tensor)]
             opened.waits = True
             self._pending += [(each, _seen_as(view, tensor)) for each, view in opened.results]
@@ -137,14 +148,28 @@ class Keep(Watch):
         self.keeper.records[key] = Record(results, spec, indices, states)
         return out
 
-    def _store(self, tensor: torch.Tensor) -> Stored:
+    def _store(self, tensor: torch.Tensor, number: int) -> Stored | StandIn:
+        """Keep a result, whose number in the stretch is given, or only its shape."""
+        assert self.stretch is not None
+        strided = tensor.layout is torch.strided
+        if strided and number in self.keeper.unread.get(self.stretch, ()):
+            storage = tensor.untyped_storage()
+            self._unread[address_of(tensor)] = weakref.ref(storage)
+            largest = self.keeper.largest
+            largest[tensor.device] = max(storage.nbytes(), largest.get(tensor.device, 0))
+            return StandIn(View.like(tensor), tensor.device)
         stored = Stored(self._pack(tensor))
-        if tensor.layout is torch.strided:
+        if strided:
             address = address_of(tensor)
             if not self._is_open(tensor):
                 self._open[address] = _Open(weakref.ref(tensor.untyped_storage()))
             self._open[address].results.append((stored, View.like(tensor)))
         return stored
+
+    def _is_unread(self, tensor: torch.Tensor) -> bool:
+        found = self._unread.get(address_of(tensor))
+        # An address may be used again.
+        return found is not None and found() is tensor.untyped_storage()
 
     def _is_open(self, tensor: torch.Tensor) -> bool:
         found = self._open.get(address_of(tensor))
@@ -169,21 +194,57 @@ class Give(Watch):
         Of the first run.
     last : callable
         Whether what is handed out now will not be asked for again.
+    proof : Proof
+        Of the segment.
     """
 
-    def __init__(self, keeper: Keeper, last: Callable[[], bool]) -> None:
+    def __init__(self, keeper: Keeper, last: Callable[[], bool], proof: Proof) -> None:
         super().__init__(keeper)
         self._last = last
+        self._proof = proof
         self._given: set[int] = set()
+        # Where stand-ins lie.
+        self._places: dict[torch.device, torch.Tensor] = {}
+
+    def release(self) -> None:
+        """Let go of where stand-ins lie."""
+        self._places.clear()
+
+    def passed(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run an operator of a stretch in which nothing is kept."""
+        return self._run(func, args, kwargs, tensors_of((args, kwargs)))
+
+    def _run(self, func: Any, args: Any, kwargs: Any, given: list[Any]) -> Any:
+        """Run an operator; of stand-ins, it may only make views.
+
+        Raises
+        ------
+        RecomputeError
+            If it reads or changes what means nothing.
+        """
+        out = func(*args, **kwargs)
+        # By operators of that name, tensors without data are asked for their device.
+        if self._places and func.namespace != "prim":
+            known = {address_of(place) for place in self._places.values()}
+            used = known.intersection(map(address_of, given))
+            views = all(isinstance(x, torch.Tensor) and address_of(x) in used for x in _leaves(out))
+            if used and (not views or any(True for _ in changed_in_place(func, args, kwargs))):
+                self._proof.refuse("it reads again what only kept operators had read")
+                raise RecomputeError(
+                    f"{self.keeper.name} was run again for the backward pass, and {func} read what "
+                    "only operators that are kept had read. From the next step on it does not run "
+                    "again"
+                )
+        return out
 
     def watched(self, key: Any, func: Any, args: Any, kwargs: Any, given: list[Any]) -> Any:
         """Hand out what it returned in the first run, or run it."""
         record = self.keeper.records.get(key)
         if record is None or record.used:
-            return func(*args, **kwargs)
+            return self._run(func, args, kwargs, given)
         if not all(address_of(given[index]) in self._given for index in record.changed):
             # What it changes has been computed again, since it had been handed out before.
-            return func(*args, **kwargs)
+            return self._run(func, args, kwargs, given)
         leaves = [self._result(each, given) for each in record.results]
         for device, state in record.generators:
             _set_generator(device, state)
@@ -195,12 +256,27 @@ class Give(Watch):
     def _result(self, result: Any, given: list[Any]) -> Any:
         if isinstance(result, Alias):
             return given[result.argument]
-        if not isinstance(result, Stored):
+        if isinstance(result, StandIn):
+            tensor = self._stand_in(result)
+        elif isinstance(result, Stored):
+            tensor = self.keeper.hooks[1](result.packed)
+        else:
             return result
-        tensor = self.keeper.hooks[1](result.packed)
         self._given.add(address_of(tensor))
         with torch._C._SetExcludeDispatchKeyGuard(torch._C.DispatchKey.ADInplaceOrView, False):
             return tensor.detach()
+
+    def _stand_in(self, result: StandIn) -> torch.Tensor:
+        place = self._places.get(result.device)
+        if place is None:
+            size = self.keeper.largest[result.device]
+            place = torch.empty(size, dtype=torch.uint8, device=result.device)
+            self._places[result.device] = place
+        return result.view.of(place)
+
+
+def _leaves(out: Any) -> list[Any]:
+    return tree_flatten(out)[0]
 
 
 def _seen_as(view: View, tensor: torch.Tensor) -> torch.Tensor:

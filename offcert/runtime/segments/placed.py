@@ -28,17 +28,24 @@ class Kept:
         Which call of it in the forward passes of the step.
     operators : tuple of int, or None
         Which of the operators that compute something, in their order; None for all.
+    unread : tuple of int
+        Which of the results of all operators, in their order, nobody needs again: they do not stay,
+        and stand-ins are handed out in their place.
     """
 
     kind: str
     path: str
     call: int = 0
     operators: tuple[int, ...] | None = None
+    unread: tuple[int, ...] = ()
 
     def to_json(self) -> list[Any]:
         """Return it as a JSON value."""
         row: list[Any] = [self.kind, self.path, self.call]
-        return row if self.operators is None else [*row, list(self.operators)]
+        if self.operators is None and not self.unread:
+            return row
+        row.append(None if self.operators is None else list(self.operators))
+        return [*row, list(self.unread)] if self.unread else row
 
 
 def _named(name: str, call: int) -> str:
@@ -197,14 +204,21 @@ def _segment(item: Fields) -> PlacedSegment:
 
 
 def _kept(row: Any, place: str) -> Kept:
-    fits = isinstance(row, list) and len(row) in (3, 4) and row[0] in (ENTER, LEAVE)
+    fits = isinstance(row, list) and len(row) in (3, 4, 5) and row[0] in (ENTER, LEAVE)
     if not fits or not isinstance(row[1], str) or not _is_count(row[2]):
         raise InputError(f'{place} must be ["{ENTER}" or "{LEAVE}", path, call]')
-    if len(row) == 3:
-        return Kept(row[0], row[1], row[2])
-    if not isinstance(row[3], list) or not all(map(_is_count, row[3])):
+    operators = row[3] if len(row) > 3 else None
+    unread = row[4] if len(row) > 4 else []
+    if operators is not None and not _are_counts(operators):
         raise InputError(f"{place}[3] must be a list of numbers of operators")
-    return Kept(row[0], row[1], row[2], tuple(row[3]))
+    if not _are_counts(unread):
+        raise InputError(f"{place}[4] must be a list of numbers of results")
+    chosen = None if operators is None else tuple(operators)
+    return Kept(row[0], row[1], row[2], chosen, tuple(unread))
+
+
+def _are_counts(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_count, value))
 
 
 def _is_call(row: Any) -> bool:

@@ -38,6 +38,8 @@ class Part:
         Runs of the same container's children inside of it.
     kept : dict
         What is kept in it, if it is an outermost one; see `Keeper`.
+    unread : dict
+        What of that nobody needs again; see `Keeper`.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Part:
     last: int = 0
     inner: list[Part] = field(default_factory=list)
     kept: dict[Tick, frozenset[int] | None] = field(default_factory=dict)
+    unread: dict[Tick, frozenset[int]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -163,6 +166,9 @@ class _Resolver:
                 if each.operators is None
                 else frozenset(each.operators)
                 for each in inside
+            }
+            part.unread = {
+                (each.kind, each.path, each.call): frozenset(each.unread) for each in inside
             }
             if inside:
                 self._watch(segment)

@@ -13,7 +13,7 @@ from torch import nn
 from offcert.runtime.segments.attach import Segments
 from offcert.runtime.segments.placed import PlacedProgram
 from offcert.runtime.watch.events import Event, Session
-from offcert.runtime.watch.hooks import Hooks, Steps, unwrap
+from offcert.runtime.watch.hooks import Hooks, StepKeeper, unwrap
 
 
 class SegmentedSteps:
@@ -21,7 +21,7 @@ class SegmentedSteps:
 
     Parameters
     ----------
-    steps : Steps
+    steps : StepKeeper
         Who decides when a step begins.
     segments : Segments
         Attached as long as steps begin.
@@ -31,7 +31,7 @@ class SegmentedSteps:
 
     def __init__(
         self,
-        steps: Steps,
+        steps: StepKeeper,
         segments: Segments,
         program_of: Callable[[Session], int | None] = lambda session: 0,
     ) -> None:

@@ -1,4 +1,4 @@
-"""A module as a line of stages, cut where exactly one value is live."""
+"""A module as a chain of stages, cut where exactly one value is live."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Line:
+class StageChain:
     """A traced module and its stages; the stage of the loss is not among them.
 
     Attributes
@@ -63,8 +63,8 @@ class Line:
     stages: tuple[Stage, ...]
     output_shape: tuple[int, ...]
 
-    def bind(self, root: fx.GraphModule) -> Line:
-        """Return the same line over a copy of its module, fake or real."""
+    def bind(self, root: fx.GraphModule) -> StageChain:
+        """Return the same chain over a copy of its module, fake or real."""
         return replace(self, root=root)
 
     def belongings(self) -> Iterator[torch.Tensor]:
@@ -148,7 +148,7 @@ def vocabulary(traced: fx.GraphModule) -> int | None:
     return None
 
 
-def linearise(traced: fx.GraphModule, example: torch.Tensor, name: str) -> Line:
+def linearise(traced: fx.GraphModule, example: torch.Tensor, name: str) -> StageChain:
     """Cut a traced module into stages.
 
     A cut lies where exactly one value that the model does not own is live. Values that share a
@@ -189,7 +189,7 @@ def linearise(traced: fx.GraphModule, example: torch.Tensor, name: str) -> Line:
     }
     cuts = _cuts([placeholders[0], *nodes], result, values, storages)
     stages = _stages(traced, [placeholders[0], *nodes], result, cuts, storages)
-    return Line(traced, placeholders[0], constants, stages, tuple(values[result].shape))
+    return StageChain(traced, placeholders[0], constants, stages, tuple(values[result].shape))
 
 
 def _describe(result: object) -> str:

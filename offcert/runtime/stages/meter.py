@@ -114,7 +114,7 @@ class Meter:
     def active(self) -> Iterator[None]:
         """Watch operators and parameter gradients; steps run inside."""
         with ExitStack() as stack:
-            for parameter in self.staged.line.root.parameters():
+            for parameter in self.staged.chain.root.parameters():
                 if parameter.requires_grad:
                     hook = parameter.register_post_accumulate_grad_hook(self._exclude_gradient)
                     stack.callback(hook.remove)
@@ -130,7 +130,7 @@ class Meter:
         self._reset()
         self.saved.clear()
         self.tracker.start()
-        self.tracker.exclude(self.staged.line.belongings())
+        self.tracker.exclude(self.staged.chain.belongings())
         batch = [tensor.clone() for tensor in (inputs, labels) if tensor is not None]
         with self.saved.hooks():
             return self.staged.forward(batch, self)

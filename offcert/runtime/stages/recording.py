@@ -17,7 +17,13 @@ from offcert.core.errors import OffcertError
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.runtime.hardware import Hardware
 from offcert.runtime.hardware.cost import operator_ns
-from offcert.runtime.stages.linearise import Line, fake_copy, linearise, trace_module, vocabulary
+from offcert.runtime.stages.linearise import (
+    StageChain,
+    fake_copy,
+    linearise,
+    trace_module,
+    vocabulary,
+)
 from offcert.runtime.stages.meter import Key, Meter
 from offcert.runtime.stages.staged import StagedModel
 from offcert.runtime.watch.saved import Entry
@@ -31,7 +37,7 @@ class Prepared:
 
     Attributes
     ----------
-    fake : Line
+    fake : StageChain
         The stages over a copy of the network that has no data.
     traced : torch.fx.GraphModule
         The traced network itself.
@@ -41,7 +47,7 @@ class Prepared:
         The mode that the fake tensors belong to.
     """
 
-    fake: Line
+    fake: StageChain
     traced: torch.fx.GraphModule
     batches: Batches
     mode: FakeTensorMode
@@ -64,8 +70,8 @@ def prepare(model: nn.Module, workload: Workload) -> Prepared:
     mode = FakeTensorMode()
     with mode:
         example, _ = Batches(workload, tokens, ()).shapes()
-        line = linearise(fake_copy(traced), example, type(model).__name__)
-    return Prepared(line, traced, Batches(workload, tokens, line.output_shape), mode)
+        chain = linearise(fake_copy(traced), example, type(model).__name__)
+    return Prepared(chain, traced, Batches(workload, tokens, chain.output_shape), mode)
 
 
 @dataclass

@@ -27,8 +27,8 @@ from offcert.questions.schedule.schedule import Schedule
 from offcert.runtime.device.store import HostStore
 from offcert.runtime.plan.host_layout import HostLayout, host_layout
 from offcert.runtime.plan.predict import Prediction, predict
-from offcert.runtime.plan.program import require_memory
 from offcert.runtime.plan.reports import Unfreed
+from offcert.runtime.plan.step_plan import require_memory
 from offcert.runtime.stages.meter import Key, Meter
 from offcert.runtime.stages.recording import prepare, record
 from offcert.runtime.stages.staged import StagedModel
@@ -38,7 +38,7 @@ from offcert.runtime.workloads.workload import Batches, Workload
 
 
 @dataclass(frozen=True)
-class StepReport:
+class ReplayReport:
     """Device memory in one planned training step.
 
     Attributes
@@ -92,7 +92,7 @@ def offload(
     problem: Problem,
     *,
     directory: str | None = None,
-) -> Offload:
+) -> Replay:
     """Prepare to train `model` under a plan.
 
     The result is a context manager, to be entered around one training step or around many::
@@ -145,10 +145,10 @@ def offload(
     stays = host_residences_in_order(problem.trace, decisions)
     layout = host_layout(problem.name, stays, parts)
     meter = _Transfers(prepared.staged(), problem.trace, prediction, storages, layout, directory)
-    return Offload(meter, prepared.batches)
+    return Replay(meter, prepared.batches)
 
 
-class Offload(AbstractContextManager["Offload"]):
+class Replay(AbstractContextManager["Replay"]):
     """A network that trains under a plan; see `offload`. It can be entered again and again.
 
     Attributes
@@ -162,7 +162,7 @@ class Offload(AbstractContextManager["Offload"]):
         self.batches = batches
         self._active: AbstractContextManager[None] | None = None
 
-    def __enter__(self) -> Offload:
+    def __enter__(self) -> Replay:
         """Start to watch operators."""
         if self._active is not None:
             raise InputError("this offload context has been entered already")
@@ -195,7 +195,7 @@ class Offload(AbstractContextManager["Offload"]):
         return self._meter.step(inputs, labels)
 
     @property
-    def report(self) -> StepReport:
+    def report(self) -> ReplayReport:
         """The report of the latest step so far; complete after its backward pass."""
         return self._meter.report()
 
@@ -227,9 +227,9 @@ class _Transfers(Meter):
         self._offloaded_bytes = 0
         self._prefetched_bytes = 0
 
-    def report(self) -> StepReport:
+    def report(self) -> ReplayReport:
         """Return what the latest step has done so far."""
-        return StepReport(
+        return ReplayReport(
             tuple(self.at_begin),
             tuple(self.at_end),
             tuple(self.peaks),

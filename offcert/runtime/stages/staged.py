@@ -1,4 +1,4 @@
-"""Executes a line of stages as one training step and says when each operation begins and ends."""
+"""Executes a chain of stages as one training step and says when each operation begins and ends."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import fx
 
 from offcert.core.errors import InputError
-from offcert.runtime.stages.linearise import Line, Stage
+from offcert.runtime.stages.linearise import Stage, StageChain
 from offcert.runtime.workloads.workload import loss_function
 
 
@@ -56,20 +56,20 @@ class StagedModel:
 
     Parameters
     ----------
-    line : Line
+    chain : StageChain
         The stages.
     loss : str
         ``"cross-entropy"`` or ``"mean"``.
     """
 
-    def __init__(self, line: Line, loss: str) -> None:
-        self.line = line
+    def __init__(self, chain: StageChain, loss: str) -> None:
+        self.chain = chain
         self.loss = loss_function(loss)
-        self.operations = 2 * (len(line.stages) + 1)
+        self.operations = 2 * (len(chain.stages) + 1)
 
     def operation_names(self) -> list[str]:
         """Return ``"F:stage"`` and ``"B:stage"`` in the order of execution."""
-        stages = [stage.name for stage in self.line.stages] + ["loss"]
+        stages = [stage.name for stage in self.chain.stages] + ["loss"]
         return [f"F:{name}" for name in stages] + [f"B:{name}" for name in reversed(stages)]
 
     def forward(self, batch: list[torch.Tensor], observer: Observer) -> torch.Tensor:
@@ -85,21 +85,21 @@ class StagedModel:
             end of the last forward one.
         """
         labels = batch.pop() if len(batch) > 1 else None
-        interpreter = fx.Interpreter(self.line.root)
-        env = interpreter.env = dict(self.line.constants)
-        env[self.line.input] = batch.pop()
+        interpreter = fx.Interpreter(self.chain.root)
+        env = interpreter.env = dict(self.chain.constants)
+        env[self.chain.input] = batch.pop()
         clock = _Clock(observer, self.operations)
-        for index, stage in enumerate(self.line.stages):
+        for index, stage in enumerate(self.chain.stages):
             _run(stage, interpreter)
             _watch(env[stage.output], clock, self.operations - 1 - index)
             clock.reach(index + 1)
-        loss = self.loss(env.pop(self.line.stages[-1].output), labels)
+        loss = self.loss(env.pop(self.chain.stages[-1].output), labels)
         if not loss.requires_grad:
             raise InputError("no parameter of the model requires a gradient")
         env.clear()
         observer.hand_over(loss)
         loss.register_hook(lambda gradient: _start_backward(gradient, observer, clock))
-        clock.reach(len(self.line.stages) + 1)
+        clock.reach(len(self.chain.stages) + 1)
         return loss
 
 

@@ -131,13 +131,13 @@ class HostCopies(Generic[Key]):
         """Forget what lies where a copy is to be written; return whether none of it is needed."""
         low = self._offsets[entry.key]
         high = low + entry.size
-        if any(self._is_needed(each) for each in self._inside.met(low, high)):
+        if any(self.is_needed(each) for each in self._inside.met(low, high)):
             return False
         self._inside.clear(low, high)
         return True
 
     @staticmethod
-    def _is_needed(reference: weakref.ref[Entry]) -> bool:
+    def is_needed(reference: weakref.ref[Entry]) -> bool:
         """Whether a copy is the only one: its storage is nowhere on the device."""
         entry = reference()
         return entry is not None and entry.away

@@ -11,18 +11,18 @@ from typing import Protocol
 import torch
 
 from offcert.runtime.device.store import HostStore
-from offcert.runtime.plan.program import Program
 from offcert.runtime.plan.reports import Unfreed
+from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.streaming.host_copies import HostCopies
 from offcert.runtime.watch.saved import Entry
 from offcert.runtime.watch.saved_storages import Place
 from offcert.runtime.watch.tracker import LiveBytes
 
 
-class Step(Protocol):
+class MovedStep(Protocol):
     """The part of a step that its mover needs (`offcert.runtime.follow.run.StepRun`)."""
 
-    program: Program
+    program: StepPlan
     counter: LiveBytes | None
     deviation: str | None
 
@@ -80,11 +80,11 @@ class Mover(ABC):
         return True
 
     @abstractmethod
-    def reach(self, step: Step, operation: int) -> None:
+    def reach(self, step: MovedStep, operation: int) -> None:
         """Do what the plan wants done before an operation begins."""
 
     @abstractmethod
-    def fetch_late(self, step: Step, entry: Entry) -> None:
+    def fetch_late(self, step: MovedStep, entry: Entry) -> None:
         """Bring back what autograd asks for before the plan does."""
 
     @abstractmethod
@@ -92,11 +92,11 @@ class Mover(ABC):
         """Take note that autograd asks for a storage that has come back, or is about to."""
 
     @abstractmethod
-    def end(self, step: Step, *, complete: bool) -> None:
+    def end(self, step: MovedStep, *, complete: bool) -> None:
         """Take note that nothing more will move; a step that is `complete` ran all operations."""
 
 
-def lacking(step: Step, place: Place, operation: int) -> None:
+def lacking(step: MovedStep, place: Place, operation: int) -> None:
     """Tell a step that it has not saved what is to leave."""
     shape = "x".join(map(str, place.shape)) or "scalar"
     step.deviate(
@@ -105,13 +105,13 @@ def lacking(step: Step, place: Place, operation: int) -> None:
     )
 
 
-def unfreed(step: Step, tensor: int, operation: int, size: int) -> Unfreed:
+def unfreed(step: MovedStep, tensor: int, operation: int, size: int) -> Unfreed:
     """Return what is said about bytes that could not be freed; the step takes note of them."""
     step.stays(tensor, operation, size)
     return Unfreed(step.program.trace.tensors[tensor].name, step.name(operation), size)
 
 
-def uncounted(step: Step) -> AbstractContextManager[None]:
+def uncounted(step: MovedStep) -> AbstractContextManager[None]:
     """Return a context in which nothing that is allocated counts."""
     return nullcontext() if step.counter is None else step.counter.paused()
 
@@ -124,13 +124,13 @@ class SynchronousMover(Mover):
 
     Parameters
     ----------
-    program : Program
+    program : StepPlan
         What to follow.
     store : HostStore
         Where offloaded bytes go.
     """
 
-    def __init__(self, program: Program, store: HostStore) -> None:
+    def __init__(self, program: StepPlan, store: HostStore) -> None:
         super().__init__()
         self._copies = HostCopies(program.host, store)
         self._releases = program.prediction.releases
@@ -151,23 +151,23 @@ class SynchronousMover(Mover):
         """Whether anything leaves or comes back before an operation begins."""
         return bool(self._releases[operation] or self._claims[operation])
 
-    def reach(self, step: Step, operation: int) -> None:
+    def reach(self, step: MovedStep, operation: int) -> None:
         """Move what the plan wants moved before an operation begins."""
         for tensor in self._releases[operation]:
             self._leave(step, tensor, operation)
         for tensor in self._claims[operation]:
             self._return(step, tensor, operation)
 
-    def _leave(self, step: Step, tensor: int, operation: int) -> None:
+    def _leave(self, step: MovedStep, tensor: int, operation: int) -> None:
         for place in self._parts[tensor]:
             self._release(step, place, tensor, operation)
 
-    def _return(self, step: Step, tensor: int, operation: int) -> None:
+    def _return(self, step: MovedStep, tensor: int, operation: int) -> None:
         for entry in away(step, self._parts[tensor]):
             self.prefetched_bytes += entry.size
             self._fetch(step, entry)
 
-    def _release(self, step: Step, place: Place, tensor: int, operation: int) -> None:
+    def _release(self, step: MovedStep, place: Place, tensor: int, operation: int) -> None:
         if step.deviation is not None:
             return
         entry = step.entry(place)
@@ -185,7 +185,7 @@ class SynchronousMover(Mover):
         if reference is None or reference() is not None:
             self.unfreed.append(unfreed(step, tensor, operation, entry.size))
 
-    def fetch_late(self, step: Step, entry: Entry) -> None:
+    def fetch_late(self, step: MovedStep, entry: Entry) -> None:
         """Bring back what autograd asks for before the plan does."""
         step.deviate(f"{entry.size} bytes were needed before the plan brought them back")
         self.late_bytes += entry.size
@@ -194,10 +194,10 @@ class SynchronousMover(Mover):
     def asked_for(self, entry: Entry) -> None:
         """Do nothing: what has come back is there."""
 
-    def end(self, step: Step, *, complete: bool) -> None:
+    def end(self, step: MovedStep, *, complete: bool) -> None:
         """Do nothing: nothing is under way."""
 
-    def _fetch(self, step: Step, entry: Entry) -> None:
+    def _fetch(self, step: MovedStep, entry: Entry) -> None:
         with uncounted(step):
             device = torch.empty(entry.size, dtype=torch.uint8, device="cpu")
             if step.counter is not None:
@@ -214,7 +214,7 @@ class SynchronousMover(Mover):
         )
 
 
-def away(step: Step, places: Iterable[Place]) -> list[Entry]:
+def away(step: MovedStep, places: Iterable[Place]) -> list[Entry]:
     """Return the storages of a tensor that are not on the device, and still needed."""
     entries = [step.entry(place) for place in places]
     return [entry for entry in entries if entry is not None and entry.away]

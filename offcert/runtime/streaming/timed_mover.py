@@ -12,9 +12,9 @@ from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.runtime.device.interface import Event
 from offcert.runtime.device.store import HostStore
 from offcert.runtime.plan.predict import Prediction
-from offcert.runtime.plan.program import Program
-from offcert.runtime.streaming.record import StepRecord
-from offcert.runtime.streaming.synchronous import Step, SynchronousMover
+from offcert.runtime.plan.step_plan import StepPlan
+from offcert.runtime.streaming.step_events import StepEvents
+from offcert.runtime.streaming.synchronous import MovedStep, SynchronousMover
 from offcert.runtime.watch.saved import Entry
 
 
@@ -80,7 +80,7 @@ class Moment:
 
 
 class HostClock:
-    """The host's own clock, for a `StepRecord`."""
+    """The host's own clock, for a `StepEvents`."""
 
     def now(self) -> Moment:
         """Return this moment."""
@@ -106,15 +106,15 @@ class TimedMover(SynchronousMover):
 
     Parameters
     ----------
-    program : Program
+    program : StepPlan
         What to follow.
     store : HostStore
         Where offloaded bytes go.
-    record : StepRecord
+    record : StepEvents
         Takes note.
     """
 
-    def __init__(self, program: Program, store: HostStore, record: StepRecord) -> None:
+    def __init__(self, program: StepPlan, store: HostStore, record: StepEvents) -> None:
         super().__init__(program, store)
         self._record = record
         self._gaps = GapsOfTensors(program.trace)
@@ -123,31 +123,31 @@ class TimedMover(SynchronousMover):
         """Every operation has times."""
         return True
 
-    def reach(self, step: Step, operation: int) -> None:
+    def reach(self, step: MovedStep, operation: int) -> None:
         """Move what the plan wants moved before an operation begins."""
         self._record.ended(HOST_CLOCK.now())
         super().reach(step, operation)
         self._record.began(HOST_CLOCK.now())
 
-    def _leave(self, step: Step, tensor: int, operation: int) -> None:
+    def _leave(self, step: MovedStep, tensor: int, operation: int) -> None:
         before, begin = self.offloaded_bytes, HOST_CLOCK.now()
         super()._leave(step, tensor, operation)
         if self.offloaded_bytes > before:
             self._transferred(Kind.OFFLOAD, self._gaps.at(tensor, operation), begin)
 
-    def _return(self, step: Step, tensor: int, operation: int) -> None:
+    def _return(self, step: MovedStep, tensor: int, operation: int) -> None:
         before, begin = self.prefetched_bytes, HOST_CLOCK.now()
         super()._return(step, tensor, operation)
         if self.prefetched_bytes > before:
             self._transferred(Kind.PREFETCH, self._gaps.at(tensor, operation), begin)
 
-    def fetch_late(self, step: Step, entry: Entry) -> None:
+    def fetch_late(self, step: MovedStep, entry: Entry) -> None:
         """Bring back what autograd asks for before the plan does."""
         begin = HOST_CLOCK.now()
         super().fetch_late(step, entry)
         self._transferred(Kind.PREFETCH, _LATE, begin)
 
-    def end(self, step: Step, *, complete: bool) -> None:
+    def end(self, step: MovedStep, *, complete: bool) -> None:
         """Take note of the end of the last operation."""
         if complete:
             self._record.ended(HOST_CLOCK.now())

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import nn
 
+from offcert.runtime.watch.entered_hooks import EnteredHooks
 from offcert.runtime.watch.guard import Guard, entry
 from offcert.runtime.watch.parts import Parts
 from offcert.runtime.watch.proof import require_same
 from offcert.runtime.watch.recomputing import is_recomputing
-from offcert.runtime.watch.saving import Saving
 
 ENTER = "enter"  # the module is called
 LEAVE = "leave"  # it returns
@@ -91,7 +91,7 @@ class Local:
         # What was being handled when the root was called.
         self.error: BaseException | None = None
         # Left when the forward pass is.
-        self.saving: Saving | None = None
+        self.saving: EnteredHooks | None = None
 
     @property
     def failing(self) -> bool:
@@ -158,7 +158,7 @@ class Session:
 
     @property
     def sizes(self) -> str:
-        """What the model is called with, where that is smaller than what was captured."""
+        """The arguments of the model, where they are smaller than the captured ones."""
         return ""
 
     @property

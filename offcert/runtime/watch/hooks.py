@@ -145,7 +145,7 @@ def watched_modules(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
         stack += reversed([c for c in children if not isinstance(c[1], torch.jit.ScriptModule)])
 
 
-class Steps(Protocol):
+class StepKeeper(Protocol):
     """The object that decides when a step begins: told when the root is called and returns."""
 
     def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Session | None:
@@ -162,7 +162,7 @@ class Hooks:
     ----------
     root : nn.Module
         A call of it begins a step.
-    steps : Steps
+    steps : StepKeeper
         Is asked for the session.
 
     Attributes
@@ -177,7 +177,7 @@ class Hooks:
         Who waits for the first call of the root.
     """
 
-    def __init__(self, root: nn.Module, steps: Steps, guard: Guard = RAISING) -> None:
+    def __init__(self, root: nn.Module, steps: StepKeeper, guard: Guard = RAISING) -> None:
         self.root = root
         self.steps = steps
         self.guard = guard

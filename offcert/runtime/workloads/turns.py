@@ -81,7 +81,7 @@ class Turns:
         model.to(_HOST)
         for owner, name, value in rows:
             assert optimiser is not None
-            optimiser.state[owner][name] = _moved(value, _HOST)
+            optimiser.state[owner][name] = moved_to(value, _HOST)
 
     def bring(self, model: nn.Module, optimiser: torch.optim.Optimizer | None) -> None:
         """Bring a model to the device."""
@@ -91,7 +91,7 @@ class Turns:
         for owner, name, value in [] if optimiser is None else _state(optimiser):
             if (id(owner), name) not in self._on_host:
                 assert optimiser is not None
-                optimiser.state[owner][name] = _moved(value, self.device)
+                optimiser.state[owner][name] = moved_to(value, self.device)
 
     @contextmanager
     def turn(self, model: nn.Module, optimiser: torch.optim.Optimizer) -> Iterator[None]:
@@ -104,7 +104,7 @@ class Turns:
 
     def batch(self, batch: Any) -> Any:
         """Return a batch on the device; what is no tensor stays what it is."""
-        return _moved(batch, self.device) if self._moves else batch
+        return moved_to(batch, self.device) if self._moves else batch
 
 
 def _state(optimiser: torch.optim.Optimizer) -> list[tuple[Any, str, Any]]:
@@ -116,7 +116,8 @@ def _state(optimiser: torch.optim.Optimizer) -> list[tuple[Any, str, Any]]:
     ]
 
 
-def _moved(value: Any, device: torch.device) -> Any:
+def moved_to(value: Any, device: torch.device) -> Any:
+    """Return a value with all tensors inside of it on a device."""
     return tree_map(lambda leaf: leaf.to(device) if isinstance(leaf, torch.Tensor) else leaf, value)
 
 

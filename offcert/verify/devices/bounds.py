@@ -9,11 +9,14 @@ follow. So the step takes at least head + work + tail.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 
 from offcert.core.platform import Kind
 from offcert.proofs.devices_bounds import Resource, ResourceProof
+from offcert.proofs.kinds.computed import Computed
 from offcert.questions.devices.problem import DevicesProblem, Gradient, JobKind, Place
+from offcert.verify.limits import Allowance, BeyondLimitsError
 
 _RESOURCE_KINDS: Mapping[Resource, tuple[Kind, ...]] = {
     Resource.LINK: (Kind.OFFLOAD, Kind.PREFETCH),
@@ -22,6 +25,60 @@ _RESOURCE_KINDS: Mapping[Resource, tuple[Kind, ...]] = {
     Resource.ADDER: (),
 }
 _OUTWARDS = (JobKind.SEND, JobKind.COLLECT)
+
+
+@dataclass(frozen=True)
+class Known:
+    """A problem on several devices, and what is established of one device alone.
+
+    Attributes
+    ----------
+    problem : DevicesProblem
+        The certificate's.
+    alone : int
+        Ticks that the step of one device takes at least.
+    open : bool
+        Whether more is claimed of one device, which the limits did not allow to establish.
+    """
+
+    problem: DevicesProblem
+    alone: int
+    open: bool = False
+
+
+def alone(known: Known, value: int, proof: Computed, allowance: Allowance) -> str | None:
+    """Return None if one device takes so long, or what is wrong with the bound."""
+    fault = f"one device is known to take {known.alone} only"
+    return None if value <= known.alone else _unless_open(known, fault)
+
+
+def resource(known: Known, value: int, proof: ResourceProof, allowance: Allowance) -> str | None:
+    """Return None if work on a resource takes so long, or what is wrong with the bound."""
+    fault = _outside(known.problem, proof)
+    if fault is not None:
+        return fault
+    fault = resource_fault(known.problem, known.alone, value, proof)
+    return None if fault is None else _unless_open(known, fault)
+
+
+def _unless_open(known: Known, fault: str) -> str:
+    """Return what is wrong, unless it may be that what the bound rests on took too long."""
+    if known.open:
+        raise BeyondLimitsError(f"what is claimed of one device is not verified: {fault}")
+    return fault
+
+
+def _outside(problem: DevicesProblem, proof: ResourceProof) -> str | None:
+    """Return what a proof names that does not exist, or None."""
+    gradients, operations = len(problem.gradients), len(problem.step.trace)
+    for kind, which in proof.jobs.items():
+        if any(each >= gradients for each in which):
+            return f"details.jobs.{kind} names a gradient too many"
+    if any(each >= operations for each in proof.multipliers):
+        return "details.multipliers names an operation that does not exist"
+    if proof.after is not None and (proof.after >= operations or proof.multipliers):
+        return "details.after names no operation, or is beside multipliers"
+    return None
 
 
 def resource_fault(

@@ -186,7 +186,7 @@ class States:
 
 # Units up to which sums of sizes are told apart; where there are more, they are dense. By
 # definition: finders keep to it.
-_MOST_UNITS = 1 << 22
+MOST_UNITS = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -268,7 +268,7 @@ def largest_sum(sizes: list[int], most: int) -> int:
     if unit == 0:
         return 0
     units = most // unit
-    if units > _MOST_UNITS:
+    if units > MOST_UNITS:
         return most
     mask = (1 << (units + 1)) - 1
     sums = 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from offcert.core.errors import InputError
 from offcert.proofs.fluid_document import TooLongError
 from offcert.proofs.joint_document import JointCases, read
-from offcert.proofs.kinds import JointProof
+from offcert.proofs.kinds.joint import JointProof
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.verify.joint.model import JointModel, Weighing
 from offcert.verify.joint.room import Cuts, States, rooms
@@ -61,7 +61,7 @@ def _require_run(model: JointModel, node: tuple[int, int], place: str) -> None:
 
 
 # Spans times computations, at most: more than any proof of ours has. Arbitrary.
-_LARGEST = 20_000_000
+LARGEST = 20_000_000
 
 
 def joint_lp(problem: Problem, value: int, proof: JointProof, allowance: Allowance) -> str | None:
@@ -91,7 +91,7 @@ def proved_by(problem: Problem, proof: JointProof, allowance: Allowance) -> int:
     if proof.whole and problem.offload and problem.transfers is not Transfers.ATOMIC:
         raise InputError(f"details.whole must be false with {problem.transfers} transfers")
     try:
-        if (len(proof.moments) + len(proof.spans) + 1) * len(network) > _LARGEST:
+        if (len(proof.moments) + len(proof.spans) + 1) * len(network) > LARGEST:
             raise InputError("details.moments and details.spans are too many")
         cuts = Cuts(proof.moments, proof.spans, len(network))
         cases = read(proof.proof, allowance.limits.document)

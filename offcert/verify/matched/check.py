@@ -175,7 +175,7 @@ def matched_fault(
     if fault is not None:
         return fault
     try:
-        cut = _Cut(problem, pivot, times, claimed, unit, free_below, spare)
+        cut = MatchedCut(problem, pivot, times, claimed, unit, free_below, spare)
         return cut.fault(levels, max_labels, require_time)
     except TooLargeError:
         return "its numbers are too large for the search"
@@ -205,7 +205,7 @@ def within_reach(
     if _advice_fault(problem, pivot, free_below, levels, spare) is not None:
         return False
     try:
-        cut = _Cut(problem, pivot, times, claimed, unit, free_below, spare)
+        cut = MatchedCut(problem, pivot, times, claimed, unit, free_below, spare)
         for newest in _in_order(levels):
             cut.sides(newest)
     except TooLargeError:
@@ -213,7 +213,7 @@ def within_reach(
     return True
 
 
-class _Cut:
+class MatchedCut:
     """Both sides of a pivot, to be searched for what joins to less than `claimed` ticks.
 
     Raises
@@ -242,13 +242,13 @@ class _Cut:
         self.limits = claimed - 1 - times[1], claimed - 1 - times[0]
         self.movers = _movers(problem, pivot, free_below)
         self.most = _most(problem, self.movers)
-        excess = self._least_excess(int(self.sides(())[0].need[-1]))
+        excess = self.least_excess(int(self.sides(())[0].need[-1]))
         if excess > MOST_LEVELS * unit:
             raise TooLargeError
         # The least units at which more than the spare tensors may be early or late.
         self.amounts = -(-excess // unit)
 
-    def _least_excess(self, need: int) -> int:
+    def least_excess(self, need: int) -> int:
         """Return the bytes that a side with more than the spare tensors moves at least."""
         return need + sum(sorted(self.most.elements())[: self.spare + 1])
 

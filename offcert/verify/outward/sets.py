@@ -146,7 +146,7 @@ def within_ticks(cut: Cut, limits: SetLimits, ticks: int) -> SetLimits:
     return replace(limits, most=most)
 
 
-def _besides(cut: Cut, limits: SetLimits, side: int, ticks: int) -> int:
+def absent_besides(cut: Cut, limits: SetLimits, side: int, ticks: int) -> int:
     """Return the bytes that may be absent on a side though they are not out at the cut.
 
     They go away and come back within so many ticks, or are under way at the cut.
@@ -181,7 +181,7 @@ def tightened(cut: Cut, limits: SetLimits, longest: int) -> SetLimits | None:
     low = np.maximum(low, high - (int(high @ sizes) - limits.least) // sizes)
     high = np.minimum(high, low + (limits.most - int(low @ sizes)) // sizes)
     for index, side in enumerate(cut.sides):
-        besides = _besides(cut, limits, index, longest - sum(known))
+        besides = absent_besides(cut, limits, index, longest - sum(known))
         for k in np.flatnonzero(side.need > 0):
             can = np.minimum(high, side.absent[:, k])
             over = int(can @ sizes) + besides - int(side.need[k])
@@ -265,7 +265,7 @@ def _enough(cut: Cut, limits: SetLimits, sets: IntArray, longest: int) -> IntArr
         return sets
     for index, side in enumerate(cut.sides):
         spent = sum(sets @ other.back for other in cut.sides)
-        besides = _besides(cut, limits, index, longest - int(spent.min(initial=longest)))
+        besides = absent_besides(cut, limits, index, longest - int(spent.min(initial=longest)))
         for k in np.flatnonzero(side.need > 0):
             can = np.minimum(sets, side.absent[:, k]) @ sizes
             sets = sets[can + besides >= side.need[k]]

@@ -162,8 +162,8 @@ def _side(
         clock=_array(clock),
         need=_array(need),
         later=_array([max(need[k:], default=-_LARGEST) for k in range(len(need) + 1)]),
-        out=_counts([[mover.due for mover in listed] for listed in members], columns),
-        absent=_counts([[mover.close for mover in listed] for listed in members], columns),
+        out=places_after([[mover.due for mover in listed] for listed in members], columns),
+        absent=places_after([[mover.close for mover in listed] for listed in members], columns),
         here=_array(counts),
         due=_array(sorted({mover.due for mover in movers if mover.due < len(order)})),
         sizes=_array(sizes),
@@ -211,7 +211,7 @@ def _worth(members: list[list[_Mover]], count: int) -> IntArray:
     return worth
 
 
-def _counts(places: list[list[int]], columns: IntArray) -> IntArray:
+def places_after(places: list[list[int]], columns: IntArray) -> IntArray:
     """Return how many places of each list come after each column."""
     rows = [(_array(listed)[:, None] > columns[None, :]).sum(axis=0) for listed in places]
     return _array(rows).reshape(len(places), len(columns))

@@ -38,7 +38,7 @@ from offcert.verify.outward.view import Asked, IntArray
 _MOST_LABELS = 40_000
 _MOST_OF_THE_LAST = 200_000
 # Parts that threads share: so many that all threads have about as much to do. Arbitrary.
-_AT_ONCE = 64
+AT_ONCE = 64
 
 Split = Sequence[Any]
 
@@ -120,7 +120,7 @@ class Walk:
         roots, self._children = places_of(splits, len(parts))
         self._splits = splits
         tasks: list[_Task] = list(zip(map(_Region, parts), roots, strict=True))
-        while tasks and len(tasks) < _AT_ONCE:
+        while tasks and len(tasks) < AT_ONCE:
             tasks = [part for task in tasks for part in self._step(task)]
         # What is counted finest and followed farthest takes longest, so it begins first.
         tasks.sort(key=_how_fine, reverse=True)
@@ -212,7 +212,7 @@ class Walk:
             if len(ends) < len(far):
                 return None
             near = front[0], back[0]
-            if _shortest(first, last, near, (ends[FRONT], ends[BACK])) > self.longest:
+            if shortest(first, last, near, (ends[FRONT], ends[BACK])) > self.longest:
                 return None
         return front[1] + back[1]
 
@@ -311,7 +311,7 @@ def _takes(cut: Cut, crossing: Crossing) -> int:
     return int(cut.sides[crossing.side].away[crossing.place])
 
 
-def _shortest(first: int, last: int, near: tuple[int, int], far: tuple[int, int]) -> int:
+def shortest(first: int, last: int, near: tuple[int, int], far: tuple[int, int]) -> int:
     """Return the least length of both sides together, over all begins of what is under way.
 
     Parameters

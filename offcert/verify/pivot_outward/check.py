@@ -27,9 +27,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from offcert.proofs.kinds.labels import PivotOutward
 from offcert.questions.schedule.problem import Problem
 from offcert.verify.heads.check import TooLargeError as TooLargeCutError
-from offcert.verify.limits import BeyondLimitsError
+from offcert.verify.heads.check import ends
+from offcert.verify.limits import Allowance, BeyondLimitsError
 from offcert.verify.outward.search import REFUTED
 from offcert.verify.outward.search import search as follow
 from offcert.verify.outward.sets import order_fault
@@ -38,6 +40,24 @@ from offcert.verify.outward.view import Asked, Tables
 from offcert.verify.pivot.check import MOST_LABELS, classes_of
 from offcert.verify.pivot.side import Found, Side, TooLargeError
 from offcert.verify.pivot.tables import IntArray
+
+
+def pivot_outward(
+    problem: Problem, value: int, proof: PivotOutward, allowance: Allowance
+) -> str | None:
+    """Return None if no schedule is shorter than `value` ticks, or why that is not shown."""
+    fault = ends(problem, proof.pivot, proof.ends, allowance)
+    if fault is not None:
+        return fault
+    advice = proof.side, proof.limit, value, proof.free_below, proof.ends.times
+    return pivot_outward_fault(
+        problem,
+        proof.pivot,
+        *advice,
+        max_labels=allowance.labels(MOST_LABELS),
+        require_time=allowance.require_time,
+    )
+
 
 # The mark of no label, and a time that never comes. By definition.
 NONE = -1
@@ -140,7 +160,7 @@ def pivot_outward_fault(
     searched = Side(problem, classes, pivot, claimed - 1, limit, (), backwards=side == 1)
     try:
         cuts = [cut_at(problem, pivot, least) for least in free_below]
-        ways = _Ways(searched, searched.search(max_labels))
+        ways = Ways(searched, searched.search(max_labels))
         still = _open_demand(ways, cuts, 1 - side, claimed - 1, max_labels, require_time)
     except (TooLargeError, TooLargeCutError):
         return "its numbers are too large for the search"
@@ -153,7 +173,7 @@ def pivot_outward_fault(
     )
 
 
-class _Ways:
+class Ways:
     """The ways in which the searched side can end, by what is out at the cut.
 
     Parameters
@@ -211,12 +231,12 @@ class _Sorted:
         return rows
 
 
-class _Asking:
+class Asking:
     """The questions that the other side is asked, and its answers.
 
     Parameters
     ----------
-    ways : _Ways
+    ways : Ways
         Of the searched side.
     cut : Cut
         Both sides as the other is followed.
@@ -226,7 +246,7 @@ class _Asking:
         Ticks; longer schedules are of no interest.
     """
 
-    def __init__(self, ways: _Ways, cut: Cut, asked: int, longest: int) -> None:
+    def __init__(self, ways: Ways, cut: Cut, asked: int, longest: int) -> None:
         self._ways = ways
         self._tables: Tables = cut.sides[asked]
         self._longest = longest
@@ -298,7 +318,7 @@ class _Asking:
 
 
 def _open_demand(
-    ways: _Ways,
+    ways: Ways,
     cuts: Sequence[Cut],
     asked: int,
     longest: int,
@@ -313,7 +333,7 @@ def _open_demand(
     left = set(range(len(ways.out)))
     first: tuple[int, int] | None = None
     for cut in cuts:
-        asking = _Asking(ways, cut, asked, longest)
+        asking = Asking(ways, cut, asked, longest)
         still: set[int] = set()
         first = None
         for counts, members in asking.groups.items():

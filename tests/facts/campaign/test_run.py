@@ -10,8 +10,9 @@ import pytest
 
 from offcert.campaign import run as module
 from offcert.campaign.cells import Cell, CellSettings, grid
-from offcert.campaign.pool import Task
-from offcert.campaign.run import Step, batches, run
+from offcert.campaign.cluster import run_on_cluster
+from offcert.campaign.pool import Pool, Task
+from offcert.campaign.run import CampaignProgress, batches, run
 from offcert.campaign.schema import Row
 from offcert.campaign.table import Table
 from offcert.core.errors import InputError
@@ -20,6 +21,7 @@ from offcert.questions.schedule.problem import Problem
 from offcert.verify.document import verify_file
 from support.workers import campaign_workers
 from support.workers.campaign_workers import DOOMED, PRELOADED
+from support.workers.pool_workers import square
 
 FAILING = {
     "segfault": "killed by SIGSEGV",
@@ -53,7 +55,7 @@ def facts(row: Row) -> dict[str, Any]:
 def test_what_is_there_is_not_computed_again(tmp_path: Path) -> None:
     path = tmp_path / "table.parquet"
     cells = grid([cnn_chain(8, 0)], ["greedy", "sequential"], ["0%", "25%", "50%"])
-    steps: list[Step] = []
+    steps: list[CampaignProgress] = []
     with Table(path) as table:
         first = run(cells[:4], table, jobs=2, progress=steps.append)
     assert (first.cells, first.kept, first.computed, first.failed) == (4, 0, 4, 0)
@@ -176,7 +178,7 @@ def test_an_interrupt_keeps_what_is_done(tmp_path: Path) -> None:
     path = tmp_path / "table.parquet"
     cells = grid([cnn_chain(8, 0)], ["greedy"], [f"{p}%" for p in range(20)])
 
-    def stop(step: Step) -> None:
+    def stop(step: CampaignProgress) -> None:
         if step.done == 7:
             raise KeyboardInterrupt
 
@@ -214,16 +216,16 @@ def test_patience_is_for_each_cell() -> None:
 
 
 def test_nothing_to_do_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(self: object, task: Task) -> None:
-        raise AssertionError
+    class NeverStarts(Pool):
+        def _start(self, task: Task) -> None:
+            raise AssertionError
 
-    monkeypatch.setattr("offcert.campaign.pool.Pool._start", refuse)
+    monkeypatch.setattr(module, "Pool", NeverStarts)
     with Table() as table:
         assert run([], table).cells == 0
 
 
-def test_options_that_make_no_sense(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("offcert.campaign.cluster._CONNECT_SECONDS", 0.5)
+def test_options_that_make_no_sense(tmp_path: Path) -> None:
     cells: list[Cell] = grid([cnn_chain(8, 0)], ["greedy"])
     (tmp_path / "file").write_text("")
     with Table() as table:
@@ -233,8 +235,8 @@ def test_options_that_make_no_sense(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             run(cells, table, jobs=0)
         with pytest.raises(InputError, match="file cannot be made"):
             run(cells, table, certificates=tmp_path / "file")
-        with pytest.raises(InputError, match="no Dask scheduler answers at nonsense:7"):
-            run(cells, table, scheduler="nonsense:7")
+    with pytest.raises(InputError, match="no Dask scheduler answers at nonsense:7"):
+        list(run_on_cluster(square, [], "nonsense:7", connect_seconds=0.5))
 
 
 def test_a_row_is_json_whatever_a_solver_returns() -> None:

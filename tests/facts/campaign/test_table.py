@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from offcert.campaign import table as module
 from offcert.campaign.cells import grid
 from offcert.campaign.schema import Row
 from offcert.campaign.storage import read_rows
@@ -49,10 +48,9 @@ def test_rows_are_on_the_disk_before_the_next_one(tmp_path: Path) -> None:
     assert [path] == list(tmp_path.iterdir())
 
 
-def test_the_file_is_written_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_SECONDS_BETWEEN_WRITES", 0.0)
+def test_the_file_is_written_meanwhile(tmp_path: Path) -> None:
     path = tmp_path / "table.jsonl"
-    table = Table(path)
+    table = Table(path, seconds_between_writes=0.0)
     for number, row in enumerate(rows(3), start=1):
         table.put(row)
         assert len(read_rows(path)) == number

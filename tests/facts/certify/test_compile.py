@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from offcert.certify.compile import GROUPS, compile_all, group_of
+from offcert.certify.compile import GROUPS, compile_all
 from offcert.certify.search import Search, SearchProgress
-from offcert.certify.warm import Group
+from offcert.certify.warm import Group, group_of
 from offcert.cli import main
 from offcert.core import compiled as kernels
 from offcert.core.compiled import compiled

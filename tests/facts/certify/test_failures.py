@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from offcert.certify import ladder
 from offcert.certify.ladder import certify
+from offcert.certify.ladders import choice
 from offcert.certify.ladders.choice import LADDERS
 from offcert.certify.method import Method
 from offcert.certify.methods import solve
@@ -26,7 +26,7 @@ from offcert.certify.running import ALONE, ContradictionError, UnsoundError
 from offcert.certify.search import Search
 from offcert.core.errors import InputError, MethodError
 from offcert.core.result import Bound, Evidence, SolveStatus
-from offcert.heuristics.sequential import sequential
+from offcert.heuristics.evictions.sequential import sequential
 from offcert.instances.cnn import CnnChains
 from offcert.instances.library import default_library
 from offcert.instances.stages import UnetTraces
@@ -40,9 +40,9 @@ from support.problems.random_instances import random_problem
 
 # What is imported where a solver or the compiler is needed.
 NEEDED = {
-    "set search": "offcert.heuristics.set_search",
+    "set search": "offcert.heuristics.orders.set_search",
     "interval CP-SAT, dives": "offcert.formulations.models.interval_cpsat",
-    "local search": "offcert.heuristics.local_search",
+    "local search": "offcert.heuristics.orders.local_search",
     "atomic heads and tails": "offcert.formulations.labels.atomic_heads.bound",
     "pivot program": "offcert.formulations.labels.pivot.bound",
     "fluid MILP": "offcert.certify.fluid_climb",
@@ -138,7 +138,7 @@ def test_a_step_that_fails_is_named_and_the_next_one_runs(
 
     first, *others = LADDERS["repeated sizes"]
     failing = (first, Rung(Method(fail), 1.0, "it fails"), *others)
-    monkeypatch.setattr(ladder, "ladder_for", lambda problem: "failing")
+    monkeypatch.setattr(choice, "ladder_for", lambda problem: "failing")
     monkeypatch.setitem(LADDERS, "failing", failing)
     with pytest.warns(UserWarning, match="doomed failed"):
         certificate = valid(certify(random_problem(7, 5), time_limit=30, workers=1))

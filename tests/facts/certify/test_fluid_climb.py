@@ -14,7 +14,7 @@ from offcert.core.result import Evidence
 from offcert.formulations.combinatorial.relaxations import required_absent
 from offcert.formulations.fluid.milp import FluidBound, fluid_bound
 from offcert.formulations.fluid.tree import prove
-from offcert.heuristics.sequential import sequential
+from offcert.heuristics.evictions.sequential import sequential
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.questions.schedule.simulate import simulate
 from offcert.verify.document import verify
@@ -48,8 +48,10 @@ def test_methods_give_proved_bounds_that_verify(kind: Transfers) -> None:
 def test_where_a_tree_takes_too_long_the_solvers_word_remains(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fluid_climb, "_TREE_SECONDS", 0.0)
-    monkeypatch.setattr(fluid_climb, "_TREE_TIMES", 0.0)
+    def without_time(problem: Problem, **options: Any) -> Any:
+        return prove(problem, **options | ({"time_limit": 0.0} if "target" in options else {}))
+
+    monkeypatch.setattr(fluid_climb, "prove", without_time)
     problem = middling(55)
     certificate = solve(problem, "fluid-milp")
     claims = [bound for bound in certificate.result.bounds if bound.method == "fluid-milp"]

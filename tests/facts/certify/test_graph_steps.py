@@ -7,8 +7,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 from offcert.certify.checkpoint_steps import descend_graphs
-from offcert.certify.effort import Effort
 from offcert.certify.ladder import certify
+from offcert.certify.method import Effort
 from offcert.certify.methods import solve
 from offcert.certify.search import Search
 from offcert.core.computations import Computation, Value
@@ -21,6 +21,7 @@ from offcert.verify.document import verify
 from papers.checkpoint_graphs.random_graphs import random_checkpoint_graph
 from papers.checkpoint_graphs.training_steps import training_step
 from support.problems.random_networks import random_network
+from support.seeds import by_seeds
 
 EFFORT = Effort(5)
 CHAIN = training_step(CheckpointGraph([0] + [4] * 8 + [0], [(v, v + 1) for v in range(9)]))
@@ -70,18 +71,19 @@ def test_least_time_within_the_memory() -> None:
     assert found[0] > CHAIN.compute_time
 
 
-def test_everything_offered_is_legal() -> None:
+@by_seeds(0, 40, 20)
+def test_everything_offered_is_legal(seeds: range) -> None:
     """`Search` raises if an execution or a schedule is not."""
     rng = random.Random(2)
     better = 0
-    for seed in range(40):
+    for seed in seeds:
         graph = random_checkpoint_graph(seed, rng.randint(3, 10))
         network = random_network(rng, rng.randint(1, 8)) if seed % 2 else training_step(graph)
         search = searched(problem_of(network, 0, minimise=Minimise.MEMORY))
         assert search.objective is not None
         assert search.objective <= network.trace().peak_memory
         better += search.objective < network.trace().peak_memory
-    assert better > 5
+    assert better >= 4
 
 
 def half_repeatable() -> Network:

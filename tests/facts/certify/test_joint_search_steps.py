@@ -7,8 +7,8 @@ from fractions import Fraction
 
 import pytest
 
-from offcert.certify.effort import Effort
 from offcert.certify.joint_steps import descend_joint
+from offcert.certify.method import Effort
 from offcert.certify.search import Search
 from offcert.core.program import program_from_json
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute

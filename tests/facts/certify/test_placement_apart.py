@@ -11,6 +11,7 @@ from offcert.heuristics.placement.in_order import greedy_by_area
 from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
 from offcert.verify.placement.overlap import placement_faults
 from support.problems.placements import random_placement_problem
+from support.seeds import by_seeds
 
 
 def test_small_is_what_takes_little_of_the_load() -> None:
@@ -20,8 +21,9 @@ def test_small_is_what_takes_little_of_the_load() -> None:
     assert (large, small) == ([0, 1], [2, 3, 4, 5, 6, 7])
 
 
-def test_completing_a_placement_moves_nothing_up() -> None:
-    for seed in range(40):
+@by_seeds(0, 40, 20)
+def test_completing_a_placement_moves_nothing_up(seeds: range) -> None:
+    for seed in seeds:
         problem = random_placement_problem(seed)
         large = [index for index, size in enumerate(problem.sizes) if size >= 4]
         small = [index for index, size in enumerate(problem.sizes) if size < 4]

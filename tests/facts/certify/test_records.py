@@ -210,7 +210,7 @@ def test_one_who_is_first_stays_the_author(library: Library) -> None:
 def test_a_long_proof_stays_in_its_certificate(
     library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("offcert.certify.records._LONGEST_PROOF", 20)
+    monkeypatch.setattr("offcert.certify.records.LONGEST_PROOF", 20)
     best = add(library, certificate()).record.best
     assert best is not None
     assert best.bound.method in ("atomic-heads", "pivot")
@@ -267,13 +267,10 @@ def test_what_a_killed_writer_left_is_no_family(library: Library) -> None:
     assert NAME in library.names()
 
 
-def test_one_who_never_stops_writing_is_named(
-    library: Library, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("offcert.instances.library._PATIENCE", 0.05)
+def test_one_who_never_stops_writing_is_named(library: Library) -> None:
     with (
         Library(library.folder).locked(),
         pytest.raises(InputError, match=r"another program has been writing to it for 0\.05 s"),
     ):
-        add(Library(library.folder), certificate("greedy"))
+        add(Library(library.folder, patience=0.05), certificate("greedy"))
     assert reopened(library).record == Record()

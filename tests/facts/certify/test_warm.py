@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 from numba.core.dispatcher import Dispatcher
 
-from offcert.certify import warm
+from offcert.certify.compile import GROUPS
 from offcert.certify.ladder import certify
 from offcert.certify.methods import solve
-from offcert.certify.warm import warm_heads
+from offcert.certify.schedule_methods import warm_heads
 from offcert.core.errors import MethodError
 from offcert.verify.heads import check as heads_check
 from support.problems.random_instances import mixed_problem
 
-WARMING = [name for name in vars(warm) if name.startswith("warm_")]
+WARMING = {act.__name__: act for group in GROUPS.values() for act in group.acts}
 # Each searches more than one kernel deep; the last is what verification searches with.
 AMONG = {
-    "warm_plans": "offcert.heuristics.ordered_kernel",
+    "warm_plans": "offcert.heuristics.orders.ordered_kernel",
     "warm_heads": "offcert.verify.heads.search",
     "warm_matched": "offcert.formulations.labels.matched_heads.matching",
     "warm_outward": "offcert.verify.outward.search",
@@ -77,7 +77,7 @@ def test_however_long_compiling_takes_everything_is_compiled(
 
     With a limit in seconds the rest would be compiled by the search itself, within its limit.
     """
-    act = getattr(warm, name).__wrapped__
+    act = WARMING[name].__wrapped__
     # Whatever it calls must be compiled before it is exchanged.
     act()
     with noted_kernels() as usual:
@@ -108,8 +108,8 @@ def test_no_kernel_is_left_for_the_search_to_compile() -> None:
     # Whatever it calls must be compiled before it is exchanged.
     search()
     with noted_kernels() as warmed:
-        for name in WARMING:
-            getattr(warm, name).__wrapped__()
+        for act in WARMING.values():
+            act.__wrapped__()
     with noted_kernels() as called:
         search()
     assert len(called) > 20

@@ -12,11 +12,11 @@ from dataclasses import replace
 
 import pytest
 
-from offcert.certify import climbing, ladder, watchdog
-from offcert.certify.effort import Effort
+from offcert.certify import climbing, watchdog
 from offcert.certify.ladder import certify
+from offcert.certify.ladders import choice
 from offcert.certify.ladders.choice import LADDERS, ladder_for
-from offcert.certify.method import Method
+from offcert.certify.method import Effort, Method
 from offcert.certify.methods import METHODS, solve
 from offcert.certify.rung import Rung
 from offcert.certify.search import Search
@@ -33,8 +33,8 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Half a second instead of five; whoever is stuck is freed in the end."""
     monkeypatch.setattr(climbing, "GRACE", 0.3)
     monkeypatch.setattr(watchdog, "GRACE", 0.3)
-    monkeypatch.setattr(watchdog, "_TICK", 0.05)
-    monkeypatch.setattr(watchdog, "_AGAIN", 0.3)
+    monkeypatch.setattr(watchdog, "TICK", 0.05)
+    monkeypatch.setattr(watchdog, "AGAIN", 0.3)
     yield
     NEVER.set()
     NEVER.clear()
@@ -100,7 +100,7 @@ def test_a_step_that_never_ends_is_left_and_the_next_ones_run(
         rung_that(act),
         rung_that(lambda: reached.append("next")),
     )
-    monkeypatch.setattr(ladder, "LADDERS", {ladder_for(problem): short})
+    monkeypatch.setattr(choice, "LADDERS", {ladder_for(problem): short})
     before = signal.getsignal(signal.SIGURG)
     with pytest.warns(UserWarning, match="stuck failed"):
         certificate = certify(problem, time_limit=30, workers=1)
@@ -158,7 +158,7 @@ def test_time_in_which_the_clock_stands_still_or_that_was_granted_does_not_count
 @pytest.mark.slow
 def test_what_nothing_can_interrupt_ends_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here the last resort only frees what is stuck; the command line ends the process."""
-    monkeypatch.setattr(watchdog, "_AGAIN", 0.1)
+    monkeypatch.setattr(watchdog, "AGAIN", 0.1)
     known: list[Certificate] = []
 
     def last_resort(certificate: Certificate) -> None:

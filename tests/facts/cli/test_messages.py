@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from offcert.certify import methods
-from offcert.certify.effort import Effort
+from offcert.certify.method import Effort
 from offcert.certify.search import Search
 from offcert.cli import main
 from offcert.instances.cnn import cnn_chain

@@ -9,9 +9,8 @@ from xml.etree import ElementTree
 import pytest
 
 import offcert
-from offcert.certify.effort import Effort
 from offcert.certify.host_placing import host_problem
-from offcert.certify.method import Method
+from offcert.certify.method import Effort, Method
 from offcert.certify.placement_methods import PLACEMENT_METHODS
 from offcert.certify.placement_search import PlacementSearch
 from offcert.certify.placing import place
@@ -236,7 +235,7 @@ def test_an_interrupt_writes_what_is_known(
         Rung(PLACEMENT_METHODS["load"], 1.0, "a bound"),
         Rung(Method(interrupt), 1.0, "it ends"),
     )
-    monkeypatch.setattr("offcert.certify.placing.PLACEMENT_LADDER", rungs)
+    monkeypatch.setattr("offcert.certify.ladders.placement.PLACEMENT_LADDER", rungs)
     assert main(["place", table, "-o", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["interrupted"]
     assert json.loads(kept[0])["settings"]["unfinished"] == "interrupted"

@@ -11,7 +11,7 @@ import pytest
 
 from offcert.core.platform import Kind, Link, Platform
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.heuristics.sequential import sequential
+from offcert.heuristics.evictions.sequential import sequential
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.check_fluid import check_fluid
 from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
@@ -19,6 +19,7 @@ from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.simulate import simulate
 from support.problems.random_instances import random_problem
+from support.seeds import by_seeds
 
 OUT, BACK = Kind.OFFLOAD, Kind.PREFETCH
 Change = Callable[[FluidSchedule], FluidSchedule]
@@ -232,10 +233,11 @@ def test_a_duplex_link_serves_one_piece_in_each_direction() -> None:
     assert any("uses the link" in text for text in check_fluid(simplex, times))
 
 
-def test_every_atomic_schedule_is_one_of_pieces() -> None:
+@by_seeds(0, 120, 30)
+def test_every_atomic_schedule_is_one_of_pieces(seeds: range) -> None:
     """Even where a transfer lasts longer than its bytes need, because ticks are whole."""
     moved = 0
-    for seed in range(120):
+    for seed in seeds:
         problem = random_problem(seed + 300)
         problem = problem.with_memory(problem.trace.least_memory)
         schedule = simulate(problem, sequential(problem))
@@ -243,7 +245,7 @@ def test_every_atomic_schedule_is_one_of_pieces() -> None:
         relaxed = replace(problem, transfers=Transfers.INTERRUPTIBLE)
         assert check_fluid(relaxed, in_pieces(problem, schedule)) == []
         moved += len(schedule.transfers)
-    assert moved > 200
+    assert moved >= 62
 
 
 def in_pieces(problem: Problem, schedule: Schedule) -> FluidSchedule:

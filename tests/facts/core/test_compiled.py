@@ -15,7 +15,7 @@ from numba.core.errors import TypingError
 
 from offcert.core import compiled as module
 from offcert.core.compiled import compiled, inlined, inner
-from offcert.core.kernel_cache import kernel_digest
+from offcert.core.kernel_cache import KernelCache, kernel_digest
 
 _TERM = """
 from offcert.core.compiled import inner
@@ -176,9 +176,8 @@ def _sum_of_all(two: _Two, narrow: np.ndarray) -> int:
 def test_inner_kernels_are_compiled_once_and_for_their_callers_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    caller: Any = _sum_of_all
     # Not the one that an earlier run of this test has left on disk.
-    monkeypatch.setattr(caller._cache, "load_overload", lambda *_: None)
+    monkeypatch.setattr(KernelCache, "load_overload", lambda *_: None)
     two = _Two(np.array([1, 2]), np.array([10, 20]))
     narrow = np.array([1, 0], dtype=np.int32)
     # 13 of the literal, 24 of the int32, and 11 and 20 of the loop.

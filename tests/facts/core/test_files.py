@@ -20,6 +20,7 @@ from offcert.questions.schedule.files import (
 )
 from offcert.questions.schedule.problem import Problem
 from support.problems.random_instances import mixed_problem
+from support.seeds import by_seeds
 
 
 def chain_document() -> dict[str, Any]:
@@ -32,8 +33,9 @@ def trace_document() -> dict[str, Any]:
     return problem_to_json(Problem("p", chain.trace, chain.platform, source={"model": "x"}))
 
 
-def test_a_problem_survives_a_round_trip(tmp_path: Path) -> None:
-    for seed in range(60):
+@by_seeds(0, 60, 30)
+def test_a_problem_survives_a_round_trip(seeds: range, tmp_path: Path) -> None:
+    for seed in seeds:
         problem = mixed_problem(seed)
         write_problem(tmp_path / "p.json", problem)
         again = read_problem(tmp_path / "p.json")

@@ -11,12 +11,13 @@ from offcert.core.chain import Chain
 from offcert.core.errors import PlanError
 from offcert.core.platform import Kind, Link, Platform
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.heuristics.sequential import sequential
+from offcert.heuristics.evictions.sequential import sequential
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.simulate import Simulator, moves_to_arrays, simulate
 from support.problems.random_instances import mixed_problem
+from support.seeds import by_seeds
 
 OUT, BACK = Kind.OFFLOAD, Kind.PREFETCH
 
@@ -175,8 +176,9 @@ def test_evaluate_agrees_with_run() -> None:
     assert simulator.evaluate(*moves_to_arrays(())) < 0
 
 
-def test_the_sequential_plan_runs_whenever_anything_does() -> None:
-    for seed in range(300):
+@by_seeds(0, 300, 30)
+def test_the_sequential_plan_runs_whenever_anything_does(seeds: range) -> None:
+    for seed in seeds:
         problem = mixed_problem(seed, 7)
         least = problem.with_memory(problem.trace.least_memory)
         assert check(least, simulate(least, sequential(least))) == []

@@ -10,8 +10,8 @@ from offcert.core.chain import Chain
 from offcert.core.errors import MethodError
 from offcert.core.platform import Platform
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.heuristics.greedy import greedy, greedy_gaps
-from offcert.heuristics.ordered import ordered_makespan, ordered_orders
+from offcert.heuristics.evictions.greedy import greedy, greedy_gaps
+from offcert.heuristics.orders.ordered import ordered_makespan, ordered_orders
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
@@ -23,6 +23,7 @@ from support.problems.random_instances import (
     spiky_chain,
     trace_with_internals,
 )
+from support.seeds import by_seeds
 
 
 def test_it_takes_the_fewest_first_activations_that_cover_the_excess():
@@ -32,8 +33,9 @@ def test_it_takes_the_fewest_first_activations_that_cover_the_excess():
         assert greedy_gaps(Problem("p", chain, Platform(memory, Fraction(1)))) == expected
 
 
-def test_it_needs_no_more_than_the_papers_rule_on_nested_traces():
-    for seed in range(300):
+@by_seeds(0, 300, 30)
+def test_it_needs_no_more_than_the_papers_rule_on_nested_traces(seeds):
+    for seed in seeds:
         rng = random.Random(seed)
         network = (cnn_chain, spiky_chain, trace_with_internals)[seed % 3](rng, 2 + seed % 7)
         problem = Problem("p", network, Platform(10**6, Fraction(rng.randint(1, 3), 2)))
@@ -57,10 +59,11 @@ def test_it_adds_activations_where_the_first_ones_do_not_span_the_peak():
     assert check(problem, simulate(problem, greedy(problem))) == []
 
 
-def test_passing_over_what_cannot_fit_changes_no_choice():
+@by_seeds(0, 200, 67)
+def test_passing_over_what_cannot_fit_changes_no_choice(seeds):
     """Against adding activations one by one from the papers' number on."""
     added = 0
-    for seed in range(200):
+    for seed in seeds:
         problem = long_problem(seed, 20, 8, nested=False)
         try:
             chosen = greedy_gaps(problem)
@@ -75,7 +78,7 @@ def test_passing_over_what_cannot_fit_changes_no_choice():
             count += 1
         assert chosen == order[:count]
         added += count > papers
-    assert added > 5
+    assert added >= 2
 
 
 def test_nothing_leaves_if_the_peak_fits():
@@ -95,8 +98,9 @@ def test_tensors_with_several_gaps_are_refused():
         greedy(Problem("p", trace, Platform(1, Fraction(1))))
 
 
-def test_it_never_crashes_on_random_problems():
-    for seed in range(200):
+@by_seeds(0, 200, 29)
+def test_it_never_crashes_on_random_problems(seeds):
+    for seed in seeds:
         problem = mixed_problem(seed)
         try:
             plan = greedy(problem)

@@ -12,7 +12,7 @@ from offcert.core.chain import Chain
 from offcert.core.errors import MethodError
 from offcert.core.platform import Kind, Link, Platform
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.heuristics.ordered import (
+from offcert.heuristics.orders.ordered import (
     INFEASIBLE,
     OrderedArrays,
     ordered_makespan,
@@ -30,6 +30,7 @@ from support.problems.random_instances import (
     random_problem,
     two_rates,
 )
+from support.seeds import by_seeds
 
 
 def one_gap_sets(problem: Problem, limit: int = 4) -> list[tuple[int, ...]]:
@@ -55,9 +56,10 @@ def random_orders(problem: Problem, rng: random.Random) -> tuple[list[int], list
 
 
 @pytest.mark.slow
-def test_schedules_are_valid_and_the_simulator_does_not_worsen_them():
+@by_seeds(0, 600, 30)
+def test_schedules_are_valid_and_the_simulator_does_not_worsen_them(seeds):
     found = shorter_on_simplex = 0
-    for seed in range(1500):
+    for seed in seeds:
         rng = random.Random(seed)
         problem = mixed_problem(seed, largest=7)
         orders = random_orders(problem, rng)
@@ -73,7 +75,7 @@ def test_schedules_are_valid_and_the_simulator_does_not_worsen_them():
         assert again.makespan <= schedule.makespan
         if not problem.platform.duplex:
             shorter_on_simplex += again.makespan < schedule.makespan
-    assert found > 400
+    assert found >= 11
     assert shorter_on_simplex == 0
 
 
@@ -174,9 +176,10 @@ def test_a_tensor_that_leaves_again_is_offloaded_once() -> None:
 
 
 @pytest.mark.slow
-def test_tensors_that_leave_again_do_so_within_the_memory() -> None:
+@by_seeds(0, 1500, 150)
+def test_tensors_that_leave_again_do_so_within_the_memory(seeds: range) -> None:
     again = 0
-    for seed in range(3000):
+    for seed in seeds:
         rng = random.Random(seed)
         problem = mixed_problem(seed, largest=7)
         gaps = problem.trace.gaps
@@ -192,7 +195,7 @@ def test_tensors_that_leave_again_do_so_within_the_memory() -> None:
         plan = schedule.plan(problem.trace)
         assert simulate(problem, plan).makespan <= schedule.makespan
         again += len({gaps[gap].tensor for gap in chosen}) < len(chosen)
-    assert again > 50
+    assert again >= 1
 
 
 def test_an_insufficient_set_is_named_with_the_operation_and_the_bytes():

@@ -8,15 +8,15 @@ from offcert.core.errors import MethodError
 from offcert.core.platform import Platform
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.combinatorial.relaxations import required_absent
-from offcert.heuristics.order_search import order_search
-from offcert.heuristics.ordered import (
+from offcert.heuristics.orders.order_search import order_search
+from offcert.heuristics.orders.ordered import (
     lacking,
     later_gaps,
     leaving_again,
     needed_again,
     ordered_plan,
 )
-from offcert.heuristics.set_search import set_search
+from offcert.heuristics.orders.set_search import set_search
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule

@@ -7,8 +7,8 @@ import pytest
 
 from offcert.core.chain import Chain
 from offcert.core.platform import Platform
-from offcert.heuristics.ordered import ordered_makespan
-from offcert.heuristics.set_search import SetAnnealer, set_search
+from offcert.heuristics.orders.ordered import ordered_makespan
+from offcert.heuristics.orders.set_search import SetAnnealer, set_search
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
 from support.oracles.annealers import valid_runs

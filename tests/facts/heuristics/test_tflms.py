@@ -9,8 +9,8 @@ from offcert.core.chain import Chain
 from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.platform import Kind, Link, Platform
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.heuristics.greedy import greedy
-from offcert.heuristics.tflms import tflms, tflms_schedule
+from offcert.heuristics.evictions.greedy import greedy
+from offcert.heuristics.evictions.tflms import tflms, tflms_schedule
 from offcert.instances.cnn import cnn_chain
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.plan import Plan
@@ -19,6 +19,7 @@ from offcert.questions.schedule.schedule import Transfer
 from offcert.questions.schedule.simulate import simulate
 from support.oracles.optimum import against_the_optimum
 from support.problems.random_instances import mixed_problem, tiny_problems
+from support.seeds import by_seeds
 
 CHAIN = Chain([4, 1, 9, 2, 1], [5, 5, 5, 5, 5], [2, 4, 3, 1, 1, 1], [0] * 6)
 
@@ -80,9 +81,10 @@ def test_it_does_not_wait_for_tensors_to_leave():
 
 
 @pytest.mark.slow
-def test_plans_are_valid_never_wait_and_are_the_best_that_the_checker_accepts():
+@by_seeds(0, 350, 50)
+def test_plans_are_valid_never_wait_and_are_the_best_that_the_checker_accepts(seeds):
     moved = refused = 0
-    for seed in range(350):
+    for seed in seeds:
         current = mixed_problem(seed, 6)
         trace = current.trace
         single = len({gap.tensor for gap in trace.gaps}) == len(trace.gaps)
@@ -111,8 +113,8 @@ def test_plans_are_valid_never_wait_and_are_the_best_that_the_checker_accepts():
         for o, start in enumerate(schedule.starts):
             assert start == max(schedule.ends[o - 1] if o else 0, back.get(o, 0))
         moved += 1
-    assert moved > 30
-    assert refused > 100
+    assert moved >= 3
+    assert refused >= 16
 
 
 def test_no_schedule_is_shorter_than_the_optimum():

@@ -8,10 +8,10 @@ from offcert.core.chain import Chain
 from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.platform import Platform
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.heuristics.chain_view import chain_view
-from offcert.heuristics.greedy import greedy
-from offcert.heuristics.ordered import ordered_makespan
-from offcert.heuristics.vdnn import vdnn, vdnn_sets
+from offcert.heuristics.evictions.chain_view import chain_view
+from offcert.heuristics.evictions.greedy import greedy
+from offcert.heuristics.evictions.vdnn import vdnn, vdnn_sets
+from offcert.heuristics.orders.ordered import ordered_makespan
 from offcert.instances.cnn import cnn_chain
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.plan import Plan
@@ -19,6 +19,7 @@ from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.simulate import simulate
 from support.oracles.optimum import against_the_optimum
 from support.problems.random_instances import mixed_problem, tiny_problems
+from support.seeds import by_seeds
 
 # Ratios u_F / |x| of the activations that can leave: 2, 1/4, 3, 2. The peak is 12, during F_4.
 CHAIN = Chain([4, 1, 9, 2, 1], [5, 5, 5, 5, 5], [2, 4, 3, 1, 1, 1], [0] * 6)
@@ -59,9 +60,10 @@ def test_empty_activations_are_no_candidates():
     assert list(vdnn_sets(view, ["all"])) == [(0, 2)]
 
 
-def test_plans_are_valid_and_as_long_as_the_best_ordered_schedule_of_the_sets():
+@by_seeds(0, 400, 67)
+def test_plans_are_valid_and_as_long_as_the_best_ordered_schedule_of_the_sets(seeds):
     moved = refused = 0
-    for seed in range(400):
+    for seed in seeds:
         current = mixed_problem(seed, 7)
         try:
             plan = vdnn(current)
@@ -83,8 +85,8 @@ def test_plans_are_valid_and_as_long_as_the_best_ordered_schedule_of_the_sets():
         assert schedule.makespan <= min(value for value in values if value is not None)
         sets = [set(view.gaps_of(activations)) for activations in vdnn_sets(view)]
         assert set(plan.evicted) in sets
-    assert moved > 200
-    assert refused > 10
+    assert moved >= 30
+    assert refused >= 1
 
 
 def test_no_schedule_is_shorter_than_the_optimum():

@@ -11,6 +11,7 @@ import networkx
 import pytest
 
 import offcert
+from offcert.proofs.devices_bounds import DEVICES_PROOFS
 from offcert.proofs.placement.registry import PLACEMENT_PROOFS
 from offcert.proofs.questions import QUESTIONS
 from offcert.proofs.registry import PROOFS
@@ -120,7 +121,7 @@ def reached(begin: Iterable[Path]) -> set[Path]:
     return found
 
 
-KINDS = (*PROOFS.values(), *PLACEMENT_PROOFS.values())
+KINDS = (*PROOFS.values(), *PLACEMENT_PROOFS.values(), *DEVICES_PROOFS.values())
 
 
 def named_by_questions(room: str, *fields: str) -> set[str]:
@@ -139,6 +140,10 @@ BY_NAME: dict[str, set[str]] = {
         "offcert.formulations.models.stage_milp",
     },
     "verify/document.py": named_by_questions("verify", "checker"),
+    "proofs/any_certificate.py": named_by_questions("questions", "reader", "writer"),
+    "certify/climbing.py": named_by_questions("certify", "ladder"),
+    "certify/placing.py": named_by_questions("certify", "placer"),
+    "certify/host_placing.py": named_by_questions("certify", "host"),
     "proofs/reading.py": named_by_questions("proofs", "certificate"),
     "cli/output.py": named_by_questions("report", "text"),
     "cli/place.py": named_by_questions("report", "placed"),
@@ -146,7 +151,7 @@ BY_NAME: dict[str, set[str]] = {
     "cli/verify.py": {
         "offcert.report.elsewhere",
         "offcert.verify.document",
-        "offcert.verify.pivot_outward.verifier",
+        "offcert.verify.pivot_outward.check",
     },
     # What those above look up with it, and the user's own code.
     "core/named.py": set(),

@@ -11,7 +11,7 @@ import pytest
 from offcert.certify.search import UnsoundError
 from offcert.core.errors import InputError, MethodError, NoPlanError
 from offcert.core.result import Evidence, SolveStatus
-from offcert.heuristics.greedy import greedy
+from offcert.heuristics.evictions.greedy import greedy
 from offcert.hunts.adversarial import values
 from offcert.hunts.adversarial.chains import AdversarialChains, certified
 from offcert.hunts.adversarial.contest import Contest
@@ -214,7 +214,7 @@ def test_an_interrupt_keeps_the_best_so_far(phase: str, monkeypatch: pytest.Monk
             if len(told) == 10:
                 raise KeyboardInterrupt
 
-    monkeypatch.setattr("offcert.hunts.adversarial.hunt._SECONDS_BETWEEN_REPORTS", 0)
+    monkeypatch.setattr("offcert.hunts.adversarial.hunt.SECONDS_BETWEEN_REPORTS", 0)
     chains = AdversarialChains(against="greedy")
     hunt, problem = chains.hunt(1, steps=60, progress=interrupt)
     assert hunt.interrupted

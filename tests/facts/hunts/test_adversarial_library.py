@@ -10,7 +10,7 @@ from offcert.core.chain import Chain
 from offcert.core.platform import Kind
 from offcert.core.result import Evidence, SolveStatus
 from offcert.formulations.fluid.exact import solve_fluid
-from offcert.heuristics.dynprog import algorithm_1
+from offcert.heuristics.evictions.dynprog import algorithm_1
 from offcert.hunts.adversarial import values
 from offcert.hunts.adversarial.chains import AdversarialChains
 from offcert.instances.library import FOLDER, default_library

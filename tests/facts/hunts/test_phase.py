@@ -12,7 +12,7 @@ import pytest
 from offcert.core.errors import InputError, MethodError
 from offcert.core.platform import Kind
 from offcert.formulations.labels.pivot.bound import pivot_bound
-from offcert.heuristics.sequential import sequential
+from offcert.heuristics.evictions.sequential import sequential
 from offcert.hunts.phase import effort as descent
 from offcert.hunts.phase import search
 from offcert.hunts.phase.effort import Effort, climbed, descended, effort, improved
@@ -100,7 +100,7 @@ def test_nothing_that_may_round_differently_decides_in_the_descent(
     assert value < simulate(problem, sequential(problem)).makespan
     assert simulate(problem, climbed(problem, plan)).makespan <= value
     assert climbed(problem, plan) == climbed(problem, plan)
-    monkeypatch.setattr(descent, "_best_set", lambda problem: None)
+    monkeypatch.setattr(descent, "best_set", lambda problem: None)
     assert descended(problem) == sequential(problem)
 
 

@@ -19,6 +19,7 @@ from offcert.instances.three_partition import (
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem
 from support.oracles.schedules import brute_force
+from support.seeds import by_seeds
 
 
 def naive_answer(values: list[int], target: int) -> bool:
@@ -57,9 +58,10 @@ def makespan_in_question(problem: Problem) -> int:
 
 
 @pytest.mark.slow
-def test_answers_equal_the_partitions_both_ways() -> None:
+@by_seeds(0, 220, 28)
+def test_answers_equal_the_partitions_both_ways(seeds: range) -> None:
     answers = {True: 0, False: 0}
-    for seed in range(220):
+    for seed in seeds:
         values = multiset(seed)
         m = len(values) // 3
         target = sum(values) // m
@@ -83,7 +85,7 @@ def test_answers_equal_the_partitions_both_ways() -> None:
                 problem, upper_bound=goal + 1, time_limit=30, max_labels=2_000_000
             )
             assert outcome.lower_bound > goal, values
-    assert min(answers.values()) >= 50
+    assert min(answers.values()) >= 3
 
 
 @pytest.mark.parametrize("seed", range(8))

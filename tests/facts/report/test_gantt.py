@@ -14,7 +14,7 @@ from offcert.core.errors import InputError
 from offcert.core.platform import Platform
 from offcert.core.result import SolveStatus
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.heuristics.sequential import sequential
+from offcert.heuristics.evictions.sequential import sequential
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.questions.schedule.result import Result
@@ -27,6 +27,7 @@ from offcert.report.memory_curve import fluid_memory_curve, memory_curve
 from offcert.report.svg import ticks
 from support.problems.long_schedules import long_certificate
 from support.problems.random_instances import mixed_problem, random_problem
+from support.seeds import by_seeds
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -41,8 +42,9 @@ def test_the_memory_curve_of_a_hand_computed_schedule() -> None:
     assert dict(zip(times, held, strict=True)) == curve
 
 
-def test_the_curve_never_exceeds_the_limit_and_ends_empty() -> None:
-    for seed in range(80):
+@by_seeds(0, 80, 27)
+def test_the_curve_never_exceeds_the_limit_and_ends_empty(seeds: range) -> None:
+    for seed in seeds:
         problem = mixed_problem(seed, 6)
         problem = problem.with_memory(problem.trace.least_memory)
         if 0 in problem.trace.durations:

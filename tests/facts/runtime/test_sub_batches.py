@@ -15,7 +15,7 @@ from offcert.core.errors import InputError
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.offload import Offload
 from offcert.runtime.plan.plans import programs
-from offcert.runtime.plan.program import Program
+from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.sub_batches import sub_batch_steps, sub_batches
 from support.runtime.captured import evict_everything, problem_of_step
 
@@ -68,7 +68,7 @@ def train(model: nn.Module, size: int) -> list[torch.Tensor]:
 
 def planned(model: nn.Module, steps: list[TrainingStep]) -> Offload:
     """Return the model under plans in which everything leaves."""
-    found: list[Program] = []
+    found: list[StepPlan] = []
     for step in steps:
         problem = problem_of_step(step)
         found += programs(evict_everything(problem), problem)

@@ -28,6 +28,7 @@ from offcert.verify.fluid.model import FluidModel, speeds
 from offcert.verify.recheck import recheck
 from support.oracles.schedules import brute_force
 from support.problems.random_instances import FAMILIES, problem_on, random_problem, seeded
+from support.seeds import by_seeds
 
 
 def middling(seed: int) -> Problem:
@@ -53,9 +54,9 @@ def packed(seed: int) -> tuple[Problem, Bound]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("batch", range(2))
-def test_every_proof_found_is_established_again(batch: int) -> None:
-    for seed in range(batch * 100, batch * 100 + 100):
+@by_seeds(0, 200, 100)
+def test_every_proof_found_is_established_again(seeds: range) -> None:
+    for seed in seeds:
         kind = tuple(Transfers)[seed // 5 % 3]
         problem = replace(random_problem(seed + 9000), transfers=kind)
         whole, branching = kind is Transfers.ATOMIC, kind is not Transfers.FRACTIONAL
@@ -70,11 +71,12 @@ def test_every_proof_found_is_established_again(batch: int) -> None:
             assert fault == f"the document says {value}, but its proof gives {bound.value}"
 
 
-def test_any_weights_prove_no_more_than_the_optimum() -> None:
+@by_seeds(0, 200, 200)
+def test_any_weights_prove_no_more_than_the_optimum(seeds: range) -> None:
     """The checker's own arithmetic is sound for weights that no solver would give."""
     rng = seeded(11)
     above = useless = 0
-    for seed in range(200):
+    for seed in seeds:
         problem = random_problem(seed + 1500, largest=3)
         best = brute_force(problem)
         assert best is not None
@@ -236,11 +238,12 @@ def test_a_dropped_leaf_cannot_be_hidden_by_swapping_branches() -> None:
 
 
 @pytest.mark.slow
-def test_no_change_of_a_number_makes_a_proof_of_too_much() -> None:
+@by_seeds(0, 40, 20)
+def test_no_change_of_a_number_makes_a_proof_of_too_much(seeds: range) -> None:
     """Whatever is written into a proof: if it is accepted, its bound holds."""
     rng = seeded(3)
     accepted = 0
-    for seed in range(40):
+    for seed in seeds:
         problem = random_problem(seed + 9000)
         best = brute_force(problem)
         assert best is not None

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offcert.certify.effort import Effort
+from offcert.certify.method import Effort
 from offcert.certify.methods import METHODS, solve
 from offcert.certify.search import Search
 from offcert.certify.steps import climb_combinatorial, climb_returns

@@ -17,8 +17,9 @@ from offcert.core.platform import Link
 from offcert.core.result import Bound, Evidence
 from offcert.core.trace import Trace
 from offcert.formulations.labels.outward import tree as trees
-from offcert.formulations.labels.outward.bound import OutwardProof, proof_of
+from offcert.formulations.labels.outward.bound import proof_of
 from offcert.formulations.labels.outward.tree import Tree
+from offcert.proofs.kinds.labels import Outward
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.verify.document import verify
 from offcert.verify.limits import BeyondLimitsError
@@ -34,7 +35,7 @@ from support.problems.random_instances import mixed_problem
 Advice = dict[str, Any]
 
 
-def advised(problem: Problem, pivot: int, least: int, target: int) -> OutwardProof:
+def advised(problem: Problem, pivot: int, least: int, target: int) -> Outward:
     """Return what a search for schedules shorter than `target` divides, proved or not."""
     tree = Tree(problem, pivot, (least, 1) if least > 1 else (1,), no_pause)
     while not tree.finished(target) and tree.nodes < 300:
@@ -44,21 +45,21 @@ def advised(problem: Problem, pivot: int, least: int, target: int) -> OutwardPro
 
 def overreaching(
     seeds: Iterable[int], stages: int, over: int
-) -> Iterator[tuple[Problem, int, OutwardProof]]:
+) -> Iterator[tuple[Problem, int, Outward]]:
     """Yield problems with their optima and advice for bounds so far above them."""
     for problem, optimum, pivot, least, rng in cases(seeds, stages):
         with suppress(MethodError), pytest.MonkeyPatch.context() as patch:
             # With fewer sets one by one, parts are divided in other ways.
-            patch.setattr(trees, "_AT_ONCE", rng.choice((0, 3, 32)))
-            patch.setattr(trees, "_FEW_SETS", rng.choice((1, 3, 100)))
+            patch.setattr(trees, "AT_ONCE", rng.choice((0, 3, 32)))
+            patch.setattr(trees, "FEW_SETS", rng.choice((1, 3, 100)))
             yield problem, optimum, advised(problem, pivot, least, optimum + over)
 
 
-def fault(problem: Problem, proof: OutwardProof, claim: int, **changes: Any) -> str | None:
+def fault(problem: Problem, proof: Outward, claim: int, **changes: Any) -> str | None:
     parts: Advice = {
         "free_below": proof.free_below,
         "windows": proof.windows,
-        "splits": proof.splits,
+        "splits": list(proof.splits),
     } | changes
     return outward_fault(problem, proof.pivot, claim, **parts)
 
@@ -78,7 +79,7 @@ def test_no_claim_above_the_optimum_is_established(first: int, stages: int, over
     assert established > refused // 4
 
 
-def mutated(rng: random.Random, proof: OutwardProof) -> Advice:
+def mutated(rng: random.Random, proof: Outward) -> Advice:
     """Return advice with something wrong in it: pieces left out, repeated, or changed."""
     splits = [list(split) for split in proof.splits]
     for _ in range(rng.randint(1, 3)):
@@ -119,7 +120,7 @@ def forget_crossings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def let_nothing_leave(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outward_sets, "_besides", lambda *parts: 0)
+    monkeypatch.setattr(outward_sets, "absent_besides", lambda *parts: 0)
 
 
 def drop_a_set(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,16 +133,16 @@ def drop_a_set(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def share_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take what is under way for all on both sides."""
-    monkeypatch.setattr(outward_walk, "_shortest", lambda first, last, near, far: sum(far))
+    monkeypatch.setattr(outward_walk, "shortest", lambda first, last, near, far: sum(far))
 
 
 def close_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = outward_tables._counts
+    plain = outward_tables.places_after
 
     def fewer(places: Any, columns: Any) -> Any:
         return plain([[place - 1 for place in listed] for listed in places], columns)
 
-    monkeypatch.setattr(outward_tables, "_counts", fewer)
+    monkeypatch.setattr(outward_tables, "places_after", fewer)
 
 
 @pytest.mark.slow
@@ -174,7 +175,7 @@ def _first_part(splits: list[list[Any]]) -> list[list[Any]]:
 
 
 @cache
-def example() -> tuple[Problem, int, OutwardProof]:
+def example() -> tuple[Problem, int, Outward]:
     """Return a problem, its optimum, and advice that shows it, with several kinds of divisions."""
     problem = mixed_problem(3310, 5)
     optimum = brute_force(problem)
@@ -189,7 +190,7 @@ def details() -> dict[str, Any]:
         "pivot": proof.pivot,
         "free_below": list(proof.free_below),
         "windows": list(proof.windows),
-        "splits": proof.splits,
+        "splits": list(proof.splits),
     }
 
 
@@ -293,7 +294,7 @@ def test_advice_beyond_the_last_part_is_named() -> None:
 
 
 def test_threads_find_the_same_and_name_the_same_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outward_walk, "_AT_ONCE", 2)
+    monkeypatch.setattr(outward_walk, "AT_ONCE", 2)
     said = []
     for problem, optimum, proof in overreaching(range(3000, 3030), 5, 0):
         advice = proof.free_below, proof.windows, proof.splits
@@ -327,7 +328,7 @@ def test_it_applies_to_what_it_is_for() -> None:
     advice: Advice = {
         "free_below": proof.free_below,
         "windows": proof.windows,
-        "splits": proof.splits,
+        "splits": list(proof.splits),
     }
     assert confirm_outward(problem, proof.pivot, optimum, **advice)
     paused = replace(problem, transfers=Transfers.INTERRUPTIBLE)

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from offcert.certify.proofs_of import pivot_outward_proof
 from offcert.core.platform import Link
 from offcert.core.result import Bound, Evidence
 from offcert.formulations.labels.pivot_outward import PivotOutwardProgram
@@ -42,7 +41,7 @@ def proved(problem: Problem, upper: int) -> Bound | None:
     outcome = program.improve(upper, 60.0, lambda schedule: upper)
     if outcome.ends is None:
         return None
-    details = pivot_outward_proof(outcome).write()
+    details = outcome.to_proof().write()
     return Bound("pivot-outward", outcome.lower_bound, Evidence.PROVED, details)
 
 
@@ -106,26 +105,26 @@ def test_ends_that_hold_shorten_the_search_and_prove_no_more() -> None:
 
 
 def forget_what_returns(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = pivot_outward_check._Ways
+    plain = pivot_outward_check.Ways
 
     def fewer(side: Any, found: Found) -> Any:
         return plain(side, replace(found, straddles=found.straddles[:0]))
 
-    monkeypatch.setattr(pivot_outward_check, "_Ways", fewer)
+    monkeypatch.setattr(pivot_outward_check, "Ways", fewer)
 
 
 def forget_what_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
-    demands = pivot_outward_check._Asking.demands
+    demands = pivot_outward_check.Asking.demands
 
     def fewer(*parts: Any) -> Iterator[Any]:
         return (demand for demand in demands(*parts) if demand[0] < 0)
 
-    monkeypatch.setattr(pivot_outward_check._Asking, "demands", fewer)
+    monkeypatch.setattr(pivot_outward_check.Asking, "demands", fewer)
 
 
 def delay_the_link(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let what straddles the cut take all of its time after it."""
-    demands = pivot_outward_check._Asking.demands
+    demands = pivot_outward_check.Asking.demands
 
     def later(asking: Any, *parts: Any) -> Iterator[Any]:
         for leaving, end, begin in demands(asking, *parts):
@@ -133,16 +132,16 @@ def delay_the_link(monkeypatch: pytest.MonkeyPatch) -> None:
                 begin = int(asking._tables.away[leaving])
             yield leaving, end, begin
 
-    monkeypatch.setattr(pivot_outward_check._Asking, "demands", later)
+    monkeypatch.setattr(pivot_outward_check.Asking, "demands", later)
 
 
 def keep_the_last_demand(monkeypatch: pytest.MonkeyPatch) -> None:
-    demands = pivot_outward_check._Asking.demands
+    demands = pivot_outward_check.Asking.demands
 
     def fewer(*parts: Any) -> Iterator[Any]:
         return iter(list(demands(*parts))[-1:])
 
-    monkeypatch.setattr(pivot_outward_check._Asking, "demands", fewer)
+    monkeypatch.setattr(pivot_outward_check.Asking, "demands", fewer)
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from papers.checkpoint_graphs.exhaustive import exhaustive_selection, recomputes
 from papers.checkpoint_graphs.packing import packing_bound
 from papers.checkpoint_graphs.random_graphs import random_checkpoint_graph, shortcut_path
 from support.docs.docs_pages import READING, ROOT, fields, json_blocks
+from support.seeds import by_seeds
 
 
 def chain_certificate(model: str, seed: int) -> SelectionCertificate:
@@ -51,8 +52,9 @@ def faults(certificate: SelectionCertificate) -> list[str]:
 
 
 @pytest.mark.parametrize("model", CHAIN_MODELS)
-def test_what_is_least_on_chains_is_what_all_subsets_say(model: str) -> None:
-    for seed in range(60):
+@by_seeds(0, 60, 30)
+def test_what_is_least_on_chains_is_what_all_subsets_say(seeds: range, model: str) -> None:
+    for seed in seeds:
         certificate = chain_certificate(model, seed)
         assert faults(certificate) == []
         above = certificate.lower_bound + 1
@@ -61,9 +63,10 @@ def test_what_is_least_on_chains_is_what_all_subsets_say(model: str) -> None:
 
 
 @pytest.mark.parametrize("model", CHAIN_MODELS)
-def test_a_bound_above_the_least_of_a_chain_is_refused(model: str) -> None:
+@by_seeds(0, 60, 60)
+def test_a_bound_above_the_least_of_a_chain_is_refused(seeds: range, model: str) -> None:
     refused = 0
-    for seed in range(60):
+    for seed in seeds:
         certificate = chain_certificate(model, seed)
         everything = tuple(range(len(certificate.sizes)))
         value = MEMORY_MODELS[model](certificate.sizes, everything)
@@ -90,8 +93,9 @@ def test_a_chain_that_is_too_long_is_not_verified(model: str, most: int) -> None
 
 
 @pytest.mark.parametrize("closed", [False, True])
-def test_what_is_least_on_graphs_is_what_all_selections_say(closed: bool) -> None:
-    for seed in range(40):
+@by_seeds(0, 40, 20)
+def test_what_is_least_on_graphs_is_what_all_selections_say(seeds: range, closed: bool) -> None:
+    for seed in seeds:
         certificate = graph_certificate(seed, closed)
         assert faults(certificate) == []
         everything = tuple(range(1, len(certificate.sizes) - 1))

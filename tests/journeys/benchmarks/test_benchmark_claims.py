@@ -209,12 +209,12 @@ def test_propositions_2_and_3_are_what_they_say(theory: ModuleType, tmp_path: Pa
     assert theory.excess(problem) == 1300 - 700
     assert theory.proposition_3(problem) == 1200
     assert theory.proposition_3(problem.with_memory(1299)) == 60
-    certified = theory._Certified(tmp_path, 2.0)
-    second, third = theory._at_the_peak(certified, problem)
+    certified = theory.Certified(tmp_path, 2.0)
+    second, third = theory.at_the_peak(certified, problem)
     assert (second.claim, second.stated) == ("proposition-2", 600)
     assert second.lower == second.best == 600
     assert (third.claim, third.stated, third.lower) == ("proposition-3", 1200, 1250)
-    assert [each.claim for each in theory._at_the_peak(certified, problem.with_memory(1300))] == [
+    assert [each.claim for each in theory.at_the_peak(certified, problem.with_memory(1300))] == [
         "proposition-3"
     ]
 
@@ -244,8 +244,8 @@ def test_experiments_have_the_instances_and_transfers_of_their_theorems(
         seen.setdefault(claim, []).append((problem, stated))
         return Experiment(claim, problem.name, stated, 1, 1)
 
-    monkeypatch.setattr(theory._Certified, "__call__", note)
-    monkeypatch.setattr(theory, "_at_the_peak", lambda certified, problem: iter(()))
+    monkeypatch.setattr(theory.Certified, "__call__", note)
+    monkeypatch.setattr(theory, "at_the_peak", lambda certified, problem: iter(()))
     assert len(list(theory.experiments(tmp_path, 1.0))) == sum(map(len, seen.values()))
     kinds = {claim: {problem.transfers for problem, _ in found} for claim, found in seen.items()}
     assert kinds["theorem-2"] == {Transfers.FRACTIONAL}
@@ -261,7 +261,7 @@ def test_experiments_have_the_instances_and_transfers_of_their_theorems(
 def test_a_problem_is_certified_once_for_all_its_theorems(
     theory: ModuleType, tmp_path: Path
 ) -> None:
-    certified = theory._Certified(tmp_path, 5.0)
+    certified = theory.Certified(tmp_path, 5.0)
     first = certified("lemma-3", theory.counterexample(), Fraction(251))
     assert (first.lower, first.best) == (219, 219)
     path = tmp_path / str(first.certificate)

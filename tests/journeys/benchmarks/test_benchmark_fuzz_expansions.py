@@ -27,14 +27,14 @@ def test_all_heuristics_make_legal_executions(fuzz, tmp_path):
 
 
 def test_components_that_run_again_too_early_are_found(fuzz, monkeypatch):
-    monkeypatch.setattr(networks._Unrolling, "_latest", lambda self: [-1] * len(self.network))
+    monkeypatch.setattr(networks.Unrolling, "latest_readers", lambda self: [-1] * len(self.network))
     found = fuzz.fuzz(60, 5, (fuzz.graph_selections,))
     assert found["failures"]
     assert "which is not there" in found["failures"][0]["fault"]
 
 
 def test_changes_that_are_made_twice_are_found(fuzz, monkeypatch):
-    monkeypatch.setattr(networks._Groups, "_lasts", lambda self, index: False)
+    monkeypatch.setattr(networks.Groups, "lasts", lambda self, index: False)
     faults = [each["fault"] for each in fuzz.fuzz(120, 5, (fuzz.graph_selections,))["failures"]]
     assert any("no copy is what the program would find" in fault for fault in faults)
 

@@ -49,14 +49,15 @@ def test_plans_that_were_not_followed_once(fuzz, seed, network, plan):
 
 
 def test_what_goes_wrong_is_found_and_written(fuzz, monkeypatch, tmp_path, capsys):
-    from offcert.runtime.streaming.mover import StreamMover
+    from offcert.runtime.streaming.stream_mover import StreamMover
 
-    def forgets(mover, tensor):
-        sent = mover._sent.pop(tensor, None)
-        if sent is not None:
-            sent.flight._data = ()
+    class Forgets(StreamMover):
+        def _await_sent(self, tensor):
+            sent = self._sent.pop(tensor, None)
+            if sent is not None:
+                sent.flight._data = ()
 
-    monkeypatch.setattr(StreamMover, "_await_sent", forgets)
+    monkeypatch.setattr("offcert.runtime.streaming.mover_makers.StreamMover", Forgets)
     path = tmp_path / "found.json"
     # Interrupted after the first network.
     tell = []

@@ -15,9 +15,8 @@ import pytest
 from offcert.campaign.pool import Failure
 from offcert.certify import ladder
 from offcert.certify.descents import descend_sequential
-from offcert.certify.effort import Effort
 from offcert.certify.ladders.choice import LADDERS, ladder_for
-from offcert.certify.method import Method
+from offcert.certify.method import Effort, Method
 from offcert.certify.registry import METHODS
 from offcert.certify.rung import Rung
 from offcert.certify.search import Search

@@ -13,7 +13,7 @@ from offcert.certify.methods import solve
 from offcert.core.documents import read_json
 from offcert.core.platform import Kind
 from offcert.core.result import Evidence
-from offcert.heuristics.dynprog import algorithm_1
+from offcert.heuristics.evictions.dynprog import algorithm_1
 from offcert.hunts.adversarial.values import ordered_optimum
 from offcert.questions.schedule.schedule import Schedule
 from offcert.report.points import CERTIFY, Cell, Point

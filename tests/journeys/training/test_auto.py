@@ -18,7 +18,7 @@ from offcert.core.platform import Platform
 from offcert.core.result import SolveStatus
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.simulated.device import SimulatedDevice
-from offcert.runtime.streaming.record import forecast
+from offcert.runtime.streaming.step_events import forecast
 from offcert.runtime.watch.guard import OffloadWarning
 from offcert.training import offload
 
@@ -348,7 +348,7 @@ def test_training_goes_on_where_a_plan_cannot_be_carried_out(
     def stuck(*_: object, **__: object) -> None:
         raise PlanError("its transfers wait for each other")
 
-    monkeypatch.setattr("offcert.training.making.program", stuck)
+    monkeypatch.setattr("offcert.training.making.step_plan", stuck)
     with offload(pair.planned, "auto", memory="25%", **FAST) as training:
         with pytest.warns(OffloadWarning, match="wait for each other"):
             pair.steps(64, 64)

@@ -8,7 +8,7 @@ import pytest
 
 from offcert.certify import checkpoint_steps
 from offcert.certify.checkpoint_steps import descend_checkpoints
-from offcert.certify.effort import Effort
+from offcert.certify.method import Effort
 from offcert.certify.search import Search
 from offcert.formulations.checkpoint.live import live_bytes, recomputed_time
 from offcert.heuristics.checkpoint.live_curve import live_curve, live_selection

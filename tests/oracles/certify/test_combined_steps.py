@@ -8,7 +8,7 @@ import pytest
 
 from offcert.certify import checkpoint_steps as combined_steps
 from offcert.certify.checkpoint_steps import SLOTS, descend_combined, seconds
-from offcert.certify.effort import Effort
+from offcert.certify.method import Effort
 from offcert.certify.search import Search
 from offcert.core.errors import MethodError
 from offcert.heuristics.combined.search import combined_plan

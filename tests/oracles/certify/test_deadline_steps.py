@@ -16,8 +16,8 @@ from offcert.certify.deadline_steps import (
     limit_met_by,
     timed,
 )
-from offcert.certify.effort import Effort
 from offcert.certify.joint_steps import descend_whole
+from offcert.certify.method import Effort
 from offcert.certify.rematerialisation_steps import bound_least_memory
 from offcert.certify.search import Search
 from offcert.core.platform import Platform

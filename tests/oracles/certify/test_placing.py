@@ -9,11 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import offcert
-from offcert.certify import placing
 from offcert.certify import placing as shortening
-from offcert.certify.effort import Effort
 from offcert.certify.ladders.placement import PLACEMENT_LADDER
-from offcert.certify.method import Method
+from offcert.certify.method import Effort, Method
 from offcert.certify.placement_methods import PLACEMENT_METHODS
 from offcert.certify.placement_search import PlacementSearch
 from offcert.certify.placing import place
@@ -28,6 +26,7 @@ from offcert.questions.schedule.schedule import Schedule
 from offcert.verify.placement.overlap import placement_faults
 from support.oracles.placement import least_placement, least_pool
 from support.problems.placements import random_placement_problem, scheduled
+from support.seeds import by_seeds
 
 SQUARE = [Residence("a", 4, 0, 2), Residence("b", 3, 1, 3), Residence("c", 4, 2, 4)]
 
@@ -71,8 +70,9 @@ def test_no_method_contradicts_brute_force(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_ladder_is_never_wrong_and_always_finds_addresses() -> None:
-    for seed in range(40):
+@by_seeds(0, 40, 20)
+def test_the_ladder_is_never_wrong_and_always_finds_addresses(seeds: range) -> None:
+    for seed in seeds:
         problem = random_placement_problem(seed, most=7, span=8)
         least = least_pool(problem)
         placed = place(problem, time_limit=5, workers=1)
@@ -136,7 +136,7 @@ def test_wrong_arguments_are_refused(
 def only(monkeypatch: pytest.MonkeyPatch, *runs: Callable[[PlacementSearch, float], None]) -> None:
     """Let the ladder consist of these steps."""
     rungs = tuple(Rung(Method(run), 1.0, "a step") for run in runs)
-    monkeypatch.setattr(placing, "PLACEMENT_LADDER", rungs)
+    monkeypatch.setattr("offcert.certify.ladders.placement.PLACEMENT_LADDER", rungs)
 
 
 def interrupt(search: PlacementSearch, effort: Effort) -> None:

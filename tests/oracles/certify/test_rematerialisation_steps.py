@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import pytest
 
-from offcert.certify.effort import Effort
+from offcert.certify.method import Effort
 from offcert.certify.rematerialisation_steps import (
     bound_least_memory,
     descend_persistent,

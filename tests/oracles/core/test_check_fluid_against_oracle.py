@@ -35,7 +35,7 @@ def test_the_same_faults_in_the_same_words(seed: int) -> None:
 def test_rationals_of_which_no_common_part_is_known_give_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(segments, "_LONGEST", 0)
+    monkeypatch.setattr(segments, "LONGEST", 0)
     assert not _differs()
 
 
@@ -59,7 +59,7 @@ def test_the_comparison_sees_a_broken_rule(
     ) -> list[Rational]:
         return segments.absent_at(list(map(broken, found)), places, clock)
 
-    monkeypatch.setattr(segments, "_LONGEST", 0)
+    monkeypatch.setattr(segments, "LONGEST", 0)
     assert not _differs()
     monkeypatch.setattr(checker, "absent_at", absent_at)
     assert _differs()
@@ -68,7 +68,7 @@ def test_the_comparison_sees_a_broken_rule(
 def test_the_comparison_sees_bytes_that_return_before_they_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(checker, "_moved", lambda pieces, times: [Fraction(0)] * len(times))
+    monkeypatch.setattr(checker, "moved_by", lambda pieces, times: [Fraction(0)] * len(times))
     assert _differs()
 
 

@@ -12,10 +12,10 @@ from offcert.core.chain import Chain
 from offcert.core.errors import MethodError
 from offcert.core.platform import Platform
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.heuristics import autoswap as autoswap_module
-from offcert.heuristics.autoswap import SCORES, autoswap, priority_scores, scaled, select
-from offcert.heuristics.greedy import greedy_gaps
-from offcert.heuristics.ordered import ordered_makespan
+from offcert.heuristics.evictions import autoswap as autoswap_module
+from offcert.heuristics.evictions.autoswap import SCORES, autoswap, priority_scores, scaled, select
+from offcert.heuristics.evictions.greedy import greedy_gaps
+from offcert.heuristics.orders.ordered import ordered_makespan
 from offcert.instances.cnn import cnn_chain
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.plan import Plan
@@ -29,6 +29,7 @@ from support.problems.random_instances import (
     tiny_problems,
     trace_with_internals,
 )
+from support.seeds import by_seeds
 
 CHAIN = Chain([4, 1, 9, 2, 1], [1, 1, 1, 1, 1], [2, 4, 3, 1, 1, 1], [0] * 6)
 
@@ -84,9 +85,10 @@ def test_on_chains_the_longest_absence_is_greedys_choice():
 
 
 @pytest.mark.slow
-def test_plans_are_valid_and_no_worse_than_any_score_alone():
+@by_seeds(0, 300, 300)
+def test_plans_are_valid_and_no_worse_than_any_score_alone(seeds):
     moved = 0
-    for seed in range(300):
+    for seed in seeds:
         current = mixed_problem(seed, 7)
         try:
             plan = autoswap(current, trials=6)

@@ -14,9 +14,9 @@ from offcert.core.chain import Chain
 from offcert.core.errors import MethodError
 from offcert.core.platform import Platform
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.heuristics import dynprog as dynprog_module
-from offcert.heuristics.dynprog import algorithm_1, dynprog
-from offcert.heuristics.dynprog_states import (
+from offcert.heuristics.evictions import dynprog as dynprog_module
+from offcert.heuristics.evictions.dynprog import algorithm_1, dynprog
+from offcert.heuristics.evictions.dynprog_states import (
     BACK,
     FRONT,
     IDLE,
@@ -37,6 +37,7 @@ from support.problems.random_instances import (
     trace_with_internals,
     two_rates,
 )
+from support.seeds import by_seeds
 
 
 def random_chain(rng: random.Random) -> tuple[Chain, int, Fraction]:
@@ -135,13 +136,14 @@ def test_the_plain_dictionaries_find_the_same():
     assert min(seen.values()) > 20
 
 
-def test_what_is_dropped_is_dominated_and_what_stays_is_not():
+@by_seeds(0, 100)
+def test_what_is_dropped_is_dominated_and_what_stays_is_not(seeds):
     def dominates(one: list[int], other: list[int]) -> bool:
         waits = sum(max(0, one[row] - other[row]) for row in (FRONT, BACK))
         return one[KEPT] == other[KEPT] and one[IDLE] + waits <= other[IDLE]
 
     dropped = stayed = 0
-    for seed in range(100):
+    for seed in seeds:
         rng = random.Random(seed)
         table = [[rng.randint(0, 1), rng.randint(-4, 4), rng.randint(-4, 4)] for _ in range(12)]
         table = [[*row, rng.randint(0, 6), 0, 0] for row in table]
@@ -152,7 +154,7 @@ def test_what_is_dropped_is_dominated_and_what_stays_is_not():
             assert any(dominates(other, row) for other in others) == (state not in chosen)
         stayed += len(chosen)
         dropped += len(table) - len(chosen)
-    assert min(dropped, stayed) > 300
+    assert min(dropped, stayed) >= 84
 
 
 def test_algorithm_1_can_be_below_every_ordered_schedule():
@@ -191,9 +193,10 @@ def test_the_value_scales_with_the_units():
 
 
 @pytest.mark.parametrize("slots", [None, 500, 40])
-def test_plans_are_valid(slots):
+@by_seeds(0, 60, 60)
+def test_plans_are_valid(seeds, slots):
     found = 0
-    for seed in range(60):
+    for seed in seeds:
         rng = random.Random(seed)
         network = (cnn_chain, spiky_chain, trace_with_internals)[seed % 3](rng, 2 + seed % 8)
         platform = Platform(10**6, Fraction(rng.randint(1, 3), 2))
@@ -230,7 +233,8 @@ def test_without_slots_a_plan_exists_at_the_least_memory():
     assert not any("infeasible" in message for message in messages)
 
 
-def test_the_rounding_is_repeated_until_the_set_is_feasible(monkeypatch):
+@by_seeds(0, 60, 60)
+def test_the_rounding_is_repeated_until_the_set_is_feasible(seeds, monkeypatch):
     rounded: list[tuple[int, ...]] = []
 
     def recorded(chain, max_states):
@@ -239,7 +243,7 @@ def test_the_rounding_is_repeated_until_the_set_is_feasible(monkeypatch):
 
     monkeypatch.setattr(dynprog_module, "least_idle", recorded)
     repeated = 0
-    for seed in range(60):
+    for seed in seeds:
         rng = random.Random(seed)
         # Equal room everywhere and slow links, so that keeping as much as possible pays.
         sizes = [rng.randint(1, 30) for _ in range(13)]

@@ -3,11 +3,12 @@
 import random
 
 from offcert.core.errors import MethodError
-from offcert.heuristics.insertion import with_all_but, with_insertions
-from offcert.heuristics.ordered import ordered_schedule
+from offcert.heuristics.orders.insertion import with_all_but, with_insertions
+from offcert.heuristics.orders.ordered import ordered_schedule
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem
 from support.problems.random_instances import random_problem
+from support.seeds import by_seeds
 
 
 def makespan(complete: object, problem: Problem, *parts: object) -> int | None:
@@ -20,9 +21,10 @@ def makespan(complete: object, problem: Problem, *parts: object) -> int | None:
     return int(schedule.makespan)
 
 
-def test_insertions_shorten_orders_or_leave_them() -> None:
+@by_seeds(0, 150, 30)
+def test_insertions_shorten_orders_or_leave_them(seeds: range) -> None:
     shorter = impossible = 0
-    for seed in range(150):
+    for seed in seeds:
         rng = random.Random(seed)
         problem = random_problem(seed, 5)
         gaps = list(range(len(problem.trace.gaps)))
@@ -41,13 +43,14 @@ def test_insertions_shorten_orders_or_leave_them() -> None:
         assert check(problem, schedule) == []
         assert plain is None or schedule.makespan <= plain
         shorter += plain is None or schedule.makespan < plain
-    assert shorter > 10
-    assert impossible > 2
+    assert shorter >= 1
+    assert impossible >= 4
 
 
-def test_all_but_some_are_a_schedule_where_one_after_the_other_is_none() -> None:
+@by_seeds(0, 200, 100)
+def test_all_but_some_are_a_schedule_where_one_after_the_other_is_none(seeds: range) -> None:
     found = shorter = longer = 0
-    for seed in range(200):
+    for seed in seeds:
         rng = random.Random(seed)
         problem = random_problem(seed, 5)
         gaps = list(range(len(problem.trace.gaps)))
@@ -62,6 +65,6 @@ def test_all_but_some_are_a_schedule_where_one_after_the_other_is_none() -> None
             shorter += left < grown
             longer += left > grown
         assert plain is None or (grown is not None and grown <= plain)
-    assert found > 3
-    assert shorter > 0
-    assert longer > 0
+    assert found >= 10
+    assert shorter >= 1
+    assert longer >= 3

@@ -9,8 +9,8 @@ import pytest
 
 from offcert.core.errors import MethodError, NoPlanError
 from offcert.formulations.combinatorial.relaxations import prop3_bound
-from offcert.heuristics import least_cover as module
-from offcert.heuristics.least_cover import least_cover, least_cover_plan
+from offcert.heuristics.evictions import least_cover as module
+from offcert.heuristics.evictions.least_cover import least_cover, least_cover_plan
 from offcert.instances.two_partition import halve, two_partition
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.simulate import simulate
@@ -65,7 +65,7 @@ def test_plans_are_valid_and_no_better_than_the_best() -> None:
 
 
 def test_sums_that_are_too_many_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MOST_BITS", 100)
+    monkeypatch.setattr(module, "MOST_BITS", 100)
     with pytest.raises(NoPlanError, match="3 tensors have too many sums up to 170"):
         least_cover([101, 102, 107], 140)
 

@@ -11,30 +11,33 @@ from offcert.core.chain import Chain
 from offcert.core.errors import MethodError, PlanError
 from offcert.core.platform import Kind, Platform
 from offcert.formulations.combinatorial.relaxations import infeasibility
-from offcert.heuristics.local_search import no_limits, random_limits, restricted_plan
-from offcert.heuristics.sequential import sequential
+from offcert.heuristics.evictions.sequential import sequential
+from offcert.heuristics.orders.local_search import no_limits, random_limits, restricted_plan
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.simulate import simulate
 from support.problems.random_instances import duplex_with_returns, mixed_problem
+from support.seeds import by_seeds
 
 
-def test_without_limits_every_feasible_problem_has_a_plan() -> None:
+@by_seeds(0, 200, 29)
+def test_without_limits_every_feasible_problem_has_a_plan(seeds: range) -> None:
     tried = 0
-    for seed in range(200):
+    for seed in seeds:
         problem = mixed_problem(seed, 8)
         if infeasibility(problem) is None:
             plan = restricted_plan(problem, no_limits(problem.trace))
             assert check(problem, simulate(problem, plan)) == []
             tried += 1
-    assert tried > 100
+    assert tried >= 20
 
 
-def test_plans_respect_random_limits() -> None:
+@by_seeds(0, 300, 30)
+def test_plans_respect_random_limits(seeds: range) -> None:
     """With a base plan or without; what cannot be done is said, never done half."""
     made = refused = stuck = limited = 0
-    for seed in range(300):
+    for seed in seeds:
         problem = mixed_problem(seed, 8)
         if not problem.trace.gaps or infeasibility(problem) is not None:
             continue
@@ -55,9 +58,9 @@ def test_plans_respect_random_limits() -> None:
             made += 1
         except PlanError:
             stuck += 1
-    assert limited > 150
-    assert made > 100
-    assert refused > 5
+    assert limited >= 21
+    assert made >= 8
+    assert refused >= 6
     assert stuck < made / 10
 
 

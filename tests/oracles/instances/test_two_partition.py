@@ -19,6 +19,7 @@ from offcert.instances.two_partition import (
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem, Transfers
 from support.oracles.schedules import brute_force
+from support.seeds import by_seeds
 
 
 def sums(values: list[int]) -> set[int]:
@@ -56,10 +57,11 @@ def makespan_in_question(problem: Problem) -> int:
 
 
 @pytest.mark.slow
-def test_answers_equal_the_partitions_both_ways() -> None:
+@by_seeds(0, 220, 28)
+def test_answers_equal_the_partitions_both_ways(seeds: range) -> None:
     answers = {True: 0, False: 0}
     refuted = 0
-    for seed in range(220):
+    for seed in seeds:
         values = multiset(seed)
         problem = two_partition(values)
         goal = makespan_in_question(problem)
@@ -79,7 +81,7 @@ def test_answers_equal_the_partitions_both_ways() -> None:
             if len(values) <= 12:
                 assert found.closest == max(s for s in sums(values) if 2 * s < goal)
             refuted += exceeds(problem, goal)
-    assert min(answers.values()) >= 50
+    assert min(answers.values()) >= 3
     assert refuted >= 0.9 * answers[False]
 
 

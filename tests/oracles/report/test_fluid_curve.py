@@ -14,6 +14,7 @@ from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.report.gantt import save_gantt
 from offcert.report.memory_curve import fluid_memory_curve
 from support.problems.random_instances import random_problem
+from support.seeds import by_seeds
 
 
 def test_the_curve_of_a_hand_computed_schedule() -> None:
@@ -31,10 +32,11 @@ def test_the_curve_of_a_hand_computed_schedule() -> None:
 
 
 @pytest.mark.slow
-def test_the_curve_and_the_checker_agree_on_the_fullest_moment() -> None:
+@by_seeds(0, 60, 30)
+def test_the_curve_and_the_checker_agree_on_the_fullest_moment(seeds: range) -> None:
     """The curve's peak fits, and one byte less than it does not."""
     seen = 0
-    for seed in range(60):
+    for seed in seeds:
         kind = (Transfers.INTERRUPTIBLE, Transfers.FRACTIONAL)[seed % 2]
         problem = replace(random_problem(seed + 50, 4), transfers=kind)
         schedule = solve(problem, "fluid-exact").result.schedule
@@ -50,7 +52,7 @@ def test_the_curve_and_the_checker_agree_on_the_fullest_moment() -> None:
             assert check_fluid(problem.with_memory(whole), schedule) == []
             assert check_fluid(problem.with_memory(whole - 1), schedule) != []
             seen += 1
-    assert seen > 20
+    assert seen >= 9
 
 
 def held(problem: Problem, schedule: FluidSchedule, time: Fraction) -> Fraction:
@@ -91,9 +93,10 @@ def held(problem: Problem, schedule: FluidSchedule, time: Fraction) -> Fraction:
 
 
 @pytest.mark.slow
-def test_the_curve_is_what_the_definition_says_everywhere() -> None:
+@by_seeds(0, 40, 20)
+def test_the_curve_is_what_the_definition_says_everywhere(seeds: range) -> None:
     bent = 0
-    for seed in range(40):
+    for seed in seeds:
         kind = (Transfers.INTERRUPTIBLE, Transfers.FRACTIONAL)[seed % 2]
         problem = replace(random_problem(seed + 150, 4), transfers=kind)
         schedule = solve(problem, "fluid-exact").result.schedule
@@ -105,7 +108,7 @@ def test_the_curve_is_what_the_definition_says_everywhere() -> None:
                 if end > start:
                     assert low + (high - low) * part == held(problem, schedule, time)
                     bent += low != high
-    assert bent > 100
+    assert bent >= 88
 
 
 def test_a_corner_is_where_more_is_copied_than_leaves() -> None:

@@ -11,11 +11,15 @@ from offcert.core.platform import Platform
 from offcert.questions.schedule.problem import Problem
 from support.oracles.joint import _with_offloading, least_time
 from support.problems.random_networks import checkpoint_chain, random_network, recompute_problem
+from support.seeds import by_seeds
 
 
-def test_a_search_over_states_and_one_over_strategies_agree_where_nothing_leaves() -> None:
+@by_seeds(0, 120, 30)
+def test_a_search_over_states_and_one_over_strategies_agree_where_nothing_leaves(
+    seeds: range,
+) -> None:
     again = 0
-    for seed in range(120):
+    for seed in seeds:
         rng = random.Random(seed)
         network = checkpoint_chain(rng, 2) if seed % 2 else random_network(rng, 2)
         problem = replace(recompute_problem(rng, network), offload=False)
@@ -28,7 +32,7 @@ def test_a_search_over_states_and_one_over_strategies_agree_where_nothing_leaves
             # More than two runs again are never needed on networks as small as these.
             assert states == strategies
             again += states > problem.computed.compute_time
-    assert again >= 15
+    assert again >= 3
 
 
 def test_a_chain_by_hand() -> None:

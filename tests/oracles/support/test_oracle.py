@@ -15,6 +15,7 @@ from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.simulate import simulate
 from support.oracles.schedules import brute_force
 from support.problems.random_instances import counterexample, mixed_problem, random_problem
+from support.seeds import by_seeds
 
 
 def _problem(
@@ -113,10 +114,10 @@ def _places(order: tuple[tuple[Kind, int], ...], trace: Trace) -> list[tuple[int
     return [places for places, _ in found]
 
 
-@pytest.mark.parametrize("batch", range(2))
-def test_agrees_with_the_best_of_all_plans(batch: int) -> None:
+@by_seeds(0, 400, 200)
+def test_agrees_with_the_best_of_all_plans(seeds: range) -> None:
     checked = 0
-    for seed in range(batch * 200, batch * 200 + 200):
+    for seed in seeds:
         problem = mixed_problem(seed + 7000, largest=3)
         if len(problem.trace.gaps) <= 2:
             assert brute_force(problem) == _best_simulated(problem), problem.name

@@ -15,12 +15,14 @@ from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.verify.recheck import recheck
 from support.oracles.schedules import brute_force
 from support.problems.random_instances import mixed_problem
+from support.seeds import by_seeds
 
 
 @pytest.mark.slow
-def test_no_schedule_is_shorter_and_verification_agrees() -> None:
+@by_seeds(0, 400, 50)
+def test_no_schedule_is_shorter_and_verification_agrees(seeds: range) -> None:
     better = 0
-    for seed in range(400):
+    for seed in seeds:
         problem = mixed_problem(seed, 4)
         if problem.transfers is not Transfers.ATOMIC:
             continue
@@ -36,7 +38,7 @@ def test_no_schedule_is_shorter_and_verification_agrees() -> None:
             assert recheck(bound, problem) is None, seed
             assert recheck(replace(bound, value=optimum + 1), problem) is not None, seed
             better += smallest == 1 and bound.value > fractional_bound(problem, True).value
-    assert better > 10
+    assert better >= 1
 
 
 def one_small_tensor() -> Problem:

@@ -13,6 +13,7 @@ from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.verify.recheck import recheck
 from support.oracles.schedules import brute_force
+from support.seeds import by_seeds
 
 
 def swapped() -> Problem:
@@ -68,9 +69,10 @@ def with_long_operations(seed: int) -> Problem | None:
 
 
 @pytest.mark.slow
-def test_no_bound_exceeds_the_optimum_where_tensors_change_places() -> None:
+@by_seeds(0, 600, 30)
+def test_no_bound_exceeds_the_optimum_where_tensors_change_places(seeds: range) -> None:
     met = 0
-    for seed in range(800):
+    for seed in seeds:
         problem = with_long_operations(seed)
         bound = None if problem is None else exact_sums_bound(problem)
         if problem is None or bound is None:
@@ -81,4 +83,4 @@ def test_no_bound_exceeds_the_optimum_where_tensors_change_places() -> None:
         assert recheck(bound, problem) is None, seed
         assert recheck(replace(bound, value=optimum + 1), problem) is not None, seed
         met += bound.value == optimum > problem.trace.compute_time
-    assert met > 100
+    assert met >= 6

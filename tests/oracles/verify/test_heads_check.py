@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks.chains import cnn_chain
 from offcert.certify import searched_steps
-from offcert.certify.effort import Effort
+from offcert.certify.method import Effort
 from offcert.certify.methods import solve
 from offcert.certify.search import Search
 from offcert.certify.searched_steps import climb_heads
@@ -37,6 +37,7 @@ from offcert.verify.heads.search import IN_TIME, TOO_LARGE, TOO_LATE, Tables, se
 from support.oracles.schedules import brute_force
 from support.oracles.side_sequences import least_end, random_side
 from support.problems.random_instances import mixed_problem
+from support.seeds import by_seeds
 
 ANY = 2**60
 PLENTY = 10**6
@@ -70,19 +71,19 @@ def confirms(problem: Problem, outcome: HeadsOutcome, more: int = 0) -> bool:
     )
 
 
-@pytest.mark.parametrize("block", range(4))
+@by_seeds(5000, 5240, 60)
 def test_what_the_search_proves_is_confirmed_and_no_tick_more(
-    block: int, monkeypatch: pytest.MonkeyPatch
+    seeds: range, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rng = random.Random(block)
+    rng = random.Random(seeds.start)
     confirmed = refused = coarse = partial = 0
-    for seed in range(5000 + 60 * block, 5060 + 60 * block):
+    for seed in seeds:
         problem = mixed_problem(seed, 4)
         compute = problem.trace.compute_time
         units = rng.choice(((1, 1), (1, 1), (2, 5), (9, 1)))
         few = rng.choice((1, 3, PLENTY, PLENTY))
         limit = rng.choice((compute // 2, ANY, ANY))
-        monkeypatch.setattr(searching, "_STRIDE", 1 if few < PLENTY else 10**4)
+        monkeypatch.setattr(searching, "STRIDE", 1 if few < PLENTY else 10**4)
         for pivot, head, tail in claims(problem, units, limit, few):
             total = head.bound + tail.bound
             advice: dict[str, Any] = {"counted": (head.counted, tail.counted), "units": units}
@@ -107,11 +108,11 @@ def test_what_the_search_proves_is_confirmed_and_no_tick_more(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", range(4))
-def test_no_advice_makes_a_false_bound_true(block: int) -> None:
-    rng = random.Random(100 + block)
+@by_seeds(6000, 6200, 50)
+def test_no_advice_makes_a_false_bound_true(seeds: range) -> None:
+    rng = random.Random(seeds.start)
     tried = 0
-    for seed in range(6000 + 50 * block, 6050 + 50 * block):
+    for seed in seeds:
         problem = mixed_problem(seed, 4)
         optimum = brute_force(problem)
         assert optimum is not None
@@ -474,7 +475,7 @@ def test_a_changed_document_is_not_searched_again(monkeypatch: pytest.MonkeyPatc
 def test_what_is_too_much_to_confirm_is_only_attested(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = cnn_chain(24, 1)
     problem = problem.with_memory(problem.memory_at(Fraction(0)))
-    monkeypatch.setattr(searched_steps, "_MOST_CONFIRMED_LABELS", 1)
+    monkeypatch.setattr(searched_steps, "MOST_CONFIRMED_LABELS", 1)
     certificate = solve(problem, "atomic-heads", time_limit=30)
     bound = certificate.result.bounds[-1]
     assert (bound.method, bound.evidence) == ("atomic-heads", Evidence.ATTESTED)

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from offcert.certify.effort import Effort
+from offcert.certify.method import Effort
 from offcert.certify.search import Search
 from offcert.certify.searched_steps import climb_joined
 from offcert.core.errors import MethodError
@@ -14,7 +14,7 @@ from offcert.core.platform import Platform
 from offcert.core.result import Bound, Evidence
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.combinatorial.joined_gaps import joined_gaps
-from offcert.heuristics.sequential import sequential
+from offcert.heuristics.evictions.sequential import sequential
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.questions.schedule.schedule import Schedule, Transfer
@@ -23,6 +23,7 @@ from offcert.verify.matched.verifier import with_joined_gaps
 from offcert.verify.recheck import recheck
 from support.oracles.schedules import brute_force
 from support.problems.random_instances import mixed_problem
+from support.seeds import by_seeds
 
 
 def residual_problem() -> Problem:
@@ -73,9 +74,10 @@ def test_every_schedule_remains_one_without_the_earlier_prefetches(seed: int) ->
     assert check(verified, relaxed) == []
 
 
-def test_its_optimum_is_no_more_and_what_is_proved_about_it_holds() -> None:
+@by_seeds(0, 300, 75)
+def test_its_optimum_is_no_more_and_what_is_proved_about_it_holds(seeds: range) -> None:
     proved = 0
-    for seed in range(300):
+    for seed in seeds:
         problem = mixed_problem(seed, 4)
         optimum = brute_force(problem)
         if optimum is None or not several(problem):
@@ -94,7 +96,7 @@ def test_its_optimum_is_no_more_and_what_is_proved_about_it_holds() -> None:
                 assert recheck(bound, problem) is None
                 assert recheck(replace(bound, value=relaxed + 1), problem) is not None
                 proved += 1
-    assert proved > 5
+    assert proved >= 1
 
 
 def test_such_a_bound_says_nothing_about_other_transfers() -> None:

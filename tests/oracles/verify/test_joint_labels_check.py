@@ -20,7 +20,7 @@ from offcert.core.platform import Link, Platform
 from offcert.core.result import Bound, Evidence, SolveStatus
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.claims import proved
-from offcert.proofs.kinds import Computed
+from offcert.proofs.kinds.computed import Computed
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 from offcert.verify.document import verify
 from offcert.verify.findings import Outcome
@@ -38,6 +38,7 @@ from support.problems.joint import (
 )
 from support.problems.least_memory import memory_problem
 from support.problems.random_networks import changed_network, random_network, recompute_problem
+from support.seeds import by_seeds
 
 
 def claim(value: int) -> Bound:
@@ -56,9 +57,10 @@ def test_the_optimum_is_established_and_one_tick_more_is_not() -> None:
 
 
 @pytest.mark.slow
-def test_changes_in_place_where_nothing_leaves() -> None:
+@by_seeds(500, 620, 30)
+def test_changes_in_place_where_nothing_leaves(seeds: range) -> None:
     more = 0
-    for seed in range(500, 620):
+    for seed in seeds:
         rng = random.Random(seed)
         network = changed_network(rng)
         problem = replace(recompute_problem(rng, network), offload=False)
@@ -69,13 +71,14 @@ def test_changes_in_place_where_nothing_leaves() -> None:
         assert recheck(claim(found[0]), problem) is None
         assert recheck(claim(found[0] + 1), problem) is not None
         more += found[0] > network.compute_time
-    assert more >= 10
+    assert more >= 1
 
 
-def test_what_may_leave_is_changed_in_place() -> None:
+@by_seeds(0, 40, 20)
+def test_what_may_leave_is_changed_in_place(seeds: range) -> None:
     """Brute force knows some executions only, so it is no shorter than what there is."""
     moved = 0
-    for seed in range(40):
+    for seed in seeds:
         rng = random.Random(seed)
         problem = recompute_problem(rng, changed_network(rng), Fraction(1, 5))
         best = least_time(problem, most=1)
@@ -83,7 +86,7 @@ def test_what_may_leave_is_changed_in_place() -> None:
             continue
         assert recheck(claim(best + 1), problem) is not None
         moved += best > problem.trace.compute_time
-    assert moved >= 5
+    assert moved >= 6
 
 
 @pytest.mark.parametrize("changes", [1, 2])
@@ -165,9 +168,10 @@ def test_that_nothing_can_be_executed_is_verified() -> None:
     assert verify(certificate.to_json()).valid
 
 
-def test_least_memory_is_established_and_one_byte_more_is_not() -> None:
+@by_seeds(0, 40, 20)
+def test_least_memory_is_established_and_one_byte_more_is_not(seeds: range) -> None:
     timed = 0
-    for seed in range(40):
+    for seed in seeds:
         problem, least = memory_problem(seed)
         bound = proved("joint-labels-memory", least, Computed())
         assert recheck(bound, problem) is None
@@ -175,7 +179,7 @@ def test_least_memory_is_established_and_one_byte_more_is_not() -> None:
         assert fault is not None
         assert f"within {least} something can be executed" in fault
         timed += problem.deadline is not None
-    assert timed >= 10
+    assert timed >= 8
 
 
 @pytest.mark.parametrize(
@@ -200,19 +204,14 @@ def test_least_memory_with_transfers(seed: int, spare: int | None) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_impossible_is_found_by_certify_at_random() -> None:
-    found = 0
-    for seed in range(150):
-        problem = joint_problem(seed)
-        if least_time(problem) is not None or problem.platform.memory < problem.least_memory:
-            continue
-        certificate = certify(problem, time_limit=20)
-        assert certificate.result.status is SolveStatus.INFEASIBLE
-        assert verify(certificate.to_json()).valid
-        found += 1
-        if found == 6:
-            break
-    assert found == 6
+@pytest.mark.parametrize("seed", [5, 7, 9, 14, 21, 27])
+def test_what_is_impossible_is_found_by_certify_at_random(seed: int) -> None:
+    problem = joint_problem(seed)
+    assert least_time(problem) is None
+    assert problem.platform.memory >= problem.least_memory
+    certificate = certify(problem, time_limit=20)
+    assert certificate.result.status is SolveStatus.INFEASIBLE
+    assert verify(certificate.to_json()).valid
 
 
 def forged(certificate: Certificate, change: Callable[[dict[str, Any]], None]) -> dict[str, Any]:

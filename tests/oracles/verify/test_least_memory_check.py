@@ -18,20 +18,22 @@ from offcert.formulations.rematerialisation.least_memory import (
     single_run_bound,
 )
 from offcert.proofs.claims import proved
-from offcert.proofs.kinds import Computed, LeastMemoryCut
+from offcert.proofs.kinds.computed import Computed
+from offcert.proofs.kinds.memory import LeastMemoryCut
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.verify.least_memory.verifier import Flow
 from offcert.verify.recheck import recheck
 from support.oracles.joint import least_time
 from support.problems.least_memory import by_time, memory_bounds, memory_problem
 from support.problems.random_networks import checkpoint_chain
+from support.seeds import by_seeds
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", range(2))
-def test_bounds_are_at_most_brute_force_and_often_equal(block: int) -> None:
+@by_seeds(0, 60, 30)
+def test_bounds_are_at_most_brute_force_and_often_equal(seeds: range) -> None:
     exact = 0
-    for seed in range(30 * block, 30 * block + 30):
+    for seed in seeds:
         problem, best = memory_problem(seed)
         bounds = memory_bounds(problem)
         for bound in bounds:
@@ -188,7 +190,7 @@ def test_what_prices_prove_of_a_cut(
 
 
 def test_bytes_by_time_rest_on_the_deadline_and_on_a_limit_just_below() -> None:
-    problems = (memory_problem(seed)[0] for seed in range(1, 99, 2))
+    problems = (memory_problem(seed)[0] for seed in range(1, 61, 2))
     problem, bound = next((each, found) for each in problems if (found := by_time(each)))
     ticks, limit = bound.details["ticks"], bound.details["limit"]
     assert recheck(bound, problem) is None

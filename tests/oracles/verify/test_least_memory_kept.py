@@ -14,7 +14,8 @@ from offcert.core.platform import Link, Platform
 from offcert.formulations.rematerialisation.least_memory import StayingFacts, single_run_bound
 from offcert.formulations.rematerialisation.memory_cut import CutFinder, Prices
 from offcert.proofs.claims import proved
-from offcert.proofs.kinds import Computed, LeastMemoryCut
+from offcert.proofs.kinds.computed import Computed
+from offcert.proofs.kinds.memory import LeastMemoryCut
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.verify.least_memory.needs import at_start, needs_of
 from offcert.verify.least_memory.verifier import Flow, Kept, cut_bytes
@@ -24,6 +25,7 @@ from support.networks.changing_networks import changing_network
 from support.oracles.joint import least_time
 from support.oracles.rematerialisation import RematerialisationOracle
 from support.problems.random_networks import checkpoint_chain, random_network
+from support.seeds import by_seeds
 
 
 def bytes_problem(rng: random.Random, network: Network) -> Problem:
@@ -53,9 +55,10 @@ def networks(seed: int) -> Network:
 
 
 @pytest.mark.slow
-def test_finder_and_verifier_conclude_the_same_at_every_limit() -> None:
+@by_seeds(0, 60, 60)
+def test_finder_and_verifier_conclude_the_same_at_every_limit(seeds: range) -> None:
     kinds = set()
-    for seed in range(60):
+    for seed in seeds:
         rng, network = random.Random(seed), networks(seed)
         problem = bytes_problem(rng, network)
         needs, facts = needs_of(problem, network), StayingFacts(problem, network)
@@ -90,10 +93,11 @@ def accepted(problem: Problem, method: str, proof: Computed | LeastMemoryCut, mo
     return max(v for v in range(most + 1) if recheck(proved(method, v, proof), problem) is None)
 
 
-def test_the_most_that_is_ever_accepted_is_at_most_brute_force() -> None:
+@by_seeds(0, 60, 30)
+def test_the_most_that_is_ever_accepted_is_at_most_brute_force(seeds: range) -> None:
     """For any cut at any prices, and for what is kept, one byte less is enough for nobody."""
     more = 0
-    for seed in range(60):
+    for seed in seeds:
         rng = random.Random(seed)
         network = changing_network(rng, 2 + seed % 2)
         problem = replace(bytes_problem(rng, network), recompute=Recompute.ANY)
@@ -118,7 +122,7 @@ def test_the_most_that_is_ever_accepted_is_at_most_brute_force() -> None:
             best = None if found is None else found[0]
         late = problem.deadline is not None and best is not None and best > problem.deadline
         assert most == 0 or best is None or late, seed
-    assert more >= 5
+    assert more >= 3
 
 
 def hand(computations: list[Computation], values: list[Value]) -> Problem:

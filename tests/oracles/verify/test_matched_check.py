@@ -32,6 +32,7 @@ from offcert.verify.matched.join import joined
 from offcert.verify.recheck import recheck
 from support.oracles.schedules import brute_force
 from support.problems.random_instances import mixed_problem, problem_on, seeded
+from support.seeds import by_seeds
 
 Advice = dict[str, Any]
 # The tensors that may leave before the cut, and those that may after it, with their gaps.
@@ -268,7 +269,7 @@ def test_the_search_says_what_trying_everything_says(
 ) -> None:
     if not judge:
         # What is early or late is overlooked, so that more depends on the rest.
-        monkeypatch.setattr(matched_check._Cut, "_least_excess", lambda cut, need: 10**4)
+        monkeypatch.setattr(matched_check.MatchedCut, "least_excess", lambda cut, need: 10**4)
     rng = random.Random(5)
     answers = {None: 0, "levels": 0} | ({"free_below": 0} if judge else {})
     for problem, optimum, pivot, ends in cuts(range(4000, 4025), 4):
@@ -319,15 +320,18 @@ def beside(problem: Problem, pivot: int, schedule: Schedule, movers: Sides) -> t
 
 @pytest.mark.slow
 @pytest.mark.parametrize("judge", [True, False])
-def test_no_schedule_is_overlooked(judge: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@by_seeds(20000, 20100, 100)
+def test_no_schedule_is_overlooked(
+    seeds: range, judge: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # Of this one schedule, head and tail are what it takes to the cut and from then on.
     monkeypatch.setattr(matched_check, "ends_fault", lambda *parts: None)
     if not judge:
         # The spare tensors are enough for it, whatever others do.
-        monkeypatch.setattr(matched_check._Cut, "_least_excess", lambda cut, need: 10**4)
+        monkeypatch.setattr(matched_check.MatchedCut, "least_excess", lambda cut, need: 10**4)
     rng = random.Random(11)
     seen: Counter[str] = Counter()
-    for seed in range(20_000, 20_100):
+    for seed in seeds:
         problem = small_problem(seed, 6)
         for schedule in itertools.islice(some_schedules(problem, rng), 2):
             length = max(schedule.ends)
@@ -411,7 +415,7 @@ def test_tensors_that_return_early_or_leave_late_may_make_a_schedule_shorter(
         assert fault is not None
         with monkeypatch.context() as patch:
             # More than all tensors together, however they are rounded.
-            patch.setattr(matched_check._Cut, "_least_excess", lambda cut, need: 10**4)
+            patch.setattr(matched_check.MatchedCut, "least_excess", lambda cut, need: 10**4)
             if matched_fault(*claim, **advice) is None:
                 assert "details.free_below" in fault
                 false += 1

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from offcert.certify.proofs_of import ends_proof
 from offcert.core.chain import Chain
 from offcert.core.platform import Link, Platform
 from offcert.core.result import Bound, Evidence
@@ -130,7 +129,7 @@ def searched_problems(seed: int) -> Iterator[tuple[Problem, int, dict[str, Any]]
                 "front_limit": outcome.front_limit,
                 "back_limit": outcome.back_limit,
                 "once": list(outcome.once),
-                "ends": ends_proof(outcome.ends).write(),
+                "ends": outcome.ends.to_ends().write(),
             },
         )
 

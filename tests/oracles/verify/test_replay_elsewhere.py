@@ -17,6 +17,7 @@ from offcert.questions.schedule.simulate import simulate
 from offcert.verify.replay import replay
 from support.problems.random_instances import mixed_problem
 from support.problems.random_plans import random_plan
+from support.seeds import by_seeds
 
 
 def test_a_plan_worked_by_hand() -> None:
@@ -48,9 +49,10 @@ def followed(problem: Problem, plan: Plan, how: object) -> Schedule | None:
 
 
 @pytest.mark.slow
-def test_it_agrees_with_the_simulator_and_the_checker() -> None:
+@by_seeds(0, 600, 30)
+def test_it_agrees_with_the_simulator_and_the_checker(seeds: range) -> None:
     ended = stuck = 0
-    for seed in range(1500):
+    for seed in seeds:
         rng = random.Random(seed)
         problem = mixed_problem(seed)
         link = rng.choice(tuple(Link))
@@ -68,5 +70,5 @@ def test_it_agrees_with_the_simulator_and_the_checker() -> None:
         most = peak(problem, mine)
         assert not check(problem.with_memory(most), mine)
         assert most == 0 or check(problem.with_memory(most - 1), mine)
-    assert ended > 300
-    assert stuck > 100
+    assert ended >= 4
+    assert stuck >= 10

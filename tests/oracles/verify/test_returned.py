@@ -18,6 +18,7 @@ from offcert.verify.document import verify
 from offcert.verify.fractional import with_returned_apart
 from offcert.verify.recheck import recheck
 from support.oracles.schedules import brute_force
+from support.seeds import by_seeds
 
 
 def residual(rng: random.Random) -> Problem:
@@ -36,9 +37,10 @@ def residual(rng: random.Random) -> Problem:
 
 
 @pytest.mark.slow
-def test_finder_and_verification_leave_the_same_and_no_schedule_is_shorter() -> None:
+@by_seeds(0, 300, 30)
+def test_finder_and_verification_leave_the_same_and_no_schedule_is_shorter(seeds: range) -> None:
     forced = 0
-    for seed in range(300):
+    for seed in seeds:
         problem = residual(random.Random(seed))
         rest, ticks = with_returned_apart(problem)
         try:
@@ -62,7 +64,7 @@ def test_finder_and_verification_leave_the_same_and_no_schedule_is_shorter() -> 
         assert recheck(bound, problem) is None
         assert recheck(replace(bound, value=optimum + 1), problem) is not None
         assert "but the computation gives" in str(recheck(replace(bound, value=ticks - 1), problem))
-    assert forced > 50
+    assert forced >= 4
 
 
 def strait(link: Link = Link.SIMPLEX) -> Problem:

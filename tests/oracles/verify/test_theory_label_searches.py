@@ -16,6 +16,7 @@ from offcert.verify.pivot.check import classes_of, confirm
 from offcert.verify.pivot_outward.check import confirm_pivot_outward
 from support.oracles.schedules import brute_force
 from support.problems.random_instances import RATES
+from support.seeds import by_seeds
 
 
 def nested_gaps(rng: random.Random, operations: int, count: int) -> list[tuple[int, int]]:
@@ -59,9 +60,10 @@ def among_residents(seed: int) -> Problem:
 
 
 @pytest.mark.slow
-def test_every_pivot_gives_the_optimum_among_tensors_that_come_and_go() -> None:
+@by_seeds(0, 90, 30)
+def test_every_pivot_gives_the_optimum_among_tensors_that_come_and_go(seeds: range) -> None:
     asked = waiting = answered = 0
-    for seed in range(90):
+    for seed in seeds:
         problem = among_residents(seed)
         trace, optimum = problem.trace, brute_force(problem)
         assert classes_of(problem) is not None
@@ -79,7 +81,7 @@ def test_every_pivot_gives_the_optimum_among_tensors_that_come_and_go() -> None:
             side = asked % 2
             assert not confirm_pivot_outward(problem, pivot, side, optimum, optimum + 1)
             answered += confirm_pivot_outward(problem, pivot, side, optimum - 1, optimum)
-    assert waiting > 40
-    assert asked > 60
+    assert waiting >= 12
+    assert asked >= 17
     # The other side is relaxed, so not everything that is true is confirmed.
     assert answered > 0.8 * asked

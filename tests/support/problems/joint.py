@@ -9,8 +9,8 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
-from offcert.certify.effort import Effort
 from offcert.certify.joint_steps import bound_computing, climb_joint
+from offcert.certify.method import Effort
 from offcert.certify.search import Search
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network

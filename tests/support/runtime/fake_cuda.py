@@ -64,7 +64,7 @@ class FakeCuda:
         }.items():
             monkeypatch.setattr(torch.cuda, name, value)
         # Those of another fake, or of a real device.
-        monkeypatch.setattr("offcert.runtime.device.cuda._STREAMS", {})
+        monkeypatch.setattr("offcert.runtime.device.cuda.STREAMS", {})
 
     @property
     def current(self) -> str:

@@ -22,8 +22,8 @@ from offcert.runtime.device.interface import Device
 from offcert.runtime.follow.offload import Offload
 from offcert.runtime.plan.place import program_of
 from offcert.runtime.plan.predict import predict
-from offcert.runtime.plan.program import program
 from offcert.runtime.plan.reports import StepReport
+from offcert.runtime.plan.step_plan import step_plan
 from offcert.runtime.segments.placed import Kept, PlacedProgram, PlacedSegment
 from support.runtime.captured import (
     Loop,
@@ -171,7 +171,7 @@ def compare_joint(
     # What everything that may leave leaves behind.
     problem = problem.with_memory(predict(executed.trace, chosen).peak)
     on = None if device is None else device(problem)
-    made = program(problem, chosen, carried.execution, streams=on is not None)
+    made = step_plan(problem, chosen, carried.execution, streams=on is not None)
     context = Offload(step.model, [made], count=count, device=on, timed=on is not None)
     outcome = Joint(context, step.model, carried, captured.trace.peak_memory)
     expected = list(_train(plain, step, loop, steps, None, prepare))

@@ -23,7 +23,7 @@ from offcert.runtime.device.interface import Device
 from offcert.runtime.follow.offload import Offload, offload
 from offcert.runtime.plan.predict import predict
 from offcert.runtime.simulated import SimulatedDevice
-from offcert.runtime.streaming.movers import StreamMovers
+from offcert.runtime.streaming.mover_makers import StreamMoverMaker
 from support.runtime.captured import (
     evict_everything,
     problem_of_step,
@@ -208,14 +208,14 @@ def parts_of(model: nn.Module) -> dict[str, Any]:
 def moved_by(monkeypatch: Any, mover: type) -> Any:
     """Let steps be moved by another mover than the engine's in the block."""
     with monkeypatch.context() as patch:
-        patch.setattr("offcert.runtime.streaming.movers.StreamMover", mover)
+        patch.setattr("offcert.runtime.streaming.mover_makers.StreamMover", mover)
         yield
 
 
 def arenas_of(made: Offload) -> int:
     """Return how many arenas a context has, as those who make its movers know."""
     movers = made._movers
-    assert isinstance(movers, StreamMovers)
+    assert isinstance(movers, StreamMoverMaker)
     return len(movers._made)
 
 

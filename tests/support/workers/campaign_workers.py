@@ -7,10 +7,10 @@ from typing import Any
 
 from offcert.campaign.cells import Cell
 from offcert.campaign.execute import Answer, execute
-from offcert.certify.effort import Effort
+from offcert.certify.method import Effort
 from offcert.certify.methods import METHODS, Method
 from offcert.certify.search import Search
-from offcert.heuristics.sequential import sequential
+from offcert.heuristics.evictions.sequential import sequential
 from offcert.questions.schedule.simulate import simulate
 
 # Whichever test starts the server that processes are forked from, it has loaded this.

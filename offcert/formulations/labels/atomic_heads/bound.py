@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from offcert.core.trace import LARGEST_TOTAL
 from offcert.formulations.combinatorial.relaxations import required_absent
@@ -20,6 +21,7 @@ from offcert.formulations.labels.atomic_heads.orders import Orders, good_orders
 from offcert.formulations.labels.atomic_heads.search import SideSearch
 from offcert.formulations.labels.atomic_heads.side import back, front
 from offcert.formulations.labels.common import Deadline, Race
+from offcert.proofs.kinds.labels import AtomicHeads, Ends
 from offcert.questions.schedule.problem import Problem
 
 # Labels that a pivot may have at first. Arbitrary.
@@ -57,6 +59,25 @@ class SideEnds:
     tail: int
     counted: tuple[tuple[int, ...], tuple[int, ...]]
     units: tuple[int, int]
+
+    def to_ends(self) -> Ends:
+        """Return the part of a proof about head and tail of a pivot that is named elsewhere."""
+        return Ends(**self.fields())
+
+    def to_proof(self) -> AtomicHeads:
+        """Return the proof of the bound that head and tail make by themselves."""
+        return AtomicHeads(pivot=self.pivot, **self.fields())
+
+    def fields(self) -> dict[str, Any]:
+        """Return what proofs say of head and tail, by the names of their fields."""
+        return {
+            "head": self.head,
+            "tail": self.tail,
+            "head_counted": tuple(self.counted[0]),
+            "tail_counted": tuple(self.counted[1]),
+            "head_unit": self.units[0],
+            "tail_unit": self.units[1],
+        }
 
 
 def quick_ends(

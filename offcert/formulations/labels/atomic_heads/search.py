@@ -14,7 +14,7 @@ from offcert.formulations.labels.atomic_heads.side import HeadSide, Mover
 # Bits of each of the key's two words that are used; the sign stays free. By definition.
 _BITS = 62
 # Levels up to which `completion` tells apart the amounts that have left. Arbitrary.
-_MOST_LEVELS = 1 << 17
+MOST_LEVELS = 1 << 17
 
 Classes = Sequence[tuple[int, list[Mover]]]
 
@@ -35,7 +35,7 @@ def uncounted(side: HeadSide, classes: Classes, unit: int) -> Tables:
     time = _array([items[0].time for _, items in classes])
     ready = _ready([items for _, items in classes])
     levels = -(-max(side.required) // unit)
-    grain = max(1, -(-levels // _MOST_LEVELS))
+    grain = max(1, -(-levels // MOST_LEVELS))
     prefix, required, floor, rate = map(_array, (side.prefix, side.required, side.floor, side.rate))
     coarse = [-(-number // grain) for number in size]
     first, link, idle = completion.ways(
@@ -118,7 +118,7 @@ def _array(values: object) -> Ints:
 _FINEST = 1 << 20
 # Labels that are expanded between two looks at the clock, and labels that a store has room for at
 # first. Arbitrary.
-_STRIDE = 20_000
+STRIDE = 20_000
 _FIRST_CAPACITY = 1 << 12
 
 
@@ -186,7 +186,7 @@ class SideSearch:
         labels = kernel.new_labels(_FIRST_CAPACITY)
         kernel.start(tables, labels)
         while True:
-            status = kernel.run(tables, labels, limit, _STRIDE)
+            status = kernel.run(tables, labels, limit, STRIDE)
             stored = int(labels.counters[kernel.STORED])
             if status == kernel.EXHAUSTED:
                 self._note(limit + 1, stored, counted)

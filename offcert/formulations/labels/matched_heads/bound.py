@@ -23,6 +23,7 @@ from offcert.formulations.labels.matched_heads.search import (
     MatchedProof,
     MatchedSearch,
 )
+from offcert.proofs.kinds.labels import MatchedHeads
 from offcert.questions.schedule.problem import Problem, Transfers
 
 # Labels that a level may take on one side, at first and at last. Arbitrary.
@@ -62,6 +63,18 @@ class MatchedOutcome:
     proof: MatchedProof
     orders: tuple[Orders, ...]
     finished: bool
+
+    def to_proof(self) -> MatchedHeads:
+        """Return the proof for certificates."""
+        proof = self.proof
+        return MatchedHeads(
+            pivot=self.ends.pivot,
+            **self.ends.fields(),
+            unit=proof.unit,
+            free_below=proof.free_below,
+            levels=tuple(tuple(level) for level in proof.levels),
+            spare=proof.spare,
+        )
 
 
 class MatchedProgram:

@@ -15,33 +15,12 @@ from offcert.formulations.labels.common import Deadline
 from offcert.formulations.labels.outward.model import CutProblem, levels_of, needs_of
 from offcert.formulations.labels.outward.split import Split, SplitKind
 from offcert.formulations.labels.outward.tree import WINDOWS, Node, Tree
+from offcert.proofs.kinds.labels import Outward
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
 
 
-@dataclass(frozen=True)
-class OutwardProof:
-    """Advice on a bound.
-
-    Attributes
-    ----------
-    pivot : int
-        Where schedules are cut.
-    free_below : tuple of int
-        Bytes of the smallest tensors that are counted, at first and later.
-    windows : tuple of int
-        What part of the bytes that the pivot needs is followed, at first and later.
-    splits : list of list
-        The division of each region, before what it is divided into; an empty list for none.
-    """
-
-    pivot: int
-    free_below: tuple[int, ...]
-    windows: tuple[int, ...]
-    splits: list[list[Any]]
-
-
-def proof_of(tree: Tree, bound: int) -> OutwardProof:
+def proof_of(tree: Tree, bound: int) -> Outward:
     """Return what shows that no schedule is shorter than `bound`, which the tree has proved."""
     pivots = [evaluator.pivot for evaluator in tree.evaluators]
     splits: list[list[Any]] = []
@@ -53,7 +32,12 @@ def proof_of(tree: Tree, bound: int) -> OutwardProof:
             continue
         splits.append(_as_list(node.split, pivots[node.detail], len(node.children)))
         waiting += reversed(node.children)
-    return OutwardProof(pivots[0].operation, tree.details, WINDOWS, splits)
+    return Outward(
+        pivot=pivots[0].operation,
+        free_below=tuple(tree.details),
+        windows=tuple(WINDOWS),
+        splits=tuple(splits),
+    )
 
 
 def _as_list(split: Split, pivot: CutProblem, parts: int) -> list[Any]:
@@ -72,8 +56,8 @@ def _as_list(split: Split, pivot: CutProblem, parts: int) -> list[Any]:
 
 
 # Labels of a search for all schedules at first, and of one for those near the bound. Arbitrary.
-_BUDGET = 250_000
-_BUDGET_NEARBY = 400_000
+BUDGET = 250_000
+BUDGET_NEARBY = 400_000
 # The divisor of the gap above the bound: schedules within that part of it are looked for. The first
 # one, its factors after a failure and after a success, and the largest. Arbitrary.
 _FIRST_PART = 8
@@ -96,7 +80,7 @@ class OutwardOutcome:
     ----------
     lower_bound : int
         Ticks; no schedule is shorter.
-    proof : OutwardProof
+    proof : Outward
         What shows the bound.
     labels : int
         Stored so far.
@@ -105,7 +89,7 @@ class OutwardOutcome:
     """
 
     lower_bound: int
-    proof: OutwardProof
+    proof: Outward
     labels: int
     finished: bool
 
@@ -161,7 +145,7 @@ class OutwardProgram:
         needs = needs_of(problem, range(len(problem.trace.gaps)))
         self._pivot = max(range(len(needs)), key=needs.__getitem__)
         self._details = levels_of(problem, needs[self._pivot])
-        self._whole = self._round = _Round(self._planted(), None, _BUDGET)
+        self._whole = self._round = _Round(self._planted(), None, BUDGET)
         # The makespan of the best schedule known when work on the whole began, and the bound then.
         self._aimed_at = self._began_at = 0
         self._part = _FIRST_PART
@@ -267,7 +251,7 @@ class OutwardProgram:
             return self._all_of_it()
         if self._part == 1 or gap // self._part == 0 or self._part > _LAST_PART:
             return self._all_of_it()
-        return _Round(self._planted(), self._bound + gap // self._part, _BUDGET_NEARBY)
+        return _Round(self._planted(), self._bound + gap // self._part, BUDGET_NEARBY)
 
     def _all_of_it(self) -> _Round:
         """Return the round for all schedules, maybe with a new tree.

@@ -21,7 +21,7 @@ USUAL_ROOM = 1 << 15
 
 
 @dataclass(frozen=True)
-class Step:
+class SideTransfer:
     """A transfer in the side's own time.
 
     Attributes
@@ -52,7 +52,7 @@ class Way:
         Ticks that the side takes at least.
     idle : int
         Ticks beyond the time that `O` takes to return, at least.
-    steps : tuple of Step
+    steps : tuple of SideTransfer
         From the cut outward, as far as was asked; none if the search ran out of room.
     complete : bool
         Whether they go that far.
@@ -60,7 +60,7 @@ class Way:
 
     length: int
     idle: int
-    steps: tuple[Step, ...]
+    steps: tuple[SideTransfer, ...]
     complete: bool
 
     def returned(self, classes: int) -> Counts:
@@ -312,12 +312,14 @@ def new_question(side: OutwardSide) -> Question:
     return Question(*(np.zeros(size, np.int64) for size in sizes))
 
 
-def _steps(store: Labels, label: int) -> tuple[Step, ...]:
+def _steps(store: Labels, label: int) -> tuple[SideTransfer, ...]:
     steps = []
     while store.before[label] >= 0:
         action = int(store.action[label])
         steps.append(
-            Step(abs(action) - 1, action > 0, int(store.began[label]), int(store.kept[label]))
+            SideTransfer(
+                abs(action) - 1, action > 0, int(store.began[label]), int(store.kept[label])
+            )
         )
         label = int(store.before[label])
     return tuple(reversed(steps))

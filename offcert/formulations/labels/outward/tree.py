@@ -47,12 +47,12 @@ from offcert.questions.schedule.schedule import Schedule
 WINDOWS = 20, 5, 1
 # Sets up to which a region's sets are looked at one by one. Measured with benchmarks/certify.py: at
 # 200, every set of ResNet-152 at 224 and 25 % had its small tensors counted.
-_FEW_SETS = 100
+FEW_SETS = 100
 # Sets up to which they are looked at one by one before their region is searched as a whole.
 # Measured on Inception v3 at 500, 50 %: 34 s before, 17 s after.
-_AT_ONCE = 32
+AT_ONCE = 32
 # Regions that are looked at together. Arbitrary.
-_TOGETHER = 8
+TOGETHER = 8
 # Sets of a region that are followed to the ends of both sides. Arbitrary.
 _ATTEMPTS = 3
 # Labels of one side that following a set may take while small tensors are free. Arbitrary.
@@ -169,7 +169,7 @@ class Tree:
         int
             That length.
         """
-        nodes = self._open.take(_TOGETHER)
+        nodes = self._open.take(TOGETHER)
         try:
             found = self._team.each(lambda mine, node: self._looked_at(mine, node, upper), nodes)
             for left in found:
@@ -189,7 +189,7 @@ class Tree:
     ) -> Remains | list[Counts] | None:
         """Return what is left of a region, or its sets if they are few; None if nothing is left."""
         evaluator = evaluators[node.detail]
-        few = few_sets(evaluator.pivot, node.region, upper - 1, _AT_ONCE)
+        few = few_sets(evaluator.pivot, node.region, upper - 1, AT_ONCE)
         if few is not None:
             # To search them one by one takes less than to search the region, which often tells
             # nothing.
@@ -246,7 +246,7 @@ class Tree:
                     self._count_more(node, remains)
                 return upper
         example = promising[0] if promising else None
-        if remains.sets is not None and not region.is_one() and len(remains.sets) <= _FEW_SETS:
+        if remains.sets is not None and not region.is_one() and len(remains.sets) <= FEW_SETS:
             sets = sorted(tuple(row) for row in remains.sets.counts.tolist())
             self._adopt(node, self._one_by_one(node, remains.region, sets))
             return upper

@@ -32,6 +32,7 @@ from offcert.formulations.labels.atomic_heads.bound import SideEnds
 from offcert.formulations.labels.common import Deadline, OutOfLabelsError, Race
 from offcert.formulations.labels.pivot.cut import Cut
 from offcert.formulations.labels.pivot.model import Nested, nested
+from offcert.proofs.kinds.labels import Pivot
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
@@ -86,6 +87,16 @@ class PivotOutcome:
     labels: int
     searched: int = 0
     ends: SideEnds | None = None
+
+    def to_proof(self) -> Pivot:
+        """Return the proof for certificates."""
+        return Pivot(
+            pivot=self.pivot,
+            front_limit=self.front_limit,
+            back_limit=self.back_limit,
+            once=tuple(self.once),
+            ends=None if self.ends is None else self.ends.to_ends(),
+        )
 
 
 def default_pivots(data: Nested) -> tuple[int, ...]:

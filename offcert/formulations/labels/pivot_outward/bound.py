@@ -31,6 +31,7 @@ from offcert.formulations.labels.atomic_heads.bound import SideEnds
 from offcert.formulations.labels.common import Deadline, OutOfLabelsError, Race
 from offcert.formulations.labels.pivot.model import nested
 from offcert.formulations.labels.pivot_outward.cut import OneSidedCut
+from offcert.proofs.kinds.labels import PivotOutward
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
 
@@ -77,6 +78,17 @@ class PivotOutwardOutcome:
     free_below: tuple[int, ...]
     labels: int
     finished: bool
+
+    def to_proof(self) -> PivotOutward:
+        """Return the proof for certificates of a bound that was proved at a cut."""
+        assert self.ends is not None
+        return PivotOutward(
+            pivot=self.pivot,
+            side=self.side,
+            limit=self.limit,
+            free_below=tuple(self.free_below),
+            ends=self.ends.to_ends(),
+        )
 
 
 class PivotOutwardProgram:

@@ -30,7 +30,7 @@ from offcert.questions.schedule.schedule import Schedule
 # as much. Arbitrary.
 _FIRST_STEP = 64
 # Labels that are stored on each side before both are looked at. Arbitrary.
-_TURN = 20_000
+TURN = 20_000
 # Demands that are asked again with smaller tensors counted, where the other side does not refute
 # them: if they are more, none is. Arbitrary.
 _MOST_OPEN = 1024
@@ -147,7 +147,7 @@ class OneSidedCut:
         if self._step == 0:
             self._step = max(1, (upper - self.proven) // _FIRST_STEP)
         target = min(upper - 1, self.proven + self._step - 1)
-        side = self._searched(target, upper, pause, max_labels)
+        side = self.one_side_searched(target, upper, pause, max_labels)
         proven, upper = self._ask(side, target, upper, offer, check_in)
         proven = min(proven, upper)
         self._step *= 2
@@ -156,7 +156,9 @@ class OneSidedCut:
         self.stuck = proven <= min(target, upper - 1)
         return upper
 
-    def _searched(self, target: int, upper: int, pause: Callable[[], None], max_labels: int) -> int:
+    def one_side_searched(
+        self, target: int, upper: int, pause: Callable[[], None], max_labels: int
+    ) -> int:
         """Search both sides, as far as the target asks, until one of them is done; return it.
 
         Each has the same number of labels at a time, so which it is does not depend on threads.
@@ -165,7 +167,7 @@ class OneSidedCut:
 
         def is_done(side: int) -> bool:
             with suppress(OutOfLabelsError):
-                most = cut.stored(side) + _TURN
+                most = cut.stored(side) + TURN
                 cut.search(side, target, upper, self.minimum[1 - side], pause, most)
                 return True
             return False

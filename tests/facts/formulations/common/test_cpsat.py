@@ -19,8 +19,8 @@ from support.problems.random_instances import cnn_chain, problem_on, seeded
 @pytest.fixture
 def freed(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """A solver that takes no notice of anything until this event; and nobody is patient."""
-    monkeypatch.setattr(cpsat, "_OVERRUN", 0.2)
-    monkeypatch.setattr(cpsat, "_STOPPING", 0.2)
+    monkeypatch.setattr(cpsat, "OVERRUN", 0.2)
+    monkeypatch.setattr(cpsat, "STOPPING", 0.2)
     event = threading.Event()
 
     def stuck(self: Any, model: Any, callback: Any = None) -> Any:

@@ -112,8 +112,8 @@ def test_an_interrupt_comes_through_at_once_and_ends_the_process() -> None:
 
 @pytest.mark.slow
 def test_who_takes_no_notice_of_the_time_limit_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(highs, "_OVERRUN_FACTOR", 0.0)
-    monkeypatch.setattr(highs, "_OVERRUN_SECONDS", 0.5)
+    monkeypatch.setattr(highs, "OVERRUN_FACTOR", 0.0)
+    monkeypatch.setattr(highs, "OVERRUN_SECONDS", 0.5)
     answer = solve_linear(endless(), "scipy", time_limit=60.0)
     assert answer.bound == -float("inf")
     assert answer.error == "HiGHS failed: HiGHS was stopped after 0.5 s"
@@ -127,9 +127,9 @@ def test_one_that_does_not_even_start_is_stopped(
 ) -> None:
     asleep = tmp_path / "asleep.py"
     asleep.write_text("import time\ntime.sleep(600)\n")
-    monkeypatch.setattr(highs, "_WORKER", asleep)
-    monkeypatch.setattr(highs, "_START_SECONDS", 0.3)
-    monkeypatch.setattr(highs, "_worker", None)
+    monkeypatch.setattr(highs, "WORKER", asleep)
+    monkeypatch.setattr(highs, "START_SECONDS", 0.3)
+    highs.end_process()
     answer = run_highs("linprog", 60.0, c=[1.0], bounds=[(7.0, 9.0)], method="highs")
     assert answer.status == FAILED
     assert answer.message == "HiGHS did not start within 0.3 s"

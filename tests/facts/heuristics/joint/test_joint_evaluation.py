@@ -17,12 +17,13 @@ from offcert.heuristics.joint.plans import realised
 from offcert.heuristics.joint.ranges import ranges_of
 from offcert.heuristics.joint.state import State, new_state, program_of, state_of
 from offcert.heuristics.joint.tables import Tables, tables_of
-from offcert.heuristics.ordered import ordered_makespan
+from offcert.heuristics.orders.ordered import ordered_makespan
 from offcert.questions.schedule.problem import Problem
 from offcert.verify.execution import execution_faults
 from support.problems.random_instances import seeded
 from support.problems.random_networks import checkpoint_chain, random_network, recompute_problem
 from support.problems.residual_networks import residual_problem
+from support.seeds import by_seeds
 
 
 def random_state(rng: random.Random, tables: Tables) -> State:
@@ -117,13 +118,14 @@ def test_the_estimate_is_the_exact_simulation(seed: int) -> None:
         assert plan.schedule.makespan >= found.makespan
 
 
-def test_most_of_them_fit() -> None:
+@by_seeds(0, 120, 30)
+def test_most_of_them_fit(seeds: range) -> None:
     """So that the test above is about schedules."""
     fitting = 0
-    for seed in range(120):
+    for seed in seeds:
         tables = tables_of(problems(seed))
         fitting += estimate(tables, random_state(seeded(seed), tables)).makespan is not None
-    assert fitting > 40
+    assert fitting >= 20
 
 
 @pytest.mark.parametrize("seed", range(20))

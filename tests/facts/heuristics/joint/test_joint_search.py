@@ -16,8 +16,8 @@ from offcert.core.program import Program, Segment, program_from_json
 from offcert.heuristics.combined.search import combined_plan
 from offcert.heuristics.joint.plans import JointPlan
 from offcert.heuristics.joint.search import joint_search
-from offcert.heuristics.ordered import require_possible
-from offcert.heuristics.set_search import set_search
+from offcert.heuristics.orders.ordered import require_possible
+from offcert.heuristics.orders.set_search import set_search
 from offcert.instances.cnn import cnn_chain
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem, Recompute

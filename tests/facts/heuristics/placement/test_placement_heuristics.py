@@ -20,6 +20,7 @@ from offcert.questions.placement.problem import Placement, PlacementProblem, Res
 from offcert.verify.placement.overlap import placement_faults
 from support.oracles.placement import least_pool
 from support.problems.placements import random_placement_problem
+from support.seeds import by_seeds
 
 Heuristic = Callable[[PlacementProblem], Placement]
 ALL = [
@@ -49,8 +50,9 @@ def holes(*sizes: int) -> PlacementProblem:
 
 
 @pytest.mark.parametrize("heuristic", ALL)
-def test_pools_are_valid_and_at_least_the_least(heuristic: Heuristic) -> None:
-    for seed in range(40):
+@by_seeds(0, 40, 20)
+def test_pools_are_valid_and_at_least_the_least(seeds: range, heuristic: Heuristic) -> None:
+    for seed in seeds:
         problem = random_placement_problem(seed, most=7, span=8)
         placement = heuristic(problem)
         assert placement_faults(problem, placement) == []

@@ -258,8 +258,8 @@ def test_pytorch_without_the_operators_is_told(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_operators_that_are_called_otherwise_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    changed = {**operators._ARGUMENTS, "reload": ("transfer_stream_idx", "tensor", "device")}
-    monkeypatch.setattr(operators, "_ARGUMENTS", changed)
+    changed = {**operators.ARGUMENTS, "reload": ("transfer_stream_idx", "tensor", "device")}
+    monkeypatch.setattr(operators, "ARGUMENTS", changed)
     problem = problem_of("mlp")
     with pytest.raises(InputError, match=r"torch 2\S+ calls torch.ops.ao.reload with \(tensor, "):
         offcert.backend(evict_everything(problem), problem)

@@ -508,9 +508,9 @@ class _Certified:
 
 
 def _several(model, certificates):
-    from offcert.runtime.plan.program import program
+    from offcert.runtime.plan.step_plan import step_plan
 
-    return Offload(model, [program(each.problem, each.plan) for each in certificates])
+    return Offload(model, [step_plan(each.problem, each.plan) for each in certificates])
 
 
 # Kinds of models.

@@ -508,13 +508,12 @@ def test_plans_above_the_limit_and_without_a_capture_are_refused():
 
 
 def test_a_plan_that_does_not_bring_a_tensor_back_in_time_is_late_and_says_so(monkeypatch):
-    fetch = SynchronousMover._fetch
+    class Late(SynchronousMover):
+        def _fetch(self, step, entry):
+            if self.late_bytes:
+                super()._fetch(step, entry)
 
-    def late(mover, step, entry):
-        if mover.late_bytes:
-            fetch(mover, step, entry)
-
-    monkeypatch.setattr(SynchronousMover, "_fetch", late)
+    monkeypatch.setattr("offcert.runtime.streaming.mover_makers.SynchronousMover", Late)
     with pytest.warns(OffloadWarning, match="were needed before the plan brought them back"):
         outcome = compare(mean_step(Apply(), 4, 8))
     for report in outcome.reports:

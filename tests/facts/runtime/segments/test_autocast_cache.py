@@ -11,7 +11,7 @@ from offcert.questions.schedule.plan import Plan
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.offload import Offload
 from offcert.runtime.plan.predict import predict
-from offcert.runtime.plan.program import program
+from offcert.runtime.plan.step_plan import step_plan
 from offcert.runtime.segments.steps import segmented
 from support.runtime.captured import compare, evict_everything, problem_of_step
 from support.runtime.joint_training import again, carried_by, compare_joint, problem_of
@@ -113,18 +113,18 @@ def test_the_cache_is_not_emptied_while_the_forward_pass_runs():
 def moved(step):
     problem = problem_of_step(step)
     plan = evict_everything(problem)
-    return program(problem.with_memory(predict(problem.trace, plan).peak), plan)
+    return step_plan(problem.with_memory(predict(problem.trace, plan).peak), plan)
 
 
 def idle(step):
-    return program(problem_of_step(step), Plan())
+    return step_plan(problem_of_step(step), Plan())
 
 
 def run_again(step):
     problem, captured = problem_of(step)
     found = carried_by(captured, SEGMENTS)
     needed = problem.executed(found.execution).trace.peak_memory
-    return program(problem.with_memory(needed), Plan(), found.execution)
+    return step_plan(problem.with_memory(needed), Plan(), found.execution)
 
 
 @pytest.mark.filterwarnings("ignore::offcert.runtime.watch.guard.OffloadWarning")

@@ -9,12 +9,12 @@ from test_joint_networks import GPT, tokens
 
 from offcert.core.errors import InputError, PlanError
 from offcert.core.result import SolveStatus
-from offcert.heuristics.sequential import sequential
+from offcert.heuristics.evictions.sequential import sequential
 from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.carried import translated
 from offcert.questions.schedule.problem import Recompute
 from offcert.questions.schedule.result import Result
 from offcert.questions.schedule.simulate import simulate
-from offcert.questions.schedule.translate import translated
 from offcert.report.training import describe_ways
 from offcert.runtime.follow.offload import offload
 from offcert.runtime.pairs.ways import train_ways

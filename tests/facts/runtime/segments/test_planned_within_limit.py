@@ -12,7 +12,7 @@ from offcert.questions.schedule.plan import Plan
 from offcert.runtime.capture import read_capture
 from offcert.runtime.follow.offload import Offload, OffloadWarning, offload
 from offcert.runtime.plan.predict import predict
-from offcert.runtime.plan.program import program
+from offcert.runtime.plan.step_plan import step_plan
 from support.runtime.captured import evict_everything, mean_step, problem_of_step
 from support.runtime.joint_training import again, carried_by, problem_of
 
@@ -41,12 +41,12 @@ def moved(model):
     """Return a plan that moves everything, within no byte more than it needs."""
     problem = problem_of_step(mean_step(model, 64, 32))
     plan = evict_everything(problem)
-    return [program(problem.with_memory(predict(problem.trace, plan).peak), plan)]
+    return [step_plan(problem.with_memory(predict(problem.trace, plan).peak), plan)]
 
 
 def idle(model):
     """Return a plan that changes nothing, within what plain training needs."""
-    return [program(problem_of_step(mean_step(model, 64, 32)), Plan())]
+    return [step_plan(problem_of_step(mean_step(model, 64, 32)), Plan())]
 
 
 def run_again(model):
@@ -54,7 +54,7 @@ def run_again(model):
     problem, captured = problem_of(mean_step(model, 64, 32))
     found = carried_by(captured, again("layers.1"))
     needed = problem.executed(found.execution).trace.peak_memory
-    made = program(problem.with_memory(needed), Plan(), found.execution)
+    made = step_plan(problem.with_memory(needed), Plan(), found.execution)
     assert made.moves_nothing
     assert made.segments
     return [made]

@@ -8,7 +8,7 @@ import pytest
 from test_segment_traps import BLOCKS, KEEPING, Three
 
 from offcert.runtime.simulated import SimulatedDevice
-from offcert.runtime.streaming.record import forecast
+from offcert.runtime.streaming.step_events import forecast
 from support.runtime.captured import mean_step, random_plan
 from support.runtime.joint_training import compare_joint
 

@@ -49,13 +49,13 @@ def test_what_is_kept_where_nothing_runs_again_dies_with_the_segment():
     # No gradient goes through dropout alone.
     blocks = ((doubled, nn.Dropout(0.5)), (changed,))
     model = network(*blocks)
-    placed = again(segment("0", "0.first", "0.act"), "1")
+    placed = again(segment("0", "0.first"), "1")
     joint = compare_joint(mean_step(model, 4, 6), placed).require_followed()
     trace = joint.carried.execution.trace
-    kept = [each for each in trace.tensors if each.name.startswith("kept of")]
-    assert [(each.size, each.uses) for each in kept if len(each.uses) > 1] != []
-    last = next(n for n, each in enumerate(trace.operations) if each.name == "F:1.first")
-    assert all(each.uses[-1] < last for each in kept)
+    kept = next(each for each in trace.tensors if each.name == "x:0.first")
+    # Somebody holds it all the time, up to what follows the activation, where the segment returns.
+    assert kept.uses == (0, 1, 2)
+    assert trace.operations[2].name == "F:after 0.act"
 
 
 def test_what_is_saved_after_what_kept_it_is_gone_is_saved_anew():

@@ -23,15 +23,15 @@ def stages(model, shape, loss="mean"):
 )
 def test_stages_of_published_networks(name, shape, count):
     workload = Workload(name, shape)
-    line = prepare(workload.build(shapes_only=True), workload).fake
+    chain = prepare(workload.build(shapes_only=True), workload).fake
     # And the loss.
-    assert len(line.stages) + 1 == count
+    assert len(chain.stages) + 1 == count
 
 
 def test_every_dense_layer_is_a_stage_where_it_hands_on_all_features():
     workload = Workload("densenet121", (2, 3, 32, 32), {"stages": "layers"})
-    line = prepare(workload.build(shapes_only=True), workload).fake
-    names = [stage.name for stage in line.stages]
+    chain = prepare(workload.build(shapes_only=True), workload).fake
+    names = [stage.name for stage in chain.stages]
     layers = [name for name in names if ".denselayer" in name]
     assert layers[:2] == [f"features.denseblock1.denselayer{i}" for i in (1, 2)]
     assert len(layers) == 6 + 12 + 24 + 16

@@ -16,7 +16,7 @@ from offcert.questions.schedule.plan import Move, Plan
 from offcert.runtime.follow.offload import OffloadWarning, offload
 from offcert.runtime.plan.timetable import Act, host_residences_in_streams
 from offcert.runtime.simulated import RaceKind, SimulatedDevice
-from offcert.runtime.streaming.mover import Flight, StreamMover
+from offcert.runtime.streaming.stream_mover import Flight, StreamMover
 from support.runtime.captured import random_plan
 from support.runtime.stream_steps import (
     Layers,
@@ -266,12 +266,17 @@ def one_after_the_other(problem):
     return Plan(moves)
 
 
+class FollowsNoLink(StreamMover):
+    def _follow_the_link(self, stream):
+        pass
+
+
 def test_bytes_of_the_host_must_not_be_written_before_they_are_read(monkeypatch):
     options = {"plan": one_after_the_other, "link": "simplex", "rates": (9, 1), "duration": 50}
     assert train(**options).races == set()
-    monkeypatch.setattr("offcert.runtime.plan.program.host_residences_in_streams", shorter)
+    monkeypatch.setattr("offcert.runtime.plan.step_plan.host_residences_in_streams", shorter)
     outcome = train(**options)
     # Two tensors share bytes too early; as long as the link is followed, the reader is first.
     assert outcome.report.arena_bytes == outcome.report.arena_load == 128
-    monkeypatch.setattr(StreamMover, "_follow_the_link", lambda mover, stream: None)
-    assert train(**options).races == {RaceKind.HOST}
+    with moved_by(monkeypatch, FollowsNoLink):
+        assert train(**options).races == {RaceKind.HOST}

@@ -6,9 +6,17 @@ import torch
 
 from offcert.runtime.follow.offload import offload
 from offcert.runtime.simulated import SimulatedDevice
-from offcert.runtime.streaming.mover import StreamMover
+from offcert.runtime.streaming.stream_mover import StreamMover
 from support.runtime.captured import require_same
-from support.runtime.stream_steps import Layers, On, captured_problem, evicting, tight, trained
+from support.runtime.stream_steps import (
+    Layers,
+    On,
+    captured_problem,
+    evicting,
+    moved_by,
+    tight,
+    trained,
+)
 
 
 class _Aside(SimulatedDevice):
@@ -45,15 +53,23 @@ def _sine(device):
     return Sine.apply
 
 
+class WaitsWhenAsked(StreamMover):
+    """Waits for nothing before it is asked for."""
+
+    def _await(self, step, action, operation):
+        pass
+
+
 def test_it_waits_for_what_is_asked_for_there_before_our_stream_has_waited(monkeypatch):
     device = _Aside(rate_out=1, rate_back=1)
     model = Layers(5, _sine(device))
     problem = captured_problem(model)
     on, plan = On("simulated"), evicting(problem)
     expected = [state for _, state in trained(on, copy.deepcopy(model), steps=1)]
-    # Nothing is waited for before it is asked for.
-    monkeypatch.setattr(StreamMover, "_await", lambda *_: None)
-    with offload(model, plan, tight(problem, plan), device=device) as made:
+    with (
+        moved_by(monkeypatch, WaitsWhenAsked),
+        offload(model, plan, tight(problem, plan), device=device) as made,
+    ):
         found = [state for _, state in trained(on, model, steps=1)]
         assert made.report.planned
         assert made.report.late_bytes > 0

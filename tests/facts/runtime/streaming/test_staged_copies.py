@@ -17,8 +17,8 @@ from offcert.runtime.device.clerk import ThreadClerk
 from offcert.runtime.follow.offload import offload
 from offcert.runtime.simulated import SimulatedDevice, by_chance, early, late
 from offcert.runtime.simulated.clerk import SimulatedClerk
-from offcert.runtime.streaming.record import forecast
 from offcert.runtime.streaming.staging import Staging
+from offcert.runtime.streaming.step_events import forecast
 from support.runtime.stream_steps import On, captured_problem, evicting, tight, trained
 
 pytestmark = pytest.mark.filterwarnings("ignore::offcert.runtime.watch.guard.OffloadWarning")
@@ -99,7 +99,9 @@ def test_nobody_waits_for_a_file_that_is_not_behind(case, tmp_path, monkeypatch)
         assert equal(case, made)
         assert made.times == times
     # Without memory for it the driver lets whoever hands over wait.
-    monkeypatch.setattr("offcert.runtime.plan.host_budget._staging", lambda problem, limit: 0)
+    monkeypatch.setattr(
+        "offcert.runtime.plan.host_budget.bytes_for_staging", lambda problem, limit: 0
+    )
     made, device = spilling(case, tmp_path)
     with made:
         assert equal(case, made)
@@ -168,7 +170,7 @@ def test_the_host_must_wait_before_a_slot_is_read_and_before_it_is_used_again(
         def _slot(self, pieces):
             return self._ring.take(512)[0]
 
-    monkeypatch.setattr("offcert.runtime.streaming.movers.Staging", Hasty)
+    monkeypatch.setattr("offcert.runtime.streaming.mover_makers.Staging", Hasty)
     made, device = spilling(case, tmp_path, Fraction(3, 4))
     with made:
         equal(case, made)
@@ -180,7 +182,7 @@ def test_the_host_must_wait_before_a_slot_is_read_and_before_it_is_used_again(
             event = self._device.compute.record()
             return type(found)(found.slot, event)
 
-    monkeypatch.setattr("offcert.runtime.streaming.movers.Staging", Unread)
+    monkeypatch.setattr("offcert.runtime.streaming.mover_makers.Staging", Unread)
     made, device = spilling(case, tmp_path)
     with made:
         assert not equal(case, made)
@@ -199,8 +201,8 @@ def test_threads_that_take_their_time(case, tmp_path, monkeypatch):
         time.sleep(0.002)
         copied(source, target, after)
 
-    copied = clerk._copy
-    monkeypatch.setattr(clerk, "_copy", slowly)
+    copied = clerk.copy_after
+    monkeypatch.setattr(clerk, "copy_after", slowly)
     # The device's events have all been reached, so it is nothing to threads.
     monkeypatch.setattr(SimulatedDevice, "of", Threaded.of)
     made, device = spilling(case, tmp_path, adversary=early)

@@ -7,7 +7,7 @@ import pytest
 
 from offcert.core.platform import Link, Platform
 from offcert.runtime.simulated.device import SimulatedDevice
-from offcert.runtime.streaming.record import forecast
+from offcert.runtime.streaming.step_events import forecast
 from support.runtime.captured import compare, convolutions, mean_step, random_plan
 
 RATES = (Fraction(1, 3), Fraction(2), Fraction(7, 5), Fraction(100))

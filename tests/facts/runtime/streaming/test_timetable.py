@@ -9,7 +9,7 @@ import pytest
 from offcert.core.errors import MethodError, PlanError
 from offcert.core.platform import Kind, Platform
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.heuristics.sequential import sequential
+from offcert.heuristics.evictions.sequential import sequential
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem
@@ -17,7 +17,7 @@ from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.questions.schedule.simulate import simulate
 from offcert.runtime.plan.predict import predict
 from offcert.runtime.plan.timetable import Act, Action, timetable
-from offcert.runtime.streaming.record import forecast
+from offcert.runtime.streaming.step_events import forecast
 from support.problems.random_instances import mixed_problem
 from support.runtime.captured import random_plan
 

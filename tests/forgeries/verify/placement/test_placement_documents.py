@@ -34,6 +34,7 @@ from offcert.verify.findings import Outcome
 from offcert.verify.limits import Limits
 from offcert.verify.placement.overlap import stays
 from support.problems.placements import random_placement_problem, scheduled
+from support.seeds import by_seeds
 
 
 def signed(document: dict[str, Any]) -> dict[str, Any]:
@@ -109,10 +110,11 @@ def example() -> Certificate:
 
 
 @pytest.mark.slow
-def test_every_forged_overlap_is_rejected() -> None:
+@by_seeds(0, 80, 27)
+def test_every_forged_overlap_is_rejected(seeds: range) -> None:
     rng = random.Random(4)
     forged = 0
-    for seed in range(80):
+    for seed in seeds:
         placed = place(random_placement_problem(seed), time_limit=5)
         problem, placement = placed.problem, placed.result.placement
         assert placement is not None
@@ -129,7 +131,7 @@ def test_every_forged_overlap_is_rejected() -> None:
                 verification = offcert.verify(signed(document))
                 assert verification.outcome is Outcome.INVALID
                 forged += 1
-    assert forged > 300
+    assert forged >= 96
 
 
 def test_every_changed_number_of_a_placement_in_a_certificate_is_found() -> None:

@@ -15,6 +15,7 @@ from offcert.verify.recheck import recheck
 from support.oracles.placement import least_pool
 from support.problems.placements import random_placement_problem
 from support.problems.tight_placements import crowded_problem, tight_problem
+from support.seeds import by_seeds
 
 # Each with its least pool, which is above the load; sizes, first and last section.
 ABOVE_LOAD = (
@@ -76,8 +77,9 @@ def tiny(seed: int) -> PlacementProblem:
 
 
 @pytest.mark.slow
-def test_what_is_established_is_the_least_pool_of_brute_force() -> None:
-    for seed in range(120):
+@by_seeds(0, 120, 30)
+def test_what_is_established_is_the_least_pool_of_brute_force(seeds: range) -> None:
+    for seed in seeds:
         problem = tiny(seed) if seed % 2 else random_placement_problem(seed, most=7, span=7)
         least = least_pool(problem)
         assert fault(problem, least) is None

@@ -12,7 +12,7 @@ from offcert.questions.schedule.plan import Plan
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.pairs.train import train
 from offcert.runtime.profiling.profile import profile
-from offcert.runtime.streaming.synchronous import SynchronousMover
+from offcert.runtime.streaming.timed_mover import TimedMover
 from support.networks import own_steps
 from support.runtime.captured import evict_everything
 
@@ -119,13 +119,13 @@ def test_a_model_or_a_step_of_the_callers_is_trained_the_plain_way():
 
 def _broken(monkeypatch, break_it):
     """Let something happen to the planned model's saved storages when they come back."""
-    original = SynchronousMover._fetch
 
-    def fetch(self, step, entry):
-        original(self, step, entry)
-        break_it(entry)
+    class Breaks(TimedMover):
+        def _fetch(self, step, entry):
+            super()._fetch(step, entry)
+            break_it(entry)
 
-    monkeypatch.setattr(SynchronousMover, "_fetch", fetch)
+    monkeypatch.setattr("offcert.runtime.streaming.mover_makers.TimedMover", Breaks)
 
 
 def test_a_wrong_byte_that_comes_back_is_found_and_named(monkeypatch):
@@ -145,15 +145,15 @@ def test_a_wrong_byte_that_comes_back_is_found_and_named(monkeypatch):
 def test_bytes_that_nobody_planned_are_found(monkeypatch):
     problem = profile("gpt-tiny", "2x16", hardware="t4")
     hoard = []
-    original = SynchronousMover._return
 
-    def returned(self, step, tensor, operation):
-        original(self, step, tensor, operation)
-        # Movers say what they allocate: counters do not see their operators.
-        hoard.append(torch.zeros(25))
-        step.counter.adopt(hoard[-1])
+    class Hoards(TimedMover):
+        def _return(self, step, tensor, operation):
+            super()._return(step, tensor, operation)
+            # Movers say what they allocate: counters do not see their operators.
+            hoard.append(torch.zeros(25))
+            step.counter.adopt(hoard[-1])
 
-    monkeypatch.setattr(SynchronousMover, "_return", returned)
+    monkeypatch.setattr("offcert.runtime.streaming.mover_makers.TimedMover", Hoards)
     report = train(problem, evict_everything(problem), steps=1)
     assert report.bitwise_equal
     assert not report.ok

@@ -11,7 +11,7 @@ from torch import nn
 from offcert.core.errors import InputError
 from offcert.core.platform import Kind, Platform
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.heuristics.sequential import sequential
+from offcert.heuristics.evictions.sequential import sequential
 from offcert.questions.placement.problem import Placement, PlacementProblem
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.plan import Move, Plan
@@ -30,7 +30,7 @@ from offcert.runtime.plan.predict import predict
 from offcert.runtime.profiling.profile import profile
 from offcert.runtime.simulated import Policy, SimulatedDevice
 from offcert.runtime.streaming.copies import StreamCopies
-from offcert.runtime.streaming.mover import StreamMover
+from offcert.runtime.streaming.stream_mover import StreamMover
 from offcert.runtime.streaming.timed_mover import forecast_at_once
 from offcert.runtime.watch.saved import Entry
 from offcert.runtime.workloads.turns import Turns
@@ -126,15 +126,15 @@ def test_a_simulated_device_has_the_memory_of_the_plan_and_not_a_byte_more(probl
 
 
 def test_what_came_late_and_what_was_not_waited_for_is_in_the_errors(problem, monkeypatch):
-    claim = StreamMover._claim
     skipped = []
 
-    def skip_the_first(self, step, action, operation):
-        if skipped:
-            claim(self, step, action, operation)
-        skipped.append(action.gap)
+    class SkipsTheFirst(StreamMover):
+        def _claim(self, step, action, operation):
+            if skipped:
+                super()._claim(step, action, operation)
+            skipped.append(action.gap)
 
-    monkeypatch.setattr(StreamMover, "_claim", skip_the_first)
+    monkeypatch.setattr("offcert.runtime.streaming.mover_makers.StreamMover", SkipsTheFirst)
     report = trained(problem, steps=1, device="simulated")
     assert report.bitwise_equal
     assert not report.ok
@@ -298,8 +298,8 @@ class Found:
 def test_bad_requests_are_refused(problem):
     cases = [
         ({"device": "tpu"}, "device must be one of auto, cpu, simulated, cuda, not 'tpu'"),
-        ({"host_memory": -1}, "host_memory must be at least 0, not -1"),
-        ({"host_memory": 1.5}, "host_memory must be a number of bytes, not 1.5"),
+        ({"host_memory": -1}, 'host_memory must be bytes, or a text such as "6GiB", not -1'),
+        ({"host_memory": 1.5}, 'host_memory must be bytes, or a text such as "6GiB", not 1.5'),
         ({"host_memory": "6"}, 'host_memory "6" needs a unit'),
         ({"host_spill": True}, "host_spill needs host_memory"),
     ]
@@ -360,7 +360,7 @@ def test_two_copies_are_never_on_the_device_at_the_same_time(monkeypatch):
 def test_an_optimisers_state_goes_with_the_model_but_for_what_it_keeps_on_the_host(monkeypatch):
     moved = []
     monkeypatch.setattr(
-        "offcert.runtime.workloads.turns._moved",
+        "offcert.runtime.workloads.turns.moved_to",
         lambda value, device: moved.append(device.type) or value,
     )
     monkeypatch.setattr(nn.Module, "to", lambda self, device: self)

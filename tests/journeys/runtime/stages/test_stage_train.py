@@ -8,7 +8,7 @@ from offcert.core.errors import InputError
 from offcert.questions.schedule.plan import Plan
 from offcert.runtime.pairs.train import train
 from offcert.runtime.profiling.profile import profile as profile_by
-from offcert.runtime.stages.replay import Offload
+from offcert.runtime.stages.replay import Replay
 from support.runtime.stage_problems import evict_everything, serial_schedule
 
 profile = partial(profile_by, clock="stages")
@@ -53,12 +53,12 @@ def test_dropout_draws_new_masks_at_every_step_and_random_state_is_left_alone():
 
 def test_a_difference_in_the_planned_network_is_found_and_named(monkeypatch):
     problem = profile("gpt-tiny", "2x16", hardware="t4")
-    original = Offload.__call__
+    original = Replay.__call__
 
     def disturbed(self, inputs, labels=None):
         return original(self, inputs, labels) * 1.0001
 
-    monkeypatch.setattr(Offload, "__call__", disturbed)
+    monkeypatch.setattr(Replay, "__call__", disturbed)
     report = train(problem, Plan(), steps=1)
     assert not report.ok
     assert not report.bitwise_equal
@@ -69,20 +69,20 @@ def test_a_difference_in_the_planned_network_is_found_and_named(monkeypatch):
 
 def test_random_numbers_that_only_the_planned_network_draws_are_found(monkeypatch):
     problem = profile("gpt-tiny", "2x16", hardware="t4")
-    original = Offload.__call__
+    original = Replay.__call__
 
     def drawing(self, inputs, labels=None):
         loss = original(self, inputs, labels)
         torch.rand(1)
         return loss
 
-    monkeypatch.setattr(Offload, "__call__", drawing)
+    monkeypatch.setattr(Replay, "__call__", drawing)
     assert train(problem, Plan(), steps=1).steps[0].differences == ("random state",)
 
 
 def test_bytes_that_nobody_planned_are_found(monkeypatch):
     problem = profile("gpt-tiny", "2x16", hardware="t4")
-    original = Offload.__call__
+    original = Replay.__call__
     hoard = []
 
     def hoarding(self, inputs, labels=None):
@@ -90,7 +90,7 @@ def test_bytes_that_nobody_planned_are_found(monkeypatch):
         hoard.append(torch.zeros(25))
         return loss
 
-    monkeypatch.setattr(Offload, "__call__", hoarding)
+    monkeypatch.setattr(Replay, "__call__", hoarding)
     report = train(problem, Plan(), steps=1)
     assert report.bitwise_equal
     assert not report.ok

@@ -6,7 +6,7 @@ import pytest
 
 from offcert.core.errors import InputError, PlanError
 from offcert.heuristics.devices import RULES, best_by_rules, fifo, improve
-from offcert.heuristics.local_search import local_search
+from offcert.heuristics.orders.local_search import local_search
 from offcert.questions.devices.check import check_devices
 from offcert.questions.devices.files import (
     devices_digest,

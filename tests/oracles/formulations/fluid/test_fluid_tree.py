@@ -26,6 +26,7 @@ from support.problems.random_instances import (
     random_problem,
     seeded,
 )
+from support.seeds import by_seeds
 
 
 def middling(seed: int) -> Problem:
@@ -35,10 +36,10 @@ def middling(seed: int) -> Problem:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("batch", range(4))
-def test_proofs_reach_what_the_solver_claims_and_stay_below_the_optimum(batch: int) -> None:
+@by_seeds(0, 220, 55)
+def test_proofs_reach_what_the_solver_claims_and_stay_below_the_optimum(seeds: range) -> None:
     branched = 0
-    for seed in range(batch * 55, batch * 55 + 55):
+    for seed in seeds:
         problem = mixed_problem(seed + 9000, largest=4)
         best = brute_force(problem)
         assert best is not None
@@ -217,11 +218,12 @@ def test_a_mode_that_the_transfers_do_not_allow_is_refused() -> None:
         prove(replace(problem, transfers=Transfers.FRACTIONAL))
 
 
-def test_any_multipliers_give_a_bound() -> None:
+@by_seeds(0, 200, 50)
+def test_any_multipliers_give_a_bound(seeds: range) -> None:
     """However they are chosen: rounding may change them at will without making a bound wrong."""
     rng = seeded(5)
     above = 0
-    for seed in range(200):
+    for seed in seeds:
         problem = mixed_problem(seed + 700, largest=3)
         best = brute_force(problem)
         assert best is not None
@@ -238,12 +240,13 @@ def test_any_multipliers_give_a_bound() -> None:
         bound = dual.bound(dual.rounded(weights))
         assert bound <= best, problem.name
         above += bound > problem.trace.compute_time
-    assert above >= 5
+    assert above >= 1
 
 
-def test_what_lacks_room_is_named() -> None:
+@by_seeds(0, 60, 30)
+def test_what_lacks_room_is_named(seeds: range) -> None:
     found = 0
-    for seed in range(60):
+    for seed in seeds:
         problem = mixed_problem(seed + 300)
         required = required_absent(problem)
         dual = Dual(problem, required)
@@ -254,7 +257,7 @@ def test_what_lacks_room_is_named() -> None:
         if lacking is not None:
             assert required[lacking] > 0
             found += 1
-    assert found >= 20
+    assert found >= 14
 
 
 def test_the_link_is_asked_in_one_place() -> None:

@@ -94,7 +94,7 @@ def test_grains_of_several_units_promise_no_less(monkeypatch: pytest.MonkeyPatch
     for _ in range(200):
         side = random_side(rng, Fraction(1))
         fine = tables_of(side)
-        monkeypatch.setattr(arrays, "_MOST_LEVELS", rng.choice((1, 3, 5)))
+        monkeypatch.setattr(arrays, "MOST_LEVELS", rng.choice((1, 3, 5)))
         coarse = tables_of(side)
         monkeypatch.undo()
         for w in range(max(side.required)):

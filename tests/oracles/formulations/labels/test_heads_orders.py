@@ -12,11 +12,12 @@ from offcert.formulations.labels.atomic_heads.bound import heads_bound
 from offcert.formulations.labels.atomic_heads.orders import good_way
 from offcert.formulations.labels.atomic_heads.search import SideSearch
 from offcert.formulations.labels.atomic_heads.side import HeadSide, back, front, only
-from offcert.heuristics.ordered import ordered_schedule
+from offcert.heuristics.orders.ordered import ordered_schedule
 from offcert.questions.schedule.check import check
 from support.oracles.schedules import brute_force
 from support.oracles.side_sequences import end_of, least_end, random_side
 from support.problems.random_instances import mixed_problem
+from support.seeds import by_seeds
 
 ANY = 2**60
 
@@ -45,9 +46,10 @@ def test_a_wide_beam_finds_the_least_end(bandwidth: Fraction) -> None:
     assert narrow_is_worse > 10
 
 
-def test_ways_along_both_sides_of_any_operation_can_be_executed() -> None:
+@by_seeds(300, 420, 30)
+def test_ways_along_both_sides_of_any_operation_can_be_executed(seeds: range) -> None:
     found = given = none = 0
-    for seed in range(300, 420):
+    for seed in seeds:
         problem = mixed_problem(seed, 4)
         required = required_absent(problem, subset_sum=True)
         for pivot in (o for o, need in enumerate(required) if need > 0):
@@ -67,12 +69,13 @@ def test_ways_along_both_sides_of_any_operation_can_be_executed() -> None:
                 assert sorted(again[1]) == sorted(way[1])
                 assert executed(kept, again[1]) == again[0] == least_end(kept, strict=True)
                 given += again[0] < ANY
-    assert min(found, given) > 200
+    assert min(found, given) >= 54
 
 
-def test_orders_are_schedules_no_shorter_than_the_bound() -> None:
+@by_seeds(3000, 3060, 30)
+def test_orders_are_schedules_no_shorter_than_the_bound(seeds: range) -> None:
     tried = optimal = 0
-    for seed in range(3000, 3060):
+    for seed in seeds:
         problem = mixed_problem(seed, 4)
         optimum = brute_force(problem)
         assert optimum is not None
@@ -86,8 +89,8 @@ def test_orders_are_schedules_no_shorter_than_the_bound() -> None:
             assert schedule.makespan >= optimum >= outcome.lower_bound
             tried += 1
             optimal += schedule.makespan == optimum
-    assert tried > 20
-    assert optimal > 10
+    assert tried >= 15
+    assert optimal >= 13
 
 
 @pytest.mark.slow

@@ -27,6 +27,7 @@ from support.problems.joint import (
     solvable,
 )
 from support.problems.random_networks import changed_network, random_network, recompute_problem
+from support.seeds import by_seeds
 
 
 def shortest(problem: Problem) -> int | None:
@@ -61,9 +62,10 @@ def test_it_is_as_good_as_brute_force() -> None:
 
 
 @pytest.mark.slow
-def test_what_is_changed_in_place_once_or_twice_and_nothing_leaves() -> None:
+@by_seeds(0, 100)
+def test_what_is_changed_in_place_once_or_twice_and_nothing_leaves(seeds: range) -> None:
     changed = longer = impossible = 0
-    for seed in range(100):
+    for seed in seeds:
         rng = random.Random(seed)
         network = changed_network(rng)
         problem = replace(recompute_problem(rng, network), offload=False)
@@ -76,9 +78,9 @@ def test_what_is_changed_in_place_once_or_twice_and_nothing_leaves() -> None:
         assert shortest(problem) == found[0]
         changed += any(value.base is not None for value in network.values)
         longer += found[0] > network.compute_time
-    assert changed >= 50
-    assert longer >= 10
-    assert impossible >= 3
+    assert changed >= 12
+    assert longer >= 1
+    assert impossible >= 2
 
 
 @pytest.mark.parametrize("changes", [1, 2])
@@ -149,9 +151,10 @@ def test_out_of_labels_the_bound_is_no_more_than_the_optimum() -> None:
 
 
 @pytest.mark.slow
-def test_the_least_memory_of_what_cannot_be_executed() -> None:
+@by_seeds(0, 120, 30)
+def test_the_least_memory_of_what_cannot_be_executed(seeds: range) -> None:
     found = 0
-    for seed in range(120):
+    for seed in seeds:
         problem = joint_problem(seed)
         lacking = no_execution(problem, 60)
         if lacking is None or problem.platform.memory < problem.least_memory:
@@ -160,7 +163,7 @@ def test_the_least_memory_of_what_cannot_be_executed() -> None:
         assert lacking.needed - lacking.lacking == problem.platform.memory
         assert least_time(problem.with_memory(lacking.needed - 1)) is None
         assert shortest(problem.with_memory(lacking.needed)) is not None
-    assert found >= 4
+    assert found >= 3
 
 
 def test_empty_values_do_not_leave_and_take_no_room() -> None:

@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from offcert.certify.descents import descend_sequential
-from offcert.certify.effort import Effort
+from offcert.certify.method import Effort
 from offcert.certify.search import Search
 from offcert.certify.searched_steps import climb_outward
 from offcert.core.errors import MethodError
@@ -57,8 +57,8 @@ def planted(
         windows = rng.choice(WINDOWS)
         monkeypatch.setattr(trees, "WINDOWS", windows)
         monkeypatch.setattr(proofs, "WINDOWS", windows)
-        monkeypatch.setattr(trees, "_AT_ONCE", rng.choice((0, 3, 32)))
-        monkeypatch.setattr(trees, "_FEW_SETS", rng.choice((1, 3, 100)))
+        monkeypatch.setattr(trees, "AT_ONCE", rng.choice((0, 3, 32)))
+        monkeypatch.setattr(trees, "FEW_SETS", rng.choice((1, 3, 100)))
         # With so much for free, it may be that nothing that counts has to leave.
         with suppress(MethodError):
             yield problem, optimum, Tree(problem, pivot, details, no_pause)
@@ -259,11 +259,11 @@ def test_the_program_goes_on_where_it_was() -> None:
 def test_searches_near_the_bound_come_to_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     from offcert.formulations.labels.outward import bound as program
 
-    monkeypatch.setattr(program, "_BUDGET", 10)
-    monkeypatch.setattr(program, "_BUDGET_NEARBY", 100)
+    monkeypatch.setattr(program, "BUDGET", 10)
+    monkeypatch.setattr(program, "BUDGET_NEARBY", 100)
     # The smaller the steps, the more rounds there are.
-    monkeypatch.setattr(trees, "_TOGETHER", 1)
-    monkeypatch.setattr(trees, "_AT_ONCE", 0)
+    monkeypatch.setattr(trees, "TOGETHER", 1)
+    monkeypatch.setattr(trees, "AT_ONCE", 0)
     nearby = 0
     for seed in range(2000, 2030):
         problem = mixed_problem(seed, 5)

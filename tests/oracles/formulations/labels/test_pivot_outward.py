@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from offcert.certify.descents import descend_sequential
-from offcert.certify.effort import Effort
+from offcert.certify.method import Effort
 from offcert.certify.search import Search
 from offcert.certify.searched_steps import climb_pivot_outward
 from offcert.core.errors import MethodError, PlanError
@@ -114,7 +114,7 @@ def test_either_side_alone_proves_no_more_than_the_optimum(
         one._cut.search(side, target, upper, one.minimum[1 - side], pause, most)
         return side
 
-    monkeypatch.setattr(cuts.OneSidedCut, "_searched", search)
+    monkeypatch.setattr(cuts.OneSidedCut, "one_side_searched", search)
     asked = exact = 0
     for problem in nested_problems(150, 500, 4):
         optimum = brute_force(problem)
@@ -202,7 +202,7 @@ def test_threads_change_nothing() -> None:
 
 def test_it_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     # Little at a time, so that it is interrupted in the middle of everything.
-    monkeypatch.setattr(cuts, "_TURN", 1)
+    monkeypatch.setattr(cuts, "TURN", 1)
     interrupted = 0
     for problem in nested_problems(20, 7000, 9):
         upper = 3 * problem.trace.compute_time + 1000

@@ -16,6 +16,7 @@ from offcert.formulations.models.interval_data import (
 from offcert.formulations.models.interval_energy import Window, candidate_windows
 from offcert.questions.schedule.schedule import Schedule
 from support.problems.random_instances import mixed_problem, random_problem, two_rates
+from support.seeds import by_seeds
 
 
 class Literals:
@@ -72,9 +73,10 @@ def in_evicted(data: IntervalData, window: Window, index: int, duplex: bool) -> 
     return out + back
 
 
-def test_transfers_count_at_the_length_of_their_direction() -> None:
+@by_seeds(8000, 8400, 29)
+def test_transfers_count_at_the_length_of_their_direction(seeds: range) -> None:
     counted = {"left": 0, "stays": 0, "evicted": 0}
-    for seed in range(8000, 8400):
+    for seed in seeds:
         problem = two_rates(random_problem(seed))
         duplex = problem.platform.duplex
         data = prepare(problem, 1, longest_makespan(problem))
@@ -89,13 +91,14 @@ def test_transfers_count_at_the_length_of_their_direction() -> None:
             counted["left"] += len(window.left)
             counted["stays"] += len(window.stays)
             counted["evicted"] += len(window.evicted)
-    assert min(counted.values()) > 100, counted
+    assert min(counted.values()) >= 2
 
 
 @pytest.mark.slow
-def test_no_window_excludes_a_schedule_and_some_are_tight() -> None:
+@by_seeds(9000, 9200, 29)
+def test_no_window_excludes_a_schedule_and_some_are_tight(seeds: range) -> None:
     windows = tight = 0
-    for seed in range(9000, 9200):
+    for seed in seeds:
         problem = mixed_problem(seed)
         schedule = solve(problem, energy=False).schedule
         assert schedule is not None
@@ -107,5 +110,5 @@ def test_no_window_excludes_a_schedule_and_some_are_tight() -> None:
             assert slack >= 0, (problem.name, window)
             windows += 1
             tight += slack == 0
-    assert windows > 1000
-    assert tight > 50
+    assert windows >= 118
+    assert tight >= 40

@@ -37,6 +37,7 @@ from offcert.formulations.models import interval_cpsat, stage_milp
 from offcert.questions.schedule.problem import Problem, Transfers
 from support.problems.random_instances import cnn_chain, problem_on, seeded, spiky_chain, two_rates
 from support.problems.short_problems import pair_problems, simplex_problems
+from support.seeds import by_seeds
 
 # What each model returns: the value of its schedule and its bound, None if it is not exact here.
 Solver = Callable[[Problem], tuple[int | None, int] | None]
@@ -121,11 +122,11 @@ def test_every_pair_of_models_is_compared_on_200_problems_or_more() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("batch", range(4))
-def test_three_ways_to_the_fractional_optimum_of_chains_agree(batch: int) -> None:
+@by_seeds(0, 200, 50)
+def test_three_ways_to_the_fractional_optimum_of_chains_agree(seeds: range) -> None:
     """In rational time: in closed form, by multipliers of a program, and by amounts per tensor."""
     waiting = 0
-    for seed in range(50 * batch, 50 * batch + 50):
+    for seed in seeds:
         rng = seeded(seed)
         network = (cnn_chain, spiky_chain)[seed % 2](rng, rng.randint(2, 6))
         problem = problem_on(rng, network, f"chain-{seed}")

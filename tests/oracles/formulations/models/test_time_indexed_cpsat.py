@@ -9,7 +9,7 @@ from offcert.formulations.common.grid import longest_makespan, symmetric_pairs
 from offcert.formulations.common.outcome import ModelOutcome
 from offcert.formulations.common.time_grid import build_grid
 from offcert.formulations.models.time_indexed_cpsat import solve
-from offcert.heuristics.sequential import sequential
+from offcert.heuristics.evictions.sequential import sequential
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.simulate import simulate
 from support.problems.random_instances import cnn_chain, counterexample, problem_on, seeded
@@ -22,6 +22,7 @@ from support.problems.short_problems import (
     simplex_problems,
     stretched_problem,
 )
+from support.seeds import by_seeds
 
 
 @pytest.mark.slow
@@ -139,10 +140,11 @@ def test_details_name_solver_version_and_settings() -> None:
 
 
 @pytest.mark.slow
-def test_gaps_that_may_be_exchanged_are_and_the_optimum_stays() -> None:
+@by_seeds(0, 40, 20)
+def test_gaps_that_may_be_exchanged_are_and_the_optimum_stays(seeds: range) -> None:
     """Tensors of one size: the outer of two gaps leaves first and returns last."""
     pairs = 0
-    for seed in range(40):
+    for seed in seeds:
         problem, best = alike_problem(seed)
         data = build_grid(problem, 1, longest_makespan(problem))
         assert data is not None
@@ -150,4 +152,4 @@ def test_gaps_that_may_be_exchanged_are_and_the_optimum_stays() -> None:
         pairs += len(list(symmetric_pairs(data.gaps, times)))
         outcome = solve(problem)
         assert outcome.objective == outcome.lower_bound == best, problem.name
-    assert pairs >= 40
+    assert pairs >= 15

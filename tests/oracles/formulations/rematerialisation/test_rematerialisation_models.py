@@ -21,6 +21,7 @@ from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.verify.execution import execution_faults
 from support.oracles.rematerialisation import RematerialisationOracle, sweeps
 from support.problems.random_networks import random_network
+from support.seeds import by_seeds
 
 
 def problem_of(network: Network | CheckpointChain, memory: int) -> Problem:
@@ -66,10 +67,10 @@ def assert_legal(problem: Problem, outcome: RematerialisationOutcome) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", range(4))
-def test_models_reach_brute_force(block: int) -> None:
+@by_seeds(0, 36, 9)
+def test_models_reach_brute_force(seeds: range) -> None:
     """Retention intervals always; stages wherever brute force needs no more than one row."""
-    for seed in range(9 * block, 9 * block + 9):
+    for seed in seeds:
         for problem, best, runs in cases(seed):
             often = max(runs.count(each) for each in set(runs))
             found = retention_cpsat.solve(problem, runs=max(2, often))

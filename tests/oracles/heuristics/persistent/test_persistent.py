@@ -22,6 +22,7 @@ from offcert.verify.execution import execution_faults, persistency_faults
 from support.oracles.persistent import least_persistent_time
 from support.oracles.rematerialisation import RematerialisationOracle
 from support.problems.random_networks import checkpoint_chain
+from support.seeds import by_seeds
 
 
 def assert_takes(chain: CheckpointChain, memory: int, slots: int | None, time: int) -> None:
@@ -34,10 +35,10 @@ def assert_takes(chain: CheckpointChain, memory: int, slots: int | None, time: i
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", range(2))
-def test_fronts_and_slots_reach_the_enumeration(block: int) -> None:
+@by_seeds(0, 50)
+def test_fronts_and_slots_reach_the_enumeration(seeds: range) -> None:
     """At the least memory, below it, and between it and the peak; with a slot a byte."""
-    for seed in range(25 * block, 25 * block + 25):
+    for seed in seeds:
         rng = random.Random(seed)
         chain = checkpoint_chain(rng, rng.choice((1, 2, 3, 3, 4)))
         peak = chain.network().trace().peak_memory
@@ -54,8 +55,9 @@ def test_fronts_and_slots_reach_the_enumeration(block: int) -> None:
                 persistent(chain, least - 1, slots)
 
 
-def test_fewer_slots_stay_within_the_limit_and_are_never_better() -> None:
-    for seed in range(60):
+@by_seeds(0, 60, 30)
+def test_fewer_slots_stay_within_the_limit_and_are_never_better(seeds: range) -> None:
+    for seed in seeds:
         rng = random.Random(seed)
         chain = checkpoint_chain(rng, 8)
         network = chain.network()

@@ -19,6 +19,7 @@ from offcert.heuristics.rematerialisation.search import (
 from offcert.verify.execution import execution_faults
 from support.oracles.rematerialisation import RematerialisationOracle
 from support.problems.random_networks import random_network
+from support.seeds import by_seeds
 
 
 def attempts(network: Network, seed: int, most: int) -> RematerialisationSearch:
@@ -28,10 +29,10 @@ def attempts(network: Network, seed: int, most: int) -> RematerialisationSearch:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", range(4))
-def test_near_brute_force_on_tiny_networks(block: int) -> None:
+@by_seeds(0, 60, 15)
+def test_near_brute_force_on_tiny_networks(seeds: range) -> None:
     exact = tried = 0
-    for seed in range(15 * block, 15 * block + 15):
+    for seed in seeds:
         rng = random.Random(seed)
         network = random_network(rng, rng.choice((2, 3)))
         oracle = RematerialisationOracle(network)

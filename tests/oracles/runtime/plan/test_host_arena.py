@@ -16,7 +16,8 @@ from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.store import HostStore
 from offcert.runtime.follow import offload
-from offcert.runtime.plan import host_layout, program
+from offcert.runtime.plan import host_layout
+from offcert.runtime.plan import step_plan as program
 from offcert.runtime.plan.host_layout import HostLayout
 from offcert.runtime.plan.predict import predict
 from offcert.runtime.streaming.host_copies import HostCopies
@@ -150,7 +151,7 @@ def test_copies_that_would_overwrite_others_go_outside_of_the_arena() -> None:
 def test_without_that_guard_an_overlapping_arena_is_found_by_these_tests(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(HostCopies, "_is_needed", staticmethod(lambda reference: False))
+    monkeypatch.setattr(HostCopies, "is_needed", staticmethod(lambda reference: False))
     wrong = 0
     for seed in range(8):
         try:

@@ -81,7 +81,8 @@ def test_search_derivation_and_capture_agree(name: str, seed: int) -> None:
     found = estimate(tables, state)
     assert found.runs == carried.execution.runs
     assert found.demand == carried.execution.trace.demand
-    real = capture(step(name), program=place(program, captured.ranges, captured.ticks))
+    followed = place(program, captured.ranges, captured.ticks, carried.unread)
+    real = capture(step(name), program=followed)
     assert [tuple(each.place[:4]) for each in real.storages] == [row[:4] for row in carried.saved]
     events = [tuple(tick) for tick in real.ticks]
     if any(each.name.startswith("begun") for each in carried.execution.trace.tensors):

@@ -13,11 +13,13 @@ from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.verify.execution import least_need
 from support.networks.changing_networks import changing_network
 from support.oracles.rematerialisation import RematerialisationOracle
+from support.seeds import by_seeds
 
 
-def test_one_byte_less_than_the_need_is_too_little_and_is_said_so() -> None:
+@by_seeds(0, 300, 300)
+def test_one_byte_less_than_the_need_is_too_little_and_is_said_so(seeds: range) -> None:
     places = set()
-    for seed in range(300):
+    for seed in seeds:
         rng = random.Random(seed)
         network = changing_network(rng, 2 + seed % 2)
         again = rng.choice((Recompute.NONE, Recompute.ANY))

@@ -1,0 +1,156 @@
+"""Problems written as models that other solvers read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from offcert.core.documents import write_atomically
+from offcert.core.errors import InputError, OffcertError
+from offcert.core.trace import require_integer
+from offcert.formulations.common.time_grid import choose_grid
+from offcert.formulations.exported.cells import Cells, Keeps, require_exportable
+from offcert.formulations.exported.interval import MODEL, Instance
+from offcert.formulations.exported.program import CellModel, Program
+from offcert.formulations.exported.text import lp, mps, opb
+from offcert.heuristics.evictions.greedy import greedy
+from offcert.heuristics.evictions.sequential import sequential
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.simulate import simulate
+
+TIME_INDEXED, INTERVAL = "time-indexed", "interval"
+# The model that each format holds.
+FORMATS = {
+    "mps": TIME_INDEXED,
+    "lp": TIME_INDEXED,
+    "opb": TIME_INDEXED,
+    "mzn": INTERVAL,
+    "csv": INTERVAL,
+}
+_PROGRAMS: dict[str, Callable[[Program], Iterator[str]]] = {"mps": mps, "lp": lp, "opb": opb}
+# Variables of a program whose grid nobody has chosen. Arbitrary.
+_VARIABLES = 20_000
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A model as text.
+
+    Attributes
+    ----------
+    files : mapping of str to str
+        What each file holds, by its ending: ``".mps"``; ``".mzn"`` and ``".dzn"``; or, of tables,
+        ``"/operations.csv"`` and so on.
+    cells : Cells
+        How its times are rounded.
+    exact : bool
+        Whether nothing was rounded.
+    variables, rows : int or None
+        Of a program.
+    """
+
+    files: Mapping[str, str]
+    cells: Cells
+    exact: bool
+    variables: int | None = None
+    rows: int | None = None
+
+    def write(self, path: str | Path) -> list[Path]:
+        """Write the files and return their names; tables go into a folder.
+
+        Raises
+        ------
+        InputError
+            If a file cannot be written, or its name does not end as its format does.
+        """
+        target = Path(path)
+        tables = any(ending.startswith("/") for ending in self.files)
+        if not tables and target.suffix not in self.files:
+            raise InputError(f"{path} must end in {next(iter(self.files))}")
+        written = []
+        for ending, text in self.files.items():
+            name = target / ending[1:] if tables else target.with_suffix(ending)
+            if tables:
+                _make_folder(target)
+            write_atomically(name, partial(_write_text, text))
+            written.append(name)
+        return written
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder} cannot be made: {error.strerror}") from None
+
+
+def _write_text(text: str, path: Path) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def export(
+    problem: Problem,
+    form: str,
+    *,
+    model: str | None = None,
+    grid: int | None = None,
+    keeps: str = Keeps.BOUND,
+    horizon: int | None = None,
+) -> Exported:
+    """Return a problem as a model for other solvers.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of whole transfers, in which everything runs once and time is minimised.
+    form : str
+        A key of `FORMATS`.
+    model : str, optional
+        By default the one that the format is for.
+    grid : int, optional
+        Ticks a cell; by default the coarsest that rounds nothing, or one that leaves a program of
+        moderate size.
+    keeps : str
+        What stays valid where times are rounded: ``"bound"`` or ``"schedule"``.
+    horizon : int, optional
+        Ticks; longer schedules are not described. By default what a heuristic attains.
+
+    Raises
+    ------
+    InputError
+        If an argument is wrong, the problem is of another kind, or no schedule fits.
+    """
+    if form not in FORMATS:
+        raise InputError(f'format must be one of {", ".join(FORMATS)}, not "{form}"')
+    if model not in (None, FORMATS[form]):
+        raise InputError(f"format {form} is for the model {FORMATS[form]}, not {model}")
+    if keeps not in tuple(Keeps):
+        raise InputError(f'what stays valid must be {" or ".join(Keeps)}, not "{keeps}"')
+    require_exportable(problem)
+    known = _attained(problem)
+    horizon = known if horizon is None else require_integer(horizon, "horizon", 1)
+    if grid is None:
+        grid = choose_grid(problem, max(horizon, known), _VARIABLES)
+    cells = Cells(require_integer(grid, "grid", 1), Keeps(keeps), horizon)
+    exact = cells.exact(problem)
+    if form in _PROGRAMS:
+        program = CellModel(problem, cells).program()
+        text = "\n".join(_PROGRAMS[form](program)) + "\n"
+        return Exported({f".{form}": text}, cells, exact, len(program.names), len(program.rows))
+    instance = Instance.of(problem, cells)
+    if form == "csv":
+        files = {f"/{name}.csv": text for name, text in instance.tables().items()}
+        return Exported(files, cells, exact)
+    lines = (f"% {problem.name}", *instance.dzn())
+    return Exported({".mzn": MODEL, ".dzn": "\n".join(lines) + "\n"}, cells, exact)
+
+
+def _attained(problem: Problem) -> int:
+    """Return the ticks of a schedule; `sequential` always makes one."""
+    best = simulate(problem, sequential(problem)).makespan
+    with suppress(OffcertError):
+        best = min(best, simulate(problem, greedy(problem)).makespan)
+    return best

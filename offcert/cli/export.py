@@ -1,0 +1,99 @@
+"""The command `export`: a problem as a model that other solvers read."""
+
+from __future__ import annotations
+
+import argparse
+
+from offcert.cli.arguments import count
+from offcert.cli.output import show
+from offcert.cli.parser import Commands, add_command
+from offcert.cli.searching import add_problem, read_problem
+
+_EXAMPLES = (
+    "offcert export problem.json --format mps -o model.mps",
+    "offcert export problem.json --format mzn --grid 1000 --keep schedule -o model.mzn",
+    "offcert export problem.json --format csv -o tables",
+)
+# What `offcert.certify.exporting` knows, which a help text need not load; a test compares.
+FORMATS = ("mps", "lp", "opb", "mzn", "csv")
+MODELS = ("time-indexed", "interval")
+
+
+def add(commands: Commands) -> None:
+    """Add the command."""
+    summary = "write a problem as a model that other solvers read"
+    parser = add_command(commands, "export", summary, _run, examples=_EXAMPLES)
+    add_problem(parser)
+    parser.add_argument(
+        "--format",
+        dest="form",
+        choices=FORMATS,
+        required=True,
+        help="mps, lp, opb: a program in 0-1 variables; mzn: MiniZinc, with its data (.dzn); csv: "
+        "the data as tables",
+    )
+    parser.add_argument(
+        "--model",
+        choices=MODELS,
+        help="what is stated: starts in cells of time, or intervals (default: the format's)",
+    )
+    parser.add_argument(
+        "--grid",
+        type=count,
+        metavar="TICKS",
+        help="ticks of a cell of time (default: the coarsest that rounds nothing, or coarser where "
+        "a program would be too large)",
+    )
+    parser.add_argument(
+        "--keep",
+        choices=("bound", "schedule"),
+        default="bound",
+        help="where times are rounded: down, so that a bound stays a bound; or up, so that a "
+        "solution is a legal schedule",
+    )
+    parser.add_argument(
+        "--horizon",
+        type=count,
+        metavar="TICKS",
+        help="longer schedules are not described (default: what a heuristic attains)",
+    )
+    parser.add_argument(
+        "-o",
+        dest="target",
+        required=True,
+        metavar="FILE|DIR",
+        help="file for the model; for csv a folder",
+    )
+
+
+def _run(options: argparse.Namespace) -> int:
+    from offcert.certify.exporting import export
+
+    problem = read_problem(options)
+    made = export(
+        problem,
+        options.form,
+        model=options.model,
+        grid=options.grid,
+        keeps=options.keep,
+        horizon=options.horizon,
+    )
+    written = [str(path) for path in made.write(options.target)]
+    document = {
+        "written": written,
+        "grid": made.cells.grid,
+        "exact": made.exact,
+        "keeps": str(made.cells.keeps),
+        "horizon": made.cells.horizon,
+        "variables": made.variables,
+        "rows": made.rows,
+    }
+    rounded = "down: a bound stays a bound"
+    if options.keep == "schedule":
+        rounded = "up: a solution is a legal schedule"
+    how = "nothing is rounded" if made.exact else f"times are rounded {rounded}"
+    lines = [f"{problem.name}: cells of {made.cells.grid} ticks, {how}"]
+    if made.variables is not None:
+        lines.append(f"  {made.variables} variables, {made.rows} rows")
+    show(options, document, "\n".join([*lines, *(f"  wrote {path}" for path in written)]))
+    return 0

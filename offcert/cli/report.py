@@ -1,0 +1,124 @@
+"""The command `report`: one page about certificates and training, to be opened without network."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from offcert.cli.arguments import source
+from offcert.cli.output import show
+from offcert.cli.parser import Commands, add_command
+from offcert.cli.progress import progress
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from offcert.report.page import Shown
+
+_EXAMPLES = (
+    "offcert report certificate.json -o report.html",
+    "offcert report curve/ training.json -o report.html",
+)
+
+
+def add(commands: Commands) -> None:
+    """Add the command."""
+    summary = "write one page of HTML about certificates, curves over memory and training"
+    parser = add_command(commands, "report", summary, _run, examples=_EXAMPLES)
+    parser.add_argument(
+        "documents",
+        type=source,
+        metavar="CERTIFICATE",
+        nargs="+",
+        help="certificates of schedules, folders of curves over memory, and reports of train",
+    )
+    parser.add_argument(
+        "--no-verify",
+        dest="verify",
+        action="store_false",
+        help="do not verify the certificates: the page says so (default: each is verified)",
+    )
+    parser.add_argument(
+        "--measured",
+        type=source,
+        metavar="SNAPSHOT",
+        help="memory snapshot of one step of training by the first certificate, as "
+        "torch.cuda.memory._dump_snapshot writes it: say which event is the first that is not as "
+        "planned (default: none is compared)",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        required=True,
+        metavar="PAGE",
+        help="file for the page, an HTML file",
+    )
+
+
+def _run(options: argparse.Namespace) -> int:
+    from dataclasses import replace
+    from pathlib import Path
+
+    from offcert.report.page import write_page
+
+    with progress(options, str, "reading") as tell:
+        shown = []
+        for path in _paths([Path(name) for name in options.documents]):
+            if tell is not None:
+                tell(f"verifying {path}" if options.verify else f"reading {path}")
+            shown.append(_read(path, options.verify))
+    document = {"written": options.output, "documents": [each.name for each in shown]}
+    text = f"wrote {options.output}"
+    if options.measured is not None:
+        said, numbers = _measured(options, shown[0])
+        shown[0] = replace(shown[0], notes=(("measured memory", said),))
+        document["measured"] = numbers
+        text = f"measured memory: {said}\n{text}"
+    write_page(shown, options.output)
+    show(options, document, text)
+    return 0
+
+
+def _measured(options: argparse.Namespace, first: Shown) -> tuple[str, dict[str, Any]]:
+    from dataclasses import asdict
+
+    from offcert.core.errors import InputError
+    from offcert.proofs.certificate import Certificate
+    from offcert.report.memory_viz import compare, read_snapshot
+
+    if not isinstance(first.document, Certificate):
+        raise InputError("--measured compares with a plan: give its certificate first")
+    found = compare(first.document, read_snapshot(options.measured))
+    return str(found), asdict(found)
+
+
+def _paths(given: list[Path]) -> Iterator[Path]:
+    from offcert.core.errors import InputError
+
+    for path in given:
+        if not path.is_dir():
+            yield path
+            continue
+        found = sorted(path.glob("memory-*.json"))
+        if not found:
+            raise InputError(f"{path} is no folder with a curve over memory, as certify writes it")
+        yield from found
+
+
+def _read(path: Path, verify: bool) -> Shown:
+    from offcert.core.documents import read_json
+    from offcert.core.errors import InputError
+    from offcert.proofs.certificate import certificate_from_json
+    from offcert.questions.schedule.training_files import TRAINING_FORMAT, training_from_json
+    from offcert.report.page import Shown
+    from offcert.verify.document import verify as verified
+
+    document = read_json(path)
+    try:
+        if isinstance(document, dict) and document.get("format") == TRAINING_FORMAT:
+            return Shown(path.name, training_from_json(document))
+        certificate = certificate_from_json(document)
+        return Shown(path.name, certificate, verified(document) if verify else None)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None

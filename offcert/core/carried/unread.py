@@ -1,0 +1,157 @@
+"""Results that are kept in a segment, and those of them that nobody needs again.
+
+That a computation does not run again does not mean that anybody asks for what it made: where all
+that reads the query of an attention is kept as well, the query itself is of no use any more. Such
+results are *unread*. They are not stored. When the segment runs again, a *stand-in* is handed out
+in their place: a tensor of their shape, whose contents mean nothing. All stand-ins of a segment lie
+in one storage, as large as the largest of them needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from offcert.core.carried.record import Sight, StepRecord
+from offcert.core.network import Network
+from offcert.core.program import Program, Segment
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """Results that are kept in the segments of a program.
+
+    Attributes
+    ----------
+    stored, unread : dict of int to tuple of Sight
+        For each computation that is kept, its operators' results that stay, and that do not.
+    places : dict of int to tuple of int
+        For each computation that is kept, which of all results of its operators are unread.
+    stand_in : dict of Segment to int
+        For each outermost segment the bytes of the storage in which its stand-ins lie.
+    """
+
+    stored: Mapping[int, tuple[Sight, ...]]
+    unread: Mapping[int, tuple[Sight, ...]]
+    places: Mapping[int, tuple[int, ...]]
+    stand_in: Mapping[Segment, int]
+
+
+def kept_in(segment: Segment) -> set[int]:
+    """Return the computations whose results are kept in a segment, or in those inside of it."""
+    return set(segment.kept).union(*(inner.kept for inner in segment.nested()))
+
+
+class Lasting:
+    """Results of a recorded step that somebody may need again, whatever else is kept.
+
+    That is what autograd saves, or the backward pass reads, and what takes part in changes in
+    place: as an operand, as a result, or as what is changed.
+
+    Parameters
+    ----------
+    network : Network
+        Of the captured step.
+    record : StepRecord
+        Of the capture.
+
+    Attributes
+    ----------
+    storages : frozenset of int
+        Those that are empty, or lie in no value of the network.
+    values : frozenset of int
+        Values of the network.
+    """
+
+    def __init__(self, network: Network, record: StepRecord) -> None:
+        saved = {sight.storage for sight in record.saved}
+        changing = {
+            number
+            for number, each in enumerate(network.computations)
+            if any(network.values[value].base is not None for value in each.writes)
+        }
+        makers: dict[int, set[int]] = {}
+        for computation, sights in record.made_in.items():
+            for sight in sights:
+                makers.setdefault(sight.storage, set()).add(computation)
+        self.storages = frozenset(
+            storage
+            for storage, (size, value) in enumerate(record.storages)
+            if not size
+            or (value < 0 and (storage in saved or makers.get(storage, set()) & changing))
+        )
+        lasting = set()
+        for value, each in enumerate(network.values):
+            if each.base is not None:
+                lasting |= {value, each.base}
+            storages = record.of_value.get(value, ())
+            made = set().union(*(makers.get(storage, set()) for storage in storages))
+            used = {*made, *network.readers[value]}
+            again = all(network.computations[number].repeatable for number in used)
+            alone = made == {network.writer[value]} and not saved.intersection(storages)
+            if not (alone and again and each.size) or used & changing:
+                lasting.add(value)
+        self.values = frozenset(lasting)
+
+
+def keeping(
+    network: Network,
+    record: StepRecord,
+    program: Program,
+    inputs: Mapping[Segment, Sequence[Sight]],
+) -> Keeping:
+    """Return what is kept in the segments of a program.
+
+    Parameters
+    ----------
+    network : Network
+        Of the captured step.
+    record : StepRecord
+        Of the capture.
+    program : Program
+        What runs again.
+    inputs : mapping of Segment to sequence of Sight
+        The tensors that each segment is given, also those inside of others.
+    """
+    lasting = Lasting(network, record)
+    stored: dict[int, tuple[Sight, ...]] = {}
+    unread: dict[int, tuple[Sight, ...]] = {}
+    places: dict[int, tuple[int, ...]] = {}
+    stand_in: dict[Segment, int] = {}
+    for segment in program.segments:
+        kept = kept_in(segment)
+        # What runs again later is given these once more.
+        again = {sight.storage for inner in segment.nested() for sight in inputs[inner]} - {-1}
+        given = {record.storages[storage][1] for storage in again} - {-1}
+        largest = 0
+        for computation in kept:
+            sights = record.made_in.get(computation, ())
+            gone = {
+                sight.storage
+                for sight in sights
+                if record.storages[sight.storage][1] not in given
+                and sight.storage not in again
+                and _is_unread(network, record, lasting, segment, kept, sight.storage)
+            }
+            stored[computation] = tuple(each for each in sights if each.storage not in gone)
+            unread[computation] = tuple(each for each in sights if each.storage in gone)
+            every = record.all_made_in.get(computation, ())
+            places[computation] = tuple(n for n, each in enumerate(every) if each.storage in gone)
+            largest = max([largest, *(record.storages[each][0] for each in gone)])
+        stand_in[segment] = largest
+    return Keeping(stored, unread, places, stand_in)
+
+
+def _is_unread(
+    network: Network,
+    record: StepRecord,
+    lasting: Lasting,
+    segment: Segment,
+    kept: set[int],
+    storage: int,
+) -> bool:
+    value = record.storages[storage][1]
+    if value < 0 or storage in lasting.storages:
+        return storage not in lasting.storages
+    readers = (each for each in network.readers[value] if each in segment)
+    return value not in lasting.values and kept.issuperset(readers)

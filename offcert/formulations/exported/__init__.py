@@ -1,0 +1,1 @@
+"""Problems as models in files, for solvers that are not called from here."""

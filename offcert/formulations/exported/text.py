@@ -1,0 +1,75 @@
+"""Programs as text: MPS, LP and OPB. Every number is written as an integer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from offcert.formulations.exported.program import Program
+
+
+def mps(program: Program) -> Iterator[str]:
+    """Yield the lines of a free MPS file."""
+    yield from (f"* {line}" for line in program.comments)
+    yield from ("NAME offcert", "ROWS", " N objective")
+    by_column: list[list[tuple[str, int]]] = [[] for _ in program.names]
+    limits = []
+    for number, (terms, low, high) in enumerate(program.rows):
+        kind = "E" if low == high else "G" if high is None else "L" if low is None else "R"
+        assert kind in "EGL", "rows have one side"
+        yield f" {kind} r{number}"
+        limits.append((f"r{number}", high if low is None else low))
+        for column, value in terms:
+            by_column[column].append((f"r{number}", value))
+    yield "COLUMNS"
+    for name, cost, entries in zip(program.names, program.cost, by_column, strict=True):
+        for row, value in [("objective", cost), *entries]:
+            if value or row == "objective":
+                yield f" {name} {row} {value}"
+    yield "RHS"
+    yield from (f" rhs {row} {value}" for row, value in limits if value)
+    yield "BOUNDS"
+    yield from (f" BV bounds {name}" for name in program.names)
+    yield "ENDATA"
+
+
+def lp(program: Program) -> Iterator[str]:
+    """Yield the lines of a file in CPLEX's LP format."""
+    yield from (f"\\ {line}" for line in program.comments)
+    yield "Minimize"
+    yield " objective:"
+    costs = [(number, cost) for number, cost in enumerate(program.cost) if cost]
+    yield from _sum(program, costs)
+    yield "Subject To"
+    for number, (terms, low, high) in enumerate(program.rows):
+        yield f" r{number}:"
+        yield from _sum(program, terms)
+        sign = "=" if low == high else ">=" if high is None else "<="
+        yield f" {sign} {high if low is None else low}"
+    yield "Binary"
+    yield from (f" {name}" for name in program.names)
+    yield "End"
+
+
+def _sum(program: Program, terms: Iterable[tuple[int, int]]) -> Iterator[str]:
+    for column, value in terms:
+        yield f" {'-' if value < 0 else '+'} {abs(value)} {program.names[column]}"
+
+
+def opb(program: Program) -> Iterator[str]:
+    """Yield the lines of a pseudo-Boolean problem; comments say what its variables are called."""
+    count = sum(1 if low != high else 2 for _, low, high in program.rows)
+    yield f"* #variable= {len(program.names)} #constraint= {count}"
+    yield from (f"* {line}" for line in program.comments)
+    yield from (f"* x{number} {name}" for number, name in enumerate(program.names, start=1))
+    costs = [(number, cost) for number, cost in enumerate(program.cost) if cost]
+    yield f"min: {_opb_sum(costs)} ;"
+    for terms, low, high in program.rows:
+        if low is not None:
+            yield f"{_opb_sum(terms)} >= {low} ;"
+        if high is not None:
+            turned = tuple((column, -value) for column, value in terms)
+            yield f"{_opb_sum(turned)} >= {-high} ;"
+
+
+def _opb_sum(terms: Iterable[tuple[int, int]]) -> str:
+    return " ".join(f"{value:+d} x{column + 1}" for column, value in terms)

@@ -1,0 +1,272 @@
+"""`StepPlan`: a plan as the runtime follows it, operation by operation."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from offcert.core.carried.carry import Carried
+from offcert.core.documents import canonical_digest
+from offcert.core.errors import InputError, PlanError
+from offcert.core.execution import Execution
+from offcert.core.trace import Trace
+from offcert.questions.schedule.carried import translated
+from offcert.questions.schedule.fluid_schedule import FluidSchedule
+from offcert.questions.schedule.host_residences import host_residences_in_order
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
+from offcert.runtime.capture import Capture, read_capture
+from offcert.runtime.plan.host_budget import host_plan
+from offcert.runtime.plan.host_layout import HostLayout, host_layout
+from offcert.runtime.plan.place import carried_by
+from offcert.runtime.plan.predict import Prediction, predict
+from offcert.runtime.plan.timetable import Timetable, host_residences_in_streams, timetable
+from offcert.runtime.segments.placed import NOTHING_AGAIN, PlacedProgram
+from offcert.runtime.watch.events import OUTPUT, Event
+from offcert.runtime.watch.saved_storages import Place
+
+
+@dataclass(frozen=True)
+class StepPlan:
+    """The tensors that leave and come back, when they do, and how to recognise them.
+
+    Attributes
+    ----------
+    name : str
+        Of the problem.
+    trace : Trace
+        What is executed.
+    capture : Capture
+        Where the trace comes from.
+    prediction : Prediction
+        What the plan says about every operation.
+    limit : int
+        Bytes of memory that the plan was made for.
+    operation_of : dict
+        The operation that an event begins.
+    watched : set of Event
+        The events that begin an operation when they come first, or when they come again.
+    kinds : dict
+        For the path of every module that has such events, their kinds; the model itself tells that
+        a backward pass has begun.
+    places : dict
+        Everything that the captured forward pass saved, with the tensor it is a part of, or None.
+    parts : dict
+        For each tensor that the plan moves, the storages that it consists of.
+    host : HostLayout
+        Where each storage that moves lies on the host.
+    segments : PlacedProgram
+        What runs again in the backward pass.
+    timetable : Timetable or None
+        What is handed to the streams of a device; None where tensors move at once.
+    problem : Problem
+        What runs, everything as often as it does, and on which platform.
+    registered : int or None
+        Addresses of the host from there on are in a file; None if all are in its memory.
+    staging : int
+        Bytes of the host's memory besides, through which streams copy to and from the file.
+    """
+
+    name: str
+    trace: Trace
+    capture: Capture
+    prediction: Prediction
+    limit: int
+    operation_of: dict[Event, int]
+    watched: frozenset[Event]
+    kinds: dict[str, set[str]]
+    places: dict[Place, int | None]
+    parts: dict[int, tuple[Place, ...]]
+    host: HostLayout[Place]
+    problem: Problem
+    segments: PlacedProgram = NOTHING_AGAIN
+    timetable: Timetable | None = None
+    registered: int | None = None
+    staging: int = 0
+
+    def within_host(self, limit: int, spill: bool) -> StepPlan:
+        """Return the program with so many bytes of host memory; `spill`: the rest into a file.
+
+        Raises
+        ------
+        InputError
+            If it needs more and nothing may go into a file.
+        """
+        found = host_plan(self.host, limit, spill, staged=self.timetable is not None)
+        return replace(self, host=found.layout, registered=found.registered, staging=found.staging)
+
+    @property
+    def in_file(self) -> int:
+        """Bytes of copies that are in a file rather than in the host's memory."""
+        return 0 if self.registered is None else self.host.pool - self.registered
+
+    @property
+    def moves_nothing(self) -> bool:
+        """Whether the plan leaves everything where it is."""
+        return not self.parts
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of what the program does and where the host keeps its copies."""
+        table = () if self.timetable is None else self.timetable.actions
+        return canonical_digest(
+            {
+                "limit": self.limit,
+                "ticks": [list(event) for event in self.capture.ticks],
+                "releases": [list(each) for each in self.prediction.releases],
+                "claims": [list(each) for each in self.prediction.claims],
+                "actions": [[[a.act.value, a.gap] for a in each] for each in table],
+                "parts": [[tensor, list(map(list, of))] for tensor, of in self.parts.items()],
+                "offsets": [[list(place), at] for place, at in self.host.offsets.items()],
+                "again": self.segments.to_json(),
+            }
+        )
+
+    @cached_property
+    def saved_bytes(self) -> Counter[int]:
+        """How many bytes each operation of the captured forward pass saved."""
+        found: Counter[int] = Counter()
+        for place in self.places:
+            found[place.operation] += place.size
+        return found
+
+    @cached_property
+    def alike(self) -> dict[tuple[int, str, int], tuple[Place, ...]]:
+        """For operation, data type and number of dimensions, what is saved there, in order."""
+        found: dict[tuple[int, str, int], tuple[Place, ...]] = {}
+        for place in self.places:
+            kind = (place.operation, place.dtype, len(place.shape))
+            found[kind] = (*found.get(kind, ()), place)
+        return found
+
+    @property
+    def by_operators(self) -> bool:
+        """Whether it moves something, and operators are its clock."""
+        return not self.moves_nothing and self.capture.clock == "operators"
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the step runs as it would without it."""
+        return self.moves_nothing and not self.segments
+
+
+def step_plan(
+    problem: Problem,
+    plan: Plan | Schedule | FluidSchedule,
+    execution: Execution | None = None,
+    *,
+    streams: bool = False,
+) -> StepPlan:
+    """Return the program of a plan for a captured problem.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of a captured step.
+    plan : Plan or Schedule
+        Of the problem, or of the execution.
+    execution : Execution, optional
+        What runs, if not everything just once.
+    streams : bool
+        Whether the streams of a device move tensors, or they move at once, between two operations.
+
+    Raises
+    ------
+    InputError
+        If the problem was not captured with a clock that training can follow, or the plan is a
+        schedule that moves tensors in pieces.
+    PlanError
+        If the plan does not make sense, or exceeds the problem's memory.
+    """
+    segments = NOTHING_AGAIN
+    if execution is None:
+        capture = read_capture(problem.source, problem.trace)
+        # What is changed after it was saved, autograd refuses.
+        settled: Sequence[int] = [-1] * len(problem.trace.tensors)
+    else:
+        found, capture, segments = carried_by(problem, execution)
+        plan = _for_what_runs(plan, execution, found)
+        problem = problem.executed(found.execution)
+        settled = found.settled
+    trace = problem.trace
+    prediction = predict(trace, plan)
+    require_memory(problem, prediction)
+    assert isinstance(plan, Plan | Schedule)
+    moved = {tensor for tensors in prediction.releases for tensor in tensors}
+    parts: dict[int, tuple[Place, ...]] = dict.fromkeys(sorted(moved), ())
+    for storage in capture.storages:
+        if storage.tensor in parts:
+            parts[storage.tensor] += (storage.place,)
+    table: Timetable | None = None
+    if streams:
+        table = timetable(problem, plan, _ready(parts, settled))
+        prediction = table.prediction
+        stays = host_residences_in_streams(trace, table)
+    else:
+        made = plan.plan(trace) if isinstance(plan, Schedule) else plan
+        stays = host_residences_in_order(trace, made)
+    sizes = {tensor: [(each, each.size) for each in places] for tensor, places in parts.items()}
+    return StepPlan(
+        problem.name,
+        trace,
+        capture,
+        prediction,
+        problem.platform.memory,
+        _operations(capture.ticks),
+        frozenset(event._replace(again=0) for event in capture.ticks),
+        _kinds(capture.ticks),
+        {storage.place: storage.tensor for storage in capture.storages},
+        parts,
+        host_layout(problem.name, stays, sizes),
+        problem,
+        segments,
+        table,
+    )
+
+
+def _ready(parts: Mapping[int, tuple[Place, ...]], settled: Sequence[int]) -> dict[int, int]:
+    """Return the operation in which each tensor that moves is saved, and changed no more."""
+    return {
+        tensor: max(settled[tensor], *(each.operation for each in places))
+        for tensor, places in parts.items()
+    }
+
+
+def _for_what_runs(
+    plan: Plan | Schedule | FluidSchedule, execution: Execution, found: Carried
+) -> Plan | Schedule | FluidSchedule:
+    """Return a plan for what really runs; a schedule in pieces is refused later."""
+    if isinstance(plan, FluidSchedule) or execution == found.execution:
+        return plan
+    if isinstance(plan, Schedule):
+        plan = plan.plan(execution.trace)
+    return translated(plan, execution, found.execution)
+
+
+def _kinds(ticks: Sequence[Event]) -> dict[str, set[str]]:
+    kinds: dict[str, set[str]] = {"": {OUTPUT}}
+    for event in ticks:
+        kinds.setdefault(event.path, set()).add(event.kind)
+    return kinds
+
+
+def _operations(ticks: Sequence[Event]) -> dict[Event, int]:
+    operations = {event: operation for operation, event in enumerate(ticks)}
+    if len(operations) != len(ticks):
+        twice = next(event for event, n in Counter(ticks).items() if n > 1)
+        raise InputError(f"source.capture.ticks has {list(twice)} twice")
+    return operations
+
+
+def require_memory(problem: Problem, prediction: Prediction) -> None:
+    """Raise a `PlanError` if a plan needs more memory than the problem allows."""
+    limit = problem.platform.memory
+    for operation, peak in zip(problem.trace.operations, prediction.peaks, strict=True):
+        if peak > limit:
+            raise PlanError(
+                f"the plan needs {peak} bytes during {operation.name}, {peak - limit} more than "
+                f"the limit of {limit}"
+            )

@@ -1,0 +1,270 @@
+"""Makers of movers for the steps of a training loop; they keep the host's memory between steps."""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from abc import ABC, abstractmethod
+from contextlib import ExitStack
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
+
+from offcert.runtime.device.interface import Arena, Device
+from offcert.runtime.device.pinned import RegistrationError, SplitArena
+from offcert.runtime.device.store import HostStore, SplitStore
+from offcert.runtime.plan.step_plan import StepPlan
+from offcert.runtime.plan.timetable import Act
+from offcert.runtime.streaming.copies import StreamCopies
+from offcert.runtime.streaming.staging import Staged, Staging
+from offcert.runtime.streaming.step_events import StepEvents
+from offcert.runtime.streaming.stream_mover import StreamMover
+from offcert.runtime.streaming.synchronous import Mover, SynchronousMover
+from offcert.runtime.streaming.timed_mover import HOST_CLOCK, TimedMover
+from offcert.runtime.watch.guard import OffloadWarning
+from offcert.runtime.watch.saved_storages import Place
+
+Room = TypeVar("Room")
+
+
+class User(Protocol):
+    """A step that uses room on the host."""
+
+    @property
+    def uses_store(self) -> bool:
+        """Whether bytes on the host may still be written or needed."""
+
+
+class MoverMaker(ABC, Generic[Room]):
+    """Makes a mover for every step.
+
+    Steps with the same program use the same room on the host, one after the other; one that begins
+    while another still needs the room gets room of its own. Of room that nobody needs any more,
+    what one step takes is kept.
+
+    Attributes
+    ----------
+    record : StepEvents or None
+        The times of the latest step, if they are taken note of.
+    """
+
+    def __init__(self) -> None:
+        self.record: StepEvents | None = None
+        self._rooms: dict[int, list[tuple[Room, weakref.ref[User]]]] = {}
+        # The rooms in which something has gone wrong, by identity: they are used no more.
+        self._distrusted: set[int] = set()
+
+    @abstractmethod
+    def mover(self, program: StepPlan) -> tuple[Mover | None, Room | None]:
+        """Return a mover for a step, and the room that it uses; None if nothing moves."""
+
+    def took(self, program: StepPlan, room: Room | None, step: User) -> None:
+        """Take note of the step that uses a room."""
+        if room is not None:
+            self._rooms.setdefault(id(program), []).append((room, weakref.ref(step)))
+
+    def forget(self, program: StepPlan) -> None:
+        """Give back the rooms of a program that no step follows any more.
+
+        What a step still needs is kept until all are closed.
+        """
+        for room, reference in self._rooms.pop(id(program), []):
+            user = reference()
+            if user is not None and user.uses_store:
+                self._rooms.setdefault(0, []).append((room, reference))
+            else:
+                self._give_back(room)
+
+    def distrust(self, step: User) -> None:
+        """Let no other step use the room of one in which something has gone wrong."""
+        for rooms in self._rooms.values():
+            self._distrusted.update(id(room) for room, user in rooms if user() is step)
+
+    def _free_room(self, program: StepPlan) -> Room | None:
+        """Return room that no other step needs any more, if there is some; it must be taken."""
+        free, taken = [], []
+        for room, reference in self._rooms.get(id(program), []):
+            user = reference()
+            if user is not None and user.uses_store:
+                taken.append((room, reference))
+            else:
+                free.append(room)
+        self._rooms[id(program)] = taken
+        good = [room for room in free if id(room) not in self._distrusted]
+        for room in [room for room in free if room not in good[:1]]:
+            self._distrusted.discard(id(room))
+            self._give_back(room)
+        return good[0] if good else None
+
+    def _give_back(self, room: Room) -> None:
+        """Give room back that is not needed: more steps were under way at once than now."""
+
+    def close(self) -> None:
+        """Give all memory of the host back."""
+        self._rooms.clear()
+        self._distrusted.clear()
+
+
+class SynchronousMoverMaker(MoverMaker[HostStore]):
+    """Makes movers that copy at once, into a memory-mapped file.
+
+    Parameters
+    ----------
+    directory : str, optional
+        Where the file is made.
+    timed : bool
+        Take note of all times.
+    spill : str, optional
+        Where the file is made for what is not to be in the host's memory.
+    """
+
+    def __init__(
+        self, directory: str | None = None, *, timed: bool = False, spill: str | None = None
+    ) -> None:
+        super().__init__()
+        self._directory = directory
+        self._timed = timed
+        self._spill = spill
+
+    def mover(self, program: StepPlan) -> tuple[Mover | None, HostStore | None]:
+        """Return a mover for a step, and where it copies to; None if nothing moves."""
+        if program.moves_nothing and not self._timed:
+            return None, None
+        store = self._free_room(program) or self._new(program)
+        if not self._timed:
+            return SynchronousMover(program, store), store
+        self.record = StepEvents(HOST_CLOCK)
+        return TimedMover(program, store, self.record), store
+
+    def _new(self, program: StepPlan) -> HostStore:
+        border = program.host.pool - program.in_file
+        store = HostStore(border, self._directory)
+        if not program.in_file:
+            return store
+        return SplitStore(store, HostStore(program.in_file, self._spill), border)
+
+
+class StreamMoverMaker(MoverMaker[StreamCopies[Place]]):
+    """Makes movers that let the streams of a device copy.
+
+    Parameters
+    ----------
+    device : Device
+        Whose streams copy.
+    timed : bool
+        Take note of all times.
+    spill : str, optional
+        Where the file is made for what is not to be in the host's memory.
+    """
+
+    def __init__(self, device: Device, *, timed: bool = False, spill: str | None = None) -> None:
+        super().__init__()
+        self._device = device
+        self._timed = timed
+        self._spill = spill
+        self._made: list[StreamCopies[Place]] = []
+        self._told = False
+
+    def mover(self, program: StepPlan) -> tuple[Mover | None, StreamCopies[Place] | None]:
+        """Return a mover for a step, and where it copies to; None if there is nothing to do."""
+        if program.moves_nothing and not self._timed:
+            return None, None
+        self.record = StepEvents(self._device) if self._timed else None
+        copies = self._free_room(program) or self._new(program)
+        copies.begin()
+        return StreamMover(program, self._device, copies, self.record), copies
+
+    def _new(self, program: StepPlan) -> StreamCopies[Place]:
+        device = self._device
+        with ExitStack() as undo:
+            arena = self._arena(program.host.pool - program.in_file)
+            undo.callback(arena.close)
+            apart, staging = self._arena, None
+            if program.in_file:
+                file = device.file(program.in_file, self._spill)
+                undo.callback(file.close)
+                if program.staging and arena.registered:
+                    staging = self._staging(program, file)
+                if staging is not None:
+                    undo.callback(staging.close)
+                arena = SplitArena(arena, file)
+                # There is no more memory to register.
+                apart = partial(device.file, directory=self._spill)
+            copies = StreamCopies(device, program.host, arena, apart, staging)
+            self._made.append(copies)
+            undo.pop_all()
+        return copies
+
+    def _arena(self, size: int) -> Arena:
+        """Return memory of the host, registered unless the device refuses that."""
+        try:
+            return self._device.arena(size)
+        except RegistrationError as error:
+            self._refused(error)
+        # What has been mapped in vain is gone by now.
+        return self._device.pageable(size)
+
+    def _staging(self, program: StepPlan, file: Arena) -> Staging[Place] | None:
+        """Return registered memory by way of which copies go to a file; None if that is refused."""
+        try:
+            return Staging(self._device, program.staging, _returning(program, file))
+        except RegistrationError as error:
+            self._refused(error)
+        return None
+
+    def _refused(self, error: RegistrationError) -> None:
+        if not self._told:
+            self._told = True
+            warnings.warn(
+                f"{error}; copies go through other memory, and the host waits for each of them",
+                OffloadWarning,
+                stacklevel=2,
+            )
+
+    def _give_back(self, room: StreamCopies[Place]) -> None:
+        self._made.remove(room)
+        self._device.synchronise()
+        room.close()
+
+    def close(self) -> None:
+        """Wait for the device, and give all memory of the host back.
+
+        What autograd may still ask for, because a graph outlives the context, moves into ordinary
+        memory.
+        """
+        super().close()
+        made, self._made = self._made, []
+        self.record = None
+        with ExitStack() as stack:
+            # Arenas are given back whatever the device says, and each whatever becomes of others.
+            for copies in made:
+                stack.callback(copies.close)
+            if made:
+                self._device.synchronise()
+
+
+def _returning(program: StepPlan, file: Arena) -> list[list[Staged[Place]]]:
+    """Return what comes back from a file in a step, transfer by transfer."""
+    assert program.timetable is not None
+    assert program.registered is not None
+    found = []
+    for action in (action for row in program.timetable.actions for action in row):
+        if action.act is Act.CLAIM:
+            places = program.parts[program.trace.gaps[action.gap].tensor]
+            offsets = program.host.offsets
+            found.append(
+                [
+                    Staged(place, file, offsets[place] - program.registered, place.size)
+                    for place in places
+                    if place.size and offsets[place] >= program.registered
+                ]
+            )
+    return found
+
+
+def movers_for(
+    device: Device | None, directory: str | None, *, timed: bool, spill: str | None
+) -> MoverMaker[Any]:
+    """Return who makes movers for a device; for None, those that copy at once."""
+    if device is None:
+        return SynchronousMoverMaker(directory, timed=timed, spill=spill)
+    return StreamMoverMaker(device, timed=timed, spill=spill)

@@ -1,0 +1,121 @@
+"""When a timetable's work is done if everything takes as long as the problem says; exact integers.
+
+The streams do their work in order, each piece as soon as its stream is free and the events that it
+waits for have come. That is a recurrence over three clocks. What comes out is a schedule of the
+problem, which the checker accepts; it cannot be shorter than what is proved about all schedules.
+Needs no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from offcert.core.platform import Kind
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule, Transfer
+from offcert.runtime.device.interface import Event
+from offcert.runtime.plan.timetable import Act, Timetable
+
+
+class Clock(Protocol):
+    """A clock that knows when an event was: a device's, or the host's (`timed_mover`)."""
+
+    def nanoseconds(self, begin: Event, end: Event) -> int:
+        """Return the time between two events that have been reached."""
+
+    def synchronise(self) -> None:
+        """Wait until they all have."""
+
+
+class StepEvents:
+    """Events between the operations and around the transfers of one step.
+
+    Parameters
+    ----------
+    device : Clock
+        Whose events they are.
+    """
+
+    def __init__(self, device: Clock) -> None:
+        self._device = device
+        self._begins: list[Event] = []
+        self._ends: list[Event] = []
+        self._transfers: list[tuple[Kind, int, Event, Event]] = []
+
+    def began(self, event: Event) -> None:
+        """Take the point at which ``compute`` has waited for all that an operation needs."""
+        self._begins.append(event)
+
+    def ended(self, event: Event) -> None:
+        """Take the point at which it has done all of an operation; before the first, the start."""
+        self._ends.append(event)
+
+    def transferred(self, kind: Kind, gap: int, begin: Event, end: Event) -> None:
+        """Take the points before and after a transfer."""
+        self._transfers.append((kind, gap, begin, end))
+
+    @property
+    def operations(self) -> int:
+        """How many operations have ended."""
+        return len(self._ends) - 1
+
+    def schedule(self) -> Schedule:
+        """Return all times in nanoseconds since the step began; waits for the device.
+
+        A transfer that comes late serves no gap of the plan: its gap is -1.
+        """
+        device, start = self._device, self._ends[0]
+        device.synchronise()
+        begins = [device.nanoseconds(start, event) for event in self._begins]
+        ends = [device.nanoseconds(start, event) for event in self._ends[1:]]
+        transfers = [
+            Transfer(kind, gap, device.nanoseconds(start, begin), device.nanoseconds(start, end))
+            for kind, gap, begin, end in self._transfers
+        ]
+        return Schedule(begins[: len(ends)], ends, transfers)
+
+
+def forecast(
+    problem: Problem, timetable: Timetable, durations: Sequence[int] | None = None
+) -> Schedule:
+    """Return the schedule that the streams follow.
+
+    Parameters
+    ----------
+    problem : Problem
+        What runs, and on which platform.
+    timetable : Timetable
+        Of a plan for it.
+    durations : sequence of int, optional
+        Ticks of the operations, if other than the problem's.
+    """
+    trace, platform = problem.trace, problem.platform
+    taken = trace.durations if durations is None else durations
+    compute = out = back = 0
+    copied: dict[int, int] = {}
+    returned: dict[int, int] = {}
+    starts, ends, transfers = [], [], []
+    for index, actions in enumerate(timetable.actions):
+        ended = compute
+        for action in actions:
+            gap, tensor = action.gap, trace.gaps[action.gap].tensor
+            size = trace.gap_size(gap)
+            if action.act is Act.COPY_OUT:
+                begin = max(out, ended, back if timetable.simplex else 0)
+                out = begin + platform.transfer_time(size, Kind.OFFLOAD)
+                copied[tensor] = out
+                transfers.append(Transfer(Kind.OFFLOAD, gap, begin, out))
+            elif action.act is Act.CLAIM:
+                begin = max(back, compute, out if timetable.simplex else 0)
+                back = begin + platform.transfer_time(size, Kind.PREFETCH)
+                returned[gap] = back
+                transfers.append(Transfer(Kind.PREFETCH, gap, begin, back))
+            elif action.act is Act.RELEASE:
+                compute = max(compute, copied[tensor])
+            else:
+                compute = max(compute, returned[gap])
+        starts.append(compute)
+        compute += taken[index]
+        ends.append(compute)
+    return Schedule(starts, ends, transfers)

@@ -1,0 +1,119 @@
+"""The report page as text: what it says of bounds, and that nothing in a document rules it."""
+
+import json
+import re
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from offcert.certify.methods import solve
+from offcert.cli import main
+from offcert.core.chain import Chain
+from offcert.core.platform import Platform
+from offcert.core.result import Bound, Evidence
+from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.problem import Problem, Transfers
+from offcert.questions.schedule.schedule import Schedule
+from offcert.report.memory_curve import memory_curve
+from offcert.report.page import Shown, page
+from offcert.verify.document import verify
+
+CHAIN = Chain([30, 40], [40, 20], [10, 2, 1], [0, 0, 0], [0, 8])
+PROBLEM = Problem("p", CHAIN, Platform(13, Fraction(1, 5)))
+
+
+def data(*shown: Shown) -> dict[str, Any]:
+    """Return what the page is made of, as the browser reads it."""
+    (found,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page(shown))
+    loaded: dict[str, Any] = json.loads(found)
+    return loaded
+
+
+def with_bounds(*bounds: Bound) -> Certificate:
+    certificate = solve(PROBLEM, "sequential")
+    return replace(certificate, result=replace(certificate.result, bounds=bounds))
+
+
+@pytest.mark.parametrize("evidence", [Evidence.ATTESTED, Evidence.CROSS_ATTESTED])
+def test_what_a_solver_says_never_reads_as_proved(evidence: Evidence) -> None:
+    bounds = Bound("time-indexed", 150, evidence), Bound("prop3", 130, Evidence.PROVED)
+    certificate = with_bounds(*bounds)
+    for verification in (None, verify(certificate)):
+        (plan,) = data(Shown("c", certificate, verification))["plans"]
+        claimed, proved = plan["bounds"]
+        assert (claimed["proved"], claimed["value"]) == (False, "150")
+        assert claimed["said"].endswith("not proved")
+        assert "not proved" not in proved["said"] or verification is not None
+        assert plan["known"] == (
+            "Proved: no schedule is shorter than 130. "
+            "Claimed by solvers, and not proved: none is shorter than 150."
+        )
+        assert "optimal" not in plan["known"].lower()
+
+
+def test_what_is_not_valid_is_not_proved_either() -> None:
+    forged = with_bounds(Bound("prop3", 179, Evidence.PROVED))
+    (plan,) = data(Shown("c", forged, verify(forged)))["plans"]
+    assert "INVALID" in plan["verdict"]
+    (bound,) = plan["bounds"]
+    assert (bound["proved"], bound["said"]) == (False, "not proved: the document is not valid")
+
+
+def test_what_is_inside_at_any_moment_is_what_the_curve_counts() -> None:
+    certificate = solve(PROBLEM, "sequential")
+    schedule = certificate.result.schedule
+    assert isinstance(schedule, Schedule)
+    (plan,) = data(Shown("c", certificate))["plans"]
+    inside, (line,) = plan["inside"], plan["lines"]
+    times, held = memory_curve(PROBLEM, schedule)
+    assert (line["times"], line["sizes"]) == (times, held)
+    rows = list(zip(inside["from"], inside["to"], inside["size"], strict=True))
+    for time, size in zip(times, held, strict=True):
+        assert sum(part for begin, end, part in rows if begin <= time < end) == size
+
+
+def test_limits_of_one_problem_are_one_curve_and_others_are_not() -> None:
+    certificates = [solve(PROBLEM.with_memory(memory), "sequential") for memory in (30, 13, 21)]
+    other = solve(replace(PROBLEM, transfers=Transfers.INTERRUPTIBLE), "fluid-exact", time_limit=5)
+    found = data(*(Shown("c", each) for each in (*certificates, other)))
+    first, second = found["groups"]
+    assert (first["plans"], first["limits"], second["plans"]) == ([1, 2, 0], [13, 21, 30], [3])
+    assert first["best"] == [180 / 130, 1.0, 1.0]
+    assert all(least <= best for least, best in zip(first["least"], first["best"], strict=True))
+    assert found["plans"][3]["lines"][0]["slanted"]
+    assert found["plans"][3]["inside"] is None
+
+
+def test_no_name_ends_the_script_and_nothing_is_loaded() -> None:
+    evil = "</script><script>alert(1)</script><!--\x00\u202e"
+    certificate = solve(replace(PROBLEM, name=evil), "sequential")
+    text = page([Shown(evil, certificate)])
+    assert text.count("<script") == text.count("</script>") == 3
+    assert "<!--" not in text
+    assert "default-src 'none'" in text
+    assert not re.search(r"\b(src|href)=", text.split("<script type")[0])
+    assert "Copyright (c) 2022 Leon Sorokin" in text
+
+
+def test_the_command_writes_a_page_of_a_folder_or_says_what_is_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    certificate = solve(PROBLEM, "sequential")
+    certificate.write(tmp_path / "memory-13.json")
+    target = tmp_path / "r.html"
+    assert main(["report", str(tmp_path), "-o", str(target)]) == 0
+    assert "Verified for this page" in target.read_text()
+    assert main(["report", "--no-verify", str(tmp_path / "memory-13.json"), "-o", str(target)]) == 0
+    assert "Not verified for this page" in target.read_text()
+    capsys.readouterr()
+    before = target.read_bytes()
+    (tmp_path / "empty").mkdir()
+    for given, said in ((tmp_path / "empty", "no folder with a curve"), (target, "not valid JSON")):
+        other = tmp_path / "other.html"
+        assert main(["report", str(given), "-o", str(other)]) == 2
+        assert said in capsys.readouterr().err
+        assert not other.exists()
+    assert target.read_bytes() == before

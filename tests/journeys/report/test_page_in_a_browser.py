@@ -1,0 +1,149 @@
+"""The report page in headless Chromium: used by mouse and keys, and read."""
+
+import random
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from offcert.certify.methods import solve
+from offcert.core.chain import Chain
+from offcert.core.platform import Platform
+from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.problem import Problem
+from offcert.report.page import Shown, write_page
+from offcert.verify.document import verify
+from support.browser import Page, installed, opened
+from support.problems.long_schedules import long_certificate
+from support.problems.training_records import made
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(installed() is None, reason="no Chromium (Debian: chromium-headless-shell)"),
+]
+CHAIN = Chain([30, 40], [40, 20], [10, 2, 1], [0, 0, 0], [0, 8])
+
+
+def certificate(memory: int) -> Certificate:
+    return solve(Problem("<b>evil</b>", CHAIN, Platform(memory, Fraction(1, 5))), "sequential")
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """Three limits of one problem, a report of training, and a schedule of 10,000 operations."""
+    folder = tmp_path_factory.mktemp("page")
+    found = [certificate(memory) for memory in (13, 21, 30)]
+    shown = [Shown(f"{each.problem.platform.memory}", each, verify(each)) for each in found]
+    write_page(
+        [*shown, Shown("training", made()), Shown("long", long_certificate())],
+        folder / "report.html",
+    )
+    with opened(folder / "report.html", folder / "profile") as page:
+        yield page
+
+
+def choose(page: Page, number: int) -> None:
+    page.value(f"document.getElementById('plan').value = '{number}'")
+    page.value("document.getElementById('plan').dispatchEvent(new Event('change'))")
+
+
+def test_a_click_on_the_schedule_holds_what_happens_then(page: Page) -> None:
+    choose(page, 0)
+    assert page.text("#title") == "<b>evil</b>"
+    assert page.text("#verdict") == "OPTIMAL: 180 (proved). Verified for this page."
+    # By hand: F_0 from 0 to 30, x0 leaves from 0 to 50, F_1 from 50 to 90.
+    page.click("#gantt .u-over", 20 / 180)
+    assert page.text("#running").splitlines() == [
+        "device: forward F0, 0 ticks to 30 ticks",
+        "link: offload x0, 0 ticks to 50 ticks",
+    ]
+    assert page.text("#moment").endswith("on the device 12 units, limit 13 units")
+    assert page.text("#inside").split() == ["x0", "10", "units", "x1", "2", "units"]
+    # It is held while the mouse moves, and let go by a key.
+    page.move("#memory .u-over", 70 / 180)
+    assert "F0" in page.text("#running")
+    page.key("Escape", 27)
+    page.move("#memory .u-over", 71 / 180)
+    assert page.text("#running") == "device: forward F1, 50 ticks to 90 ticks"
+    assert "workspace of F1 8 units" in " ".join(page.text("#inside").split())
+    assert "x0" not in page.text("#inside")
+
+
+def test_the_slider_shows_the_plan_of_each_limit(page: Page) -> None:
+    choose(page, 0)
+    box = page.box("#slider")
+    page.press(box["x"] + box["width"] - 3, box["y"] + box["height"] / 2)
+    assert page.text("#limit") == "30 units"
+    assert page.text("#verdict").startswith("OPTIMAL: 130 ")
+    assert page.value("document.getElementById('plan').value") == "2"
+    assert "offload" not in page.text("#legend")
+    # A click on the curve's left end, where the least limit is, goes back.
+    page.click("#curve .u-over", 0.02)
+    assert page.text("#limit") == "13 units"
+    assert "offload" in page.text("#legend")
+
+
+def test_a_drag_zooms_both_pictures_and_buttons_do(page: Page) -> None:
+    choose(page, 0)
+    page.drag("#gantt .u-over", 0.25, 0.5)
+
+    # What the cursor shows at the left and right end says how far it is zoomed.
+    def moment(across: float, where: str = "#memory") -> float:
+        page.move(f"{where} .u-over", across)
+        return float(page.text("#moment").split()[0])
+
+    page.key("Escape", 27)
+    assert moment(0.002) == pytest.approx(45, abs=1)
+    assert moment(0.998, "#gantt") == pytest.approx(90, abs=1)
+    page.click("#whole")
+    assert moment(0.998) == pytest.approx(180, abs=1)
+    page.click("#in")
+    assert moment(0.002) == pytest.approx(45, abs=1)
+    assert moment(0.998) == pytest.approx(135, abs=1)
+    page.click("#whole")
+
+
+def test_one_of_ten_thousand_operations_is_found_by_its_name(page: Page) -> None:
+    choose(page, 4)
+    certificate = long_certificate()
+    wanted = random.Random(1).randrange(4000)
+    name = certificate.problem.trace.operations[wanted].name
+    schedule = certificate.result.schedule
+    assert schedule is not None
+    page.type("#find", name)
+    assert page.text("#found").startswith("1 of ")
+    middle = (schedule.starts[wanted] + schedule.ends[wanted]) / 2
+    assert page.text("#moment").split()[1] == "ms:"
+    assert float(page.text("#moment").split()[0]) == pytest.approx(middle / 1e6, rel=1e-4)
+    assert f"forward {name}, " in page.text("#running")
+    page.value("document.getElementById('find').value = ''")
+    page.type("#find", "no such thing")
+    assert page.text("#found") == "nothing has this name"
+
+
+def test_training_has_planned_above_measured(page: Page) -> None:
+    choose(page, 3)
+    assert page.text("#verdict") == "planned 15 ns, measured 18 ns (+20.00 %) on a device"
+    page.click("#gantt .u-over", 12.5 / 18)
+    assert page.text("#running").splitlines() == [
+        "device, planned: backward B:b, 11 ns to 15 ns",
+        "device, measured: waits, 9 ns to 14 ns",
+        "link, measured: prefetch, 9 ns to 14 ns",
+    ]
+    assert "planned 12 B" in page.text("#moment")
+    assert page.value("document.getElementById('bounds-part').hidden")
+
+
+def test_nothing_failed_and_nothing_was_asked_of_the_network(page: Page) -> None:
+    assert page.errors == []
+    assert [url for url in page.requests if not url.startswith(("file:", "data:"))] == []
+
+
+def test_the_same_without_verification_does_not_say_proved(tmp_path: Path) -> None:
+    found = certificate(13)
+    write_page([Shown("c", found)], tmp_path / "r.html")
+    with opened(tmp_path / "r.html", tmp_path / "profile") as page:
+        assert page.text("#verdict").endswith("Not verified for this page.")
+        assert "proved, says the certificate" in page.text("#bounds")
+        assert "not checked for this page" in page.text("#bounds")
