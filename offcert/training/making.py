@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from offcert.core.errors import InputError, MethodError, PlanError
-from offcert.heuristics.sequential import sequential
+from offcert.heuristics.evictions.sequential import sequential
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.runtime.follow.host_memory import host_memory_of
