@@ -96,7 +96,11 @@ def write_hardware(path: str | Path, card: Hardware) -> None:
     if reached:
         lines += ["[efficiency]", *(f"{name} = {float(part)}" for name, part in reached.items())]
     text = "\n".join([*lines, ""])
-    write_atomically(path, lambda target: target.write_text(text, encoding="utf-8"))
+
+    def write(target: Path) -> None:
+        target.write_text(text, encoding="utf-8")
+
+    write_atomically(path, write)
 
 
 def _with_kernel(found: Hardware, kernel: str) -> Hardware:
