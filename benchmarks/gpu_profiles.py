@@ -119,8 +119,7 @@ def main() -> None:
         "profiles": [],
         "left_out": [],
     }
-    device = torch.device("cpu" if simulated else "cuda")
-    write_hardware(options.output.parent / "card.toml", measured_card(device))
+    write_hardware(options.output.parent / "card.toml", measured_card())
     for case in SMALL if simulated else CASES:
         if time.monotonic() > until:
             document["left_out"].append(case.label)

@@ -117,14 +117,10 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _save_hardware(path: str) -> None:
-    import torch
-
     from offcert.runtime.hardware.files import write_hardware
     from offcert.runtime.hardware.measured_card import measured_card
 
-    found = torch.cuda.is_available()
-    device = torch.device("cuda", torch.cuda.current_device()) if found else torch.device("cpu")
-    write_hardware(path, measured_card(device))
+    write_hardware(path, measured_card())
 
 
 def _measured_lines(problem: Problem) -> list[str]:

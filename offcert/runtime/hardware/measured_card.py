@@ -32,7 +32,7 @@ _DTYPES = {
 }
 
 
-def measured_card(device: torch.device) -> Hardware:
+def measured_card(device: torch.device | None = None) -> Hardware:
     """Return a hardware model whose rates are those that a device reaches now.
 
     Rates of products are those of square ones, that of memory is one of a sum of two vectors, and
@@ -41,9 +41,11 @@ def measured_card(device: torch.device) -> Hardware:
 
     Parameters
     ----------
-    device : torch.device
-        Of CUDA, or the CPU, on which TF32 is left out.
+    device : torch.device, optional
+        Of CUDA, or the CPU, on which TF32 is left out; by default a CUDA device if there is one.
     """
+    if device is None:
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     memory, name = memory_and_name(device)
     kind = device.type
     types = [each for each in _DTYPES if kind == "cuda" or each != "tf32"]
