@@ -236,8 +236,7 @@ def test_a_card_that_is_written_is_read_back_with_the_same_rates(card, tmp_path)
             assert roofline_ns(found, 10**12, 10**6, dtype, work) == expected
 
 
-def test_the_device_at_hand_becomes_a_card(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("offcert.runtime.hardware.bandwidth._COPY_BYTES", 2**20)
+def test_the_device_at_hand_becomes_a_card(tmp_path, capsys):
     given = ["profile", "gpt-tiny", "--input", "1x8", "-o", str(tmp_path / "p.json")]
     given += ["--option", "layers=1"]
     path = tmp_path / "mine.toml"
