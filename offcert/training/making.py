@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from offcert.core.errors import InputError, MethodError, PlanError
-from offcert.heuristics.evictions.sequential import sequential
+from offcert.certify.methods import solve
+from offcert.core.errors import InputError, PlanError
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.runtime.follow.host_memory import host_memory_of
@@ -128,8 +128,11 @@ class Making(Offload):
     def _makeshift(self, problem: Problem) -> StepPlan | None:
         """Return a program that keeps to the limit, found at once; None if there is none."""
         plain = self._planner.limited(replace(problem, recompute=Recompute.NONE))
-        with suppress(InputError, MethodError, PlanError):
-            made = step_plan(plain, sequential(plain), streams=self._device is not None)
+        with suppress(InputError, PlanError):
+            schedule = solve(plain, "sequential").result.schedule
+            if schedule is None:
+                return None
+            made = step_plan(plain, schedule, streams=self._device is not None)
             left = self._left
             return made if left is None else made.within_host(left, self._spills)
         return None
