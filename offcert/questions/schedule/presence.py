@@ -158,10 +158,7 @@ def absent_at(
         Times as the clock has them.
     """
     sizes = Grid(flow.amount for flow in flows)
-    ended = [
-        (flow.gap, clock.number(flow.end), sizes.number(flow.amount))
-        for flow in flows
-    ]
+    ended = [(flow.gap, clock.number(flow.end), sizes.number(flow.amount)) for flow in flows]
     sums: list[Rational] = [sizes.value(s) for s in sums_at(ended, places, 0)]  # type: ignore[type-var]
     # Few are under way at any time: one in each direction, if the link is used as it can be.
     order = sorted(range(len(flows)), key=lambda index: clock.number(flows[index].start))
