@@ -20,10 +20,11 @@ from typing import Any, NamedTuple
 
 from offcert.certify.ladder import certify
 from offcert.core.documents import read_json, write_json
-from offcert.core.units import format_size, parse_size
+from offcert.core.units import Units, format_size, parse_size
 from offcert.questions.schedule.problem import Problem, Recompute
 
 FORMAT = "offcert-layer-gaps-run"
+BYTES = Units("ns", "B")
 
 
 class Step(NamedTuple):
@@ -104,7 +105,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         shape = f"{row['batch']} × {row['sequence']:,}" if row["sequence"] else f"{row['batch']}"
         plan = "–" if row["objective"] is None else f"{row['objective'] / row['computing']:.3f}"
         lines.append(
-            f"| {row['model']}, {shape} | {row['hardware']} | {format_size(row['memory'])} "
+            f"| {row['model']}, {shape} | {row['hardware']} | {format_size(row['memory'], BYTES)} "
             f"| {plan} | {row['bound'] / row['computing']:.3f} | {100 * gap(row):.2f} % "
             f"| {100 * row['goal']:.1f} % | {row['processor']:.0f} s |"
         )

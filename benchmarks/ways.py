@@ -20,8 +20,9 @@ verifies certificates, so times, peaks and bytes are counted the same way for al
   (The minimum cut in front of it is about operators of a compiled graph and is not done here.)
 
 For each, `certify` is given the memory that the way takes at most, and begins with the fastest way
-that fits and that the runtime can carry out, or with the plan found for less memory. The proved distance is how much
-of the way's time lies above the bound at its peak: what a better plan could save at most.
+that fits and that the runtime can carry out, or with the plan found for less memory. The proved
+distance is how much of the way's time lies above the bound at its peak: what a better plan could
+save at most.
 """
 
 from __future__ import annotations
