@@ -9,6 +9,7 @@ from types import ModuleType
 
 import pytest
 
+from offcert.certify.others.executions import module_of
 from offcert.core.computations import Computation, Value
 from offcert.core.errors import InputError
 from offcert.core.network import Network
@@ -62,7 +63,7 @@ def test_layers_are_the_stretches_that_names_say(planned: ModuleType) -> None:
         ("F:after layer1.0.bn3", "layer1.0.bn3"),
         ("F:layer1.0.relu #2", "layer1.0.relu"),
     ):
-        assert planned.module_of(name) == path
+        assert module_of(name) == path
 
 
 # Computing takes 1 + 2 * 12 + 1 + 2 * 20 = 66 ticks. Of 20 bytes that are saved, 8 are a product's.
