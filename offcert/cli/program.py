@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from offcert._version import __version__
 from offcert.cli import (
+    audit,
     certify,
     choose,
     compare,
@@ -44,6 +45,7 @@ COMMANDS = (
     verify,
     importing,
     export,
+    audit,
     place,
     devices,
     train,
