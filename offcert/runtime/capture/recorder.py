@@ -44,11 +44,9 @@ class Recorder(Session):
         Attached while the recorder is active.
     hardware : Hardware, optional
         The roofline that gives operators their durations; all zero without one.
-    limit : int, optional
-        Bytes on the device within which the step is kept (`offcert.runtime.watch.rule`). What is
-        recorded is the step as it would be without a limit.
-    host : int, optional
-        Bytes of the host that this may take.
+    limit, host : int, optional
+        Bytes on the device within which the step is kept, and that this may take of the host
+        (`offcert.runtime.watch.rule`); what is recorded is the step without a limit.
 
     Attributes
     ----------
@@ -61,12 +59,11 @@ class Recorder(Session):
     calls : list of Signature
         Of every call of the root.
     nodes : list of int
-        For each of them, the nodes of the autograd graph that it made.
+        The nodes of the autograd graph that each of them made.
     autocast : bool
         Whether autocast was active when the backward pass began.
     packed, made : list of Seen
-        What autograd saves in the forward pass of the root, as often as it does, and what operators
-        make.
+        What autograd saves in the forward pass, as often as it does, and what operators make.
     given : list of (int, list of Seen)
         For each call of a module, its first moment and the tensors that it is given.
     only_once : set of Event
@@ -300,7 +297,7 @@ class Recorder(Session):
 
     def note_saved(self, entry: Entry, tensor: torch.Tensor) -> None:
         """Note that autograd has saved a storage for the first time."""
-        if self.rule is not None:
+        if self.rule:
             self.rule.note(entry)
         life = self._touch(tensor)
         if any(path in self.hooks.compiled for path in self._paths):
@@ -311,8 +308,7 @@ class Recorder(Session):
             life.entry = weakref.ref(entry)
             self._life_of_entry[entry] = life
             self._hold(life)
-        dtype = dtype_name(tensor.dtype)
-        shape = tuple(map(int, tensor.shape))
+        dtype, shape = dtype_name(tensor.dtype), tuple(map(int, tensor.shape))
         self.saved.append(Saved(self.tracker.now, entry.size, dtype, shape, life))
 
     def moment_of_saving(self, tensor: torch.Tensor) -> int:

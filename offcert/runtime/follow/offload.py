@@ -282,8 +282,7 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
             self._storages.closed = True
         leave_saving(self._hooks.local)
         self._close_run("the context ended")
-        self._thread = None
-        self._counter = None
+        self._thread = self._counter = None
 
     def announce(self, name: str) -> None:
         """Tick at an operator, if the clock is one of operators."""
@@ -356,9 +355,7 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
         """Return the plan that a step follows and what else it may be, or why there is none."""
         return self._kinds.plans_for(self.programs, call, self._hooks.parts.device)
 
-    def _start(
-        self, chosen: StepPlan, counter: LiveBytes | None, call: Signature
-    ) -> StepRun | None:
+    def _start(self, chosen: StepPlan, counter: Any, call: Signature) -> StepRun | None:
         # Memory of the host does not count.
         with nullcontext() if counter is None else counter.paused():
             try:
