@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from offcert.runtime.zoo._options import require_positive
 
 # By depth: blocks of each group. Given by the ResNet paper.
-_LAYERS = {
+LAYERS = {
     18: (2, 2, 2, 2),
     34: (3, 4, 6, 3),
     50: (3, 4, 6, 3),
@@ -119,7 +119,7 @@ class ResNet(nn.Module):
         self.relu = nn.ReLU(inplace=True)
         self.maxpool = nn.MaxPool2d(3, stride=2, padding=1)
         channels = 64
-        for index, (width, layers) in enumerate(zip(_WIDTHS, _LAYERS[depth], strict=True), 1):
+        for index, (width, layers) in enumerate(zip(_WIDTHS, LAYERS[depth], strict=True), 1):
             blocks = []
             for layer in range(layers):
                 blocks.append(block(channels, width, 2 if index > 1 and layer == 0 else 1))

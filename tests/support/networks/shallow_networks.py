@@ -12,9 +12,9 @@ from offcert.runtime.zoo import densenet, resnet
 @contextmanager
 def shallow() -> Iterator[None]:
     """Build DenseNet-121 and ResNet-50 with every kind of layer, and of place it can be at."""
-    growth, channels, _ = densenet._SHAPES[121]
+    growth, channels, _ = densenet.SHAPES[121]
     with (
-        patch.dict(densenet._SHAPES, {121: (growth, channels, (2, 3, 3, 2))}),
-        patch.dict(resnet._LAYERS, {50: (2, 2, 1, 2)}),
+        patch.dict(densenet.SHAPES, {121: (growth, channels, (2, 3, 3, 2))}),
+        patch.dict(resnet.LAYERS, {50: (2, 2, 1, 2)}),
     ):
         yield
