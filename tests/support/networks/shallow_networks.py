@@ -1,4 +1,4 @@
-"""Networks of the zoo with fewer layers of each kind, for what does not depend on their number."""
+"""Networks of the zoo with fewer layers, or channels, for what does not depend on their number."""
 
 from __future__ import annotations
 
@@ -17,4 +17,11 @@ def shallow() -> Iterator[None]:
         patch.dict(densenet.SHAPES, {121: (growth, channels, (2, 3, 3, 2))}),
         patch.dict(resnet.LAYERS, {50: (2, 2, 1, 2)}),
     ):
+        yield
+
+
+@contextmanager
+def narrow() -> Iterator[None]:
+    """Build ResNets with an eighth of the channels, for what does not depend on their number."""
+    with patch.object(resnet, "WIDTHS", tuple(width // 8 for width in resnet.WIDTHS)):
         yield

@@ -1,5 +1,7 @@
 """Joint plans on networks: bit by bit the same training, and live bytes as predicted."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from torch import nn
@@ -8,11 +10,11 @@ from offcert.questions.schedule.plan import Plan
 from offcert.runtime import zoo
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.segments.placed import Kept
-from support.networks.shallow_networks import shallow
+from support.networks.shallow_networks import narrow, shallow
 from support.runtime.joint_training import again, compare_joint, segment
 
 
-def images(name, size=32, batch=2, **options):
+def images(name, size=32, batch=2, *, wide=False, **options):
     torch.manual_seed(0)
 
     def run(model, batch):
@@ -21,7 +23,9 @@ def images(name, size=32, batch=2, **options):
     def draw():
         return torch.randn(batch, 3, size, size), torch.randint(10, (batch,))
 
-    return TrainingStep(zoo.build(name, classes=10, **options), run, draw)
+    with nullcontext() if wide else narrow():
+        model = zoo.build(name, classes=10, **options)
+    return TrainingStep(model, run, draw)
 
 
 def tokens(**options):
