@@ -327,6 +327,9 @@ def main() -> int:
         found = globals()[part](python, work, left * SHARES[part])
         document["parts"][part] = found
         target.write_text(json.dumps(document, indent=2) + "\n")
+        if part == "profiles" and (work / "card.toml").exists():
+            # For --hardware, on machines without the card.
+            shutil.copy(work / "card.toml", target.with_suffix(".toml"))
         for line in found.get("said", [])[-4:]:
             print(f"   {line}")
         print(f"== {part} ended with {found['status']}", flush=True)

@@ -5,8 +5,8 @@
 For each network: how long the step takes by the device's events, what the allocator gave out beside
 what the problem counts, what the device saves that tensors without data do not foresee, and the
 rates of the link alone, both ways at once, and while the step runs. The problems are written beside
-the output. On a simulated device durations are a stated model's, so that everything else runs from
-end to end without a GPU.
+the output, and so is what the card reaches, `card.toml`, for ``--hardware``. On a simulated device
+durations are a stated model's, so that everything else runs from end to end without a GPU.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from offcert.questions.schedule.files import write_problem
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.training_record import AllocatorPeaks
 from offcert.runtime.device.cuda import versions
+from offcert.runtime.hardware.files import write_hardware
+from offcert.runtime.hardware.measured_card import measured_card
 from offcert.runtime.profiling.profile import profile
 
 HARDWARE = "v100-pcie"
@@ -117,6 +119,7 @@ def main() -> None:
         "profiles": [],
         "left_out": [],
     }
+    write_hardware(options.output.parent / "card.toml", measured_card())
     for case in SMALL if simulated else CASES:
         if time.monotonic() > until:
             document["left_out"].append(case.label)

@@ -21,7 +21,7 @@ from offcert.core.result import Bound, Evidence
 from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.proofs.claims import proved
 from offcert.proofs.joint_document import read
-from offcert.proofs.kinds import MemoryByTime
+from offcert.proofs.kinds.memory import MemoryByTime
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.simulate import simulate

@@ -12,9 +12,9 @@ from offcert.formulations.combinatorial.relaxations import required_absent
 from offcert.formulations.fluid.dual import Multipliers
 from offcert.formulations.fluid.milp import FluidBound, fluid_bound
 from offcert.formulations.fluid.tree import Branch, Leaf, ProvedTree, prove
-from offcert.proofs import kinds
 from offcert.proofs.claims import proved, searched
 from offcert.proofs.fluid_document import KINDS, TooLongError, pack
+from offcert.proofs.kinds.fluid import FluidProof
 from offcert.questions.schedule.problem import Problem, Transfers
 
 # Share of the time that HiGHS may take to tell whether a tree can pay. Arbitrary.
@@ -28,7 +28,7 @@ _TREE_TIMES = 20.0
 def as_bound(problem: Problem, method: str, tree: ProvedTree, whole: bool) -> Bound:
     """Return a bound with its proof, unless that is longer than verification reads."""
     try:
-        proof = kinds.FluidProof(whole=whole, proof=pack(document(problem, tree)))
+        proof = FluidProof(whole=whole, proof=pack(document(problem, tree)))
     except TooLongError:
         return searched(method, tree.value, {"whole": whole})
     return proved(method, tree.value, proof)

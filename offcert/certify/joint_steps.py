@@ -71,7 +71,8 @@ def climb_joint(search: Search, effort: Effort) -> None:
     from offcert.formulations.joint.bound import joint_bounds
 
     search.begin("joint bounds")
-    for bound in joint_bounds(search.problem, effort.seconds, search.objective):
+    shares = search.workings.shares
+    for bound in joint_bounds(search.problem, effort.seconds, search.objective, shares.update):
         search.add(bound)
         if search.done:
             return
@@ -168,6 +169,7 @@ def descend_joint(search: Search, effort: Effort) -> None:
         target=search.goal,
         ranges=ranges_of(problem),
         known=known_programs(search),
+        shares=search.workings.shares,
         on_improvement=offer,
         **options,
     )

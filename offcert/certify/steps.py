@@ -22,7 +22,7 @@ from offcert.formulations.combinatorial.relaxations import (
     whole_tensors_count,
 )
 from offcert.proofs.claims import claimed, proved
-from offcert.proofs.kinds import LargeTensors
+from offcert.proofs.kinds.computed import LargeTensors
 from offcert.questions.schedule.problem import Transfers
 
 if TYPE_CHECKING:

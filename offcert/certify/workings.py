@@ -22,6 +22,8 @@ class Workings:
         Searches that go on where they stopped, by names that their steps choose.
     ends : list of SideEnds
         Heads and tails that verification can establish; the pivot programs begin with them.
+    shares : dict of int to float
+        For computations, what share of them runs again in the relaxation of a joint problem.
     outward_open : float
         The part of the makespan that the outward search has left open; 1 before it has run.
     outward_tried : (int, float)
@@ -30,6 +32,7 @@ class Workings:
 
     programs: dict[str, Any] = field(default_factory=dict)
     ends: list[SideEnds] = field(default_factory=list)
+    shares: dict[int, float] = field(default_factory=dict)
     outward_open: float = 1.0
     outward_tried: tuple[int, float] = (0, 0.0)
 

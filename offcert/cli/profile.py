@@ -56,6 +56,12 @@ def add(commands: Commands) -> None:
         help="measure on the device at hand: durations and, on a CUDA device, workspaces, and the "
         "rates of the link while the step runs",
     )
+    parser.add_argument(
+        "--save-hardware",
+        metavar="FILE",
+        help="with --measure: write what the device at hand reaches, by type of product, memory "
+        "and link, as a TOML file for --hardware (default: none)",
+    )
     add_peak(parser)
     parser.add_argument(
         "--link",
@@ -103,9 +109,18 @@ def _run(options: argparse.Namespace) -> int:
         print_problem(problem)
     else:
         write_problem(options.output, problem)
+    if options.save_hardware is not None:
+        _save_hardware(options.save_hardware)
     text = "\n".join([describe_problem(problem), *_measured_lines(problem)])
     show(options, problem_summary(problem), text)
     return 0
+
+
+def _save_hardware(path: str) -> None:
+    from offcert.runtime.hardware.files import write_hardware
+    from offcert.runtime.hardware.measured_card import measured_card
+
+    write_hardware(path, measured_card())
 
 
 def _measured_lines(problem: Problem) -> list[str]:
@@ -134,6 +149,13 @@ def _profile(options: argparse.Namespace) -> Problem:
     from offcert.core.errors import InputError
     from offcert.runtime.profiling.profile import profile
 
+    if options.save_hardware is not None:
+        if not options.measure:
+            raise InputError("--save-hardware goes with --measure: a model has nothing to save")
+        if not options.save_hardware.endswith(".toml"):
+            raise InputError(
+                f"--save-hardware must be a file that ends in .toml, not {options.save_hardware}"
+            )
     for flag in ("peak", "link", "attention"):
         if options.measure and getattr(options, flag):
             raise InputError(f"--{flag} is for hardware models, not for --measure")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from offcert._version import __version__
 from offcert.cli import (
+    audit,
     certify,
     choose,
     compare,
@@ -16,6 +17,7 @@ from offcert.cli import (
     doctor,
     export,
     generate,
+    hunt,
     importing,
     library,
     methods,
@@ -44,6 +46,7 @@ COMMANDS = (
     verify,
     importing,
     export,
+    audit,
     place,
     devices,
     train,
@@ -52,6 +55,7 @@ COMMANDS = (
     compare,
     plot_table,
     generate,
+    hunt,
     partition,
     library,
     compile,

@@ -11,6 +11,7 @@ from offcert.core.documents import parse_rational, show
 from offcert.core.errors import InputError
 from offcert.instances.checkpoint_instances import CheckpointChains, RecomputeNetworks
 from offcert.instances.cnn import CnnChains
+from offcert.instances.decoder import DecoderTraces
 from offcert.instances.generator import Generator
 from offcert.instances.modnn.problems import ModnnSteps
 from offcert.instances.recompute_partition import RecomputePartition, recompute_partition
@@ -27,6 +28,7 @@ KINDS: dict[str, type[Generator]] = {
         TransformerTraces,
         UniformChains,
         UnetTraces,
+        DecoderTraces,
         CheckpointChains,
         RecomputeNetworks,
         ModnnSteps,

@@ -58,19 +58,24 @@ def _times(report: dict[str, Any], units: Units) -> Iterator[str]:
     if report.get("device", "cpu") == "cpu":
         # There a plan costs what copying costs; how long the problem says anything takes is about
         # another device, unless it was measured here.
+        yield "  copies are synchronous on the CPU: times of the plan are not compared with these"
         return
     times, errors = report["times"], report["errors"]
-    parts = [f"predicted {format_time(times['predicted'], units)}"]
-    if times["certified"] is not None:
-        parts.append(f"certified {format_time(times['certified'], units)}")
-    if times["measured"] is None:
-        parts.insert(0, "not timed to its end")
-    else:
-        parts.insert(0, format_time(times["measured"], units))
+    certified, forecast, executed = (
+        None if times[name] is None else format_time(times[name], units)
+        for name in ("certified", "predicted", "measured")
+    )
+    parts = [] if certified is None else [f"certified {certified}"]
+    parts += [f"forecast {forecast}", f"executed {executed or 'not timed to its end'}"]
     yield f"  a step on device {report['device']}: {', '.join(parts)}"
     said = [
         f"{name} {'not known' if errors[key] is None else format(100 * errors[key], '+.2f') + ' %'}"
-        for name, key in (("time", "time"), ("peak", "peak"))
+        for name, key in (
+            ("time to the certificate", "time_to_certified"),
+            ("time to the forecast", "time"),
+            ("peak", "peak"),
+        )
+        if key != "time_to_certified" or certified is not None
     ]
     said += [
         f"{format_size(errors[key], units)} {name}"

@@ -28,6 +28,7 @@ from offcert.runtime.watch.modes import sweep, within_transform
 from offcert.runtime.watch.signature import Signature, signature
 from offcert.training.barred import opaque_modules, price, without
 from offcert.training.branches import Branches
+from offcert.training.feedback import tell_of_plans
 from offcert.training.growth import is_covered, outgrown
 from offcert.training.planner import Planner, first_call
 from offcert.training.study import StepTimes, Study
@@ -293,7 +294,9 @@ class AutoOffload(Offload):
             result = certificate.result
             if result.schedule is not None:
                 made = self._program(certificate)
-                self._take(made if left is None else made.within_host(left, self._spills), number)
+                made = made if left is None else made.within_host(left, self._spills)
+                self._take(made, number)
+                tell_of_plans(self, [(certificate, made)])
         except NoPlanError as error:
             if not again:
                 self._settle(first_call(problem), str(error))

@@ -20,6 +20,7 @@ import functools
 import logging
 import sys
 import warnings
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -86,6 +87,8 @@ class OffloadCallback(TrainerCallback):
         # Whether a plan can be made before anything runs, and what was made.
         self._foresees = isinstance(plan, str) and "example" not in options
         self._made: Offload | None = None
+        self._trainer: Callable[[], Trainer | None] = lambda: None
+        self._told = 0
 
     @property
     def steps(self) -> Counter[str]:
@@ -102,7 +105,21 @@ class OffloadCallback(TrainerCallback):
         if made is None or made.model is not model:
             made = self._make(model, **self._options)
         self.offload = made
+        self._told = 0
         self._open.enter_context(self.offload)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        """Tell the Trainer's loggers of plans that are new."""
+        promises = [] if self.offload is None else self.offload.promises
+        for numbers in promises[self._told :]:
+            self._log(numbers)
+        self._told = len(promises)
+
+    def _log(self, numbers: Mapping[str, float]) -> None:
+        """Give numbers to the Trainer's loggers: TensorBoard, its history, and so on."""
+        trainer = self._trainer()
+        if trainer is not None:
+            trainer.log({f"offload/{name}": value for name, value in numbers.items()})
 
     def prepare(self, trainer: Trainer) -> None:
         """Make a plan before the training of a Trainer begins, on tensors without data.
@@ -110,6 +127,7 @@ class OffloadCallback(TrainerCallback):
         It is for the batch with the longest samples (`largest_batch`), and so for all. Where that
         cannot be done, a warning says why, and a plan is made while the training runs.
         """
+        self._trainer = weakref.ref(trainer)
         if not self._foresees:
             return
         try:
@@ -132,6 +150,7 @@ class OffloadCallback(TrainerCallback):
         self.detach()
         counts = ", ".join(f"{count} {kind}" for kind, count in self.steps.items()) or "none"
         log.info("steps under the offloading plan: %s", counts)
+        self._log({f"steps_{kind}": count for kind, count in self.steps.items()})
 
     def detach(self) -> None:
         """Detach the plan, if it is attached."""

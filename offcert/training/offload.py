@@ -20,6 +20,7 @@ from offcert.runtime.follow.offload import offload as follow
 from offcert.runtime.plan.plans import AnyPlan, CertificateLike
 from offcert.runtime.watch.hooks import unwrap
 from offcert.training.auto import AutoOffload
+from offcert.training.feedback import tell_of_plans
 from offcert.training.planner import Planner
 
 
@@ -130,7 +131,10 @@ def offload(
             "host_spill": host_spill,
             "reserved_memory": reserved_memory,
         }
-        return follow(model, plan, problem, **following, **given)
+        followed = follow(model, plan, problem, **following, **given)
+        several = plan if isinstance(plan, Sequence) else [plan]
+        tell_of_plans(followed, zip(several, followed.programs, strict=True))
+        return followed
     if plan != "auto":
         raise InputError(f'plan must be a certificate, a plan, a schedule or "auto", not {plan!r}')
     if problem is not None:

@@ -23,7 +23,8 @@ from offcert.core.other_numbers import executed_on
 from offcert.core.result import Bound, Bounded, Evidence
 from offcert.core.trace import Trace
 from offcert.proofs.certificate import Certificate, read_certificate
-from offcert.proofs.kinds import Computed, JointProof
+from offcert.proofs.kinds.computed import Computed
+from offcert.proofs.kinds.joint import JointProof
 from offcert.proofs.questions import SCHEDULE
 from offcert.proofs.registry import PROOFS
 from offcert.questions.schedule.check import check, peak

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from offcert.core.platform import Kind, Link
 from offcert.core.trace import Tensor, Trace
-from offcert.proofs.kinds import Computed, LargeTensors
+from offcert.proofs.kinds.computed import Computed, LargeTensors
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.verify.common.absence import absences, least_memory, needs, whole_tensors
 from offcert.verify.common.absence import large_tensors as rounded_up

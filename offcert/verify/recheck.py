@@ -14,7 +14,7 @@ from typing import Any
 from offcert.core.errors import InputError
 from offcert.core.named import named
 from offcert.core.result import Bound, Evidence
-from offcert.proofs.kinds import MemoryByTime
+from offcert.proofs.kinds.memory import MemoryByTime
 from offcert.proofs.proof import Provable
 from offcert.proofs.registry import PROOFS
 from offcert.questions.schedule.problem import Minimise, Problem

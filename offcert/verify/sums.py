@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offcert.core.platform import Kind, Link
-from offcert.proofs.kinds import ExactSums
+from offcert.proofs.kinds.computed import ExactSums
 from offcert.questions.schedule.problem import Problem
 from offcert.verify.common.absence import Absence, absences, large_tensors, least_memory, needs
 from offcert.verify.common.fluid_times import rests, starts

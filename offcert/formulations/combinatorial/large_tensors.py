@@ -15,7 +15,7 @@ from itertools import accumulate
 from offcert.core.result import Bound
 from offcert.formulations.combinatorial.relaxations import heads_and_tails, required_absent
 from offcert.proofs.claims import proved
-from offcert.proofs.kinds import LargeTensors
+from offcert.proofs.kinds.computed import LargeTensors
 from offcert.questions.schedule.problem import Problem
 
 METHOD = "fractional-large-tensors"

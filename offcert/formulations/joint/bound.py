@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from offcert.core.network import Network
 from offcert.core.result import Bound
@@ -20,7 +20,7 @@ from offcert.formulations.joint.room import (
 from offcert.formulations.joint.tree import JointBound, grow, rounded
 from offcert.proofs.claims import proved
 from offcert.proofs.joint_document import PLACES, JointCases, JointWeights, write
-from offcert.proofs.kinds import JointProof
+from offcert.proofs.kinds.joint import JointProof
 from offcert.questions.schedule.problem import Problem, Transfers
 
 METHOD = "joint-lp"
@@ -52,7 +52,12 @@ def computing_bound(problem: Problem) -> Bound:
     return proved(METHOD, problem.computed.compute_time, proof)
 
 
-def joint_bounds(problem: Problem, seconds: float, target: int | None = None) -> Iterator[Bound]:
+def joint_bounds(
+    problem: Problem,
+    seconds: float,
+    target: int | None = None,
+    tell: Callable[[dict[int, float]], object] | None = None,
+) -> Iterator[Bound]:
     """Yield proved bounds, each better than those before.
 
     The first cut is where most has to be absent: what is not on the device then must come back or
@@ -65,6 +70,10 @@ def joint_bounds(problem: Problem, seconds: float, target: int | None = None) ->
         With a network.
     seconds : float
         For the linear programs together.
+    target : int, optional
+        More ticks than this are of no use.
+    tell : callable, optional
+        Called with what share of each computation runs again after the first cut.
     """
     network = problem.computed
     assert network is not None
@@ -79,9 +88,12 @@ def joint_bounds(problem: Problem, seconds: float, target: int | None = None) ->
         # Each program takes several times as long as the one before.
         if began + took * _GROWTH > deadline:
             return
-        found = cut(problem, known, grid, whole, deadline - began)
-        if found is None:
+        solved = _solved(problem, known, grid, whole, deadline - began)
+        if solved is None:
             return
+        if finest is None and tell is not None:
+            tell(_shares(*solved))
+        found = proof_of(solved[0], rounded(*solved), whole)
         took, finest = time.monotonic() - began, grid
         if found.value > most:
             most = found.value
@@ -179,6 +191,12 @@ def _solved(
     program = JointProgram(problem, known, grid, room)
     solved = program.solve(seconds)
     return None if solved is None else (program, solved)
+
+
+def _shares(program: JointProgram, solved: Solved) -> dict[int, float]:
+    """Return what share of each computation runs again in the last window."""
+    last = program.again[program.grid.windows - 1]
+    return {number: float(solved.amounts[column]) for number, column in last.items()}
 
 
 def proof_of(program: JointProgram, bound: JointBound, whole: bool) -> Bound:

@@ -20,7 +20,8 @@ from offcert.core.network import Network
 from offcert.core.result import Bound
 from offcert.formulations.rematerialisation.memory_cut import CutFinder, Prices
 from offcert.proofs.claims import proved
-from offcert.proofs.kinds import Computed, LeastMemoryCut
+from offcert.proofs.kinds.computed import Computed
+from offcert.proofs.kinds.memory import LeastMemoryCut
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 
 # Steps of the search for prices, each of which takes a few least cuts. Arbitrary.

@@ -16,7 +16,7 @@ from scipy.sparse.csgraph import maximum_flow
 
 from offcert.core.network import Network
 from offcert.core.platform import Kind, Link
-from offcert.proofs.kinds import LeastMemoryCut
+from offcert.proofs.kinds.memory import LeastMemoryCut
 from offcert.questions.schedule.problem import Problem
 
 # The largest capacity of an edge. Given by SciPy: its maximum flow takes 32 bits.

@@ -10,14 +10,16 @@ searches for offloading go on.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from offcert.core.program import Program
 from offcert.heuristics.joint.annealing import ALONE, JointAnnealer, Spreading, weight_of
 from offcert.heuristics.joint.changes import alike
 from offcert.heuristics.joint.evaluation import evaluate
+from offcert.heuristics.joint.guided import guided
 from offcert.heuristics.joint.plans import JointPlan, improved, realised, tidied
 from offcert.heuristics.joint.repeats import repeats_of
 from offcert.heuristics.joint.starts import starts
@@ -66,6 +68,7 @@ def joint_search(
     steps: int | None = None,
     transfers: float = 0.15,
     known: Sequence[Program] = (),
+    shares: Mapping[int, float] = MappingProxyType({}),
     on_improvement: Callable[[JointPlan], object],
 ) -> None:
     """Search for a short plan until the time is over or `target` is met.
@@ -92,6 +95,8 @@ def joint_search(
         Share of the time that is left for better transfers of the best program.
     known : sequence of Program
         Where to start, too.
+    shares : mapping of int to float, optional
+        What share of computations runs again in a relaxation: where to start, too.
     on_improvement : callable
         Called with the first plan and every better one.
 
@@ -103,7 +108,7 @@ def joint_search(
         If the problem says not what is computed from what.
     """
     begin = time.monotonic()
-    search = _Search(problem, ranges, workers, seed, target, on_improvement)
+    search = _Search(problem, ranges, shares, workers, seed, target, on_improvement)
     search.begin_with(known)
     # To read a large problem takes a part of the time.
     time_limit = max(0.0, time_limit - (time.monotonic() - begin))
@@ -136,6 +141,7 @@ class _Search:
         self,
         problem: Problem,
         ranges: Ranges | None,
+        shares: Mapping[int, float],
         workers: int,
         seed: int,
         target: int,
@@ -153,6 +159,10 @@ class _Search:
         self.known: State | None = None
         weight = _DEAR * weight_of(self.tables, problem.trace.peak_memory)
         found = starts(self.tables, alike(self.tables), self.work, weight, (_FRESH + 1) * workers)
+        self.guided = bool(shares) and len(self.tables.range_first) > 0
+        if self.guided:
+            near = guided(self.tables, shares, self.work, weight, workers)
+            found = [*near, *found]
         self.starts = [*found, new_state(self.tables)]
         self.spreads = max(repeats_of(self.tables).copies, default=0) >= _COPIES
         self.annealers = [
@@ -182,7 +192,8 @@ class _Search:
             self._realise(state, anyhow=True)
         if self.known is not None:
             self._realise(self.known)
-            for annealer in self.annealers[::2]:
+            # What a relaxation says has not been tried yet, so the first one keeps that.
+            for annealer in self.annealers[1 if self.guided else 0 :: 2]:
                 annealer.restart(self.known)
         done = 0
         with ThreadPoolExecutor(len(self.annealers)) as pool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections import Counter
 from collections.abc import Sequence
@@ -12,6 +13,8 @@ from offcert.runtime.follow.run import StepRun
 from offcert.runtime.plan.reports import StepReport
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.watch.guard import OffloadWarning
+
+LOG = logging.getLogger("offcert.training")
 
 
 class Accounts:
@@ -28,19 +31,22 @@ class Accounts:
         How many steps there were of each kind (`offcert.runtime.follow.offload.Offload.steps`).
     report : StepReport
         Of the latest step.
+    promises : list of dict of str to float
+        What each plan promises, by what it is.
     """
 
     def __init__(self, strict: bool) -> None:
         self.steps: Counter[str] = Counter()
         self.report = StepReport("no step has been run", False)
+        self.promises: list[dict[str, float]] = []
         self._strict = strict
-        self._moved = False
+        self._moved = self._said = False
         self._warned: set[str] = set()
 
     def begin(self) -> None:
         """Begin anew; what has been warned of is not warned of again."""
         self.steps.clear()
-        self._moved = False
+        self._moved = self._said = False
 
     def refuse(self, kind: str, message: str, *, alone: bool) -> None:
         """Take note of a step that no plan is followed for; `alone`: no other is under way.
@@ -139,6 +145,9 @@ class Accounts:
         if run.counted_as is not None:
             self.steps.subtract([run.counted_as])
         run.counted_as = kind
+        if kind == "planned" and not self._said:
+            self._said = True
+            LOG.info("the first step by a plan: %s", run.report().said)
         self.steps.update([kind])
         self.steps += Counter()
         self._moved |= run.offloaded_bytes > 0

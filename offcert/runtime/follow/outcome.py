@@ -9,6 +9,7 @@ from torch import nn
 
 from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.training_record import HostMemory
+from offcert.runtime.device.interface import Device
 from offcert.runtime.follow.accounts import Accounts
 from offcert.runtime.follow.host_memory import host_memory_of
 from offcert.runtime.follow.run import StepRun
@@ -29,6 +30,7 @@ class Outcome:
     _run: StepRun | None
     _open: object
     _segments: Segments | None
+    _device: Device | None
 
     def __repr__(self) -> str:
         plans = "1 plan" if len(self.programs) == 1 else f"{len(self.programs)} plans"
@@ -44,6 +46,16 @@ class Outcome:
         """The report of the latest step so far; complete after its backward pass."""
         found = self._accounts.report if self._run is None else self._run.report()
         return replace(found, refused=tuple(self.refused.items())) if self.refused else found
+
+    @property
+    def promises(self) -> list[dict[str, float]]:
+        """The promises of each plan, by their names, in the order in which plans were made."""
+        return self._accounts.promises
+
+    @property
+    def streams(self) -> bool:
+        """Whether copies run beside the computing; on the CPU they are synchronous."""
+        return self._device is not None
 
     @property
     def model(self) -> nn.Module:

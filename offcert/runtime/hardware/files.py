@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import tomllib
 from collections.abc import Collection, Mapping
@@ -11,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from offcert.core.documents import Fields
+from offcert.core.documents import Fields, write_atomically
 from offcert.core.errors import InputError
 from offcert.core.messages import meant, show
 from offcert.core.units import parse_size
@@ -60,6 +61,46 @@ def hardware(name: str | Hardware, *, peak: bool = False, attention: str | None 
         found = _with_kernel(found, attention)
     none: Mapping[str, Fraction] = MappingProxyType({})
     return replace(found, efficiency=none, kernels=none, once=True) if peak else found
+
+
+def write_hardware(path: str | Path, card: Hardware) -> None:
+    """Write an accelerator as a file that `hardware` reads back with the same rates.
+
+    Parameters
+    ----------
+    path : str or Path
+        Must end in ``.toml``.
+    card : Hardware
+        Of kernels of attention, the part of the chosen one is written.
+
+    Raises
+    ------
+    InputError
+        If the path ends in something else, or cannot be written.
+    """
+    if not str(path).endswith(_SUFFIX):
+        raise InputError(f"a hardware file must end in {_SUFFIX}, not {show(str(path))}")
+    lines = [
+        f"name = {json.dumps(card.name)}",
+        f'memory = "{card.memory}B"',
+        f"memory_bandwidth = {card.memory_bandwidth}",
+        f"link_bandwidth = {card.link_bandwidth}",
+    ]
+    lines += [] if card.link_back is None else [f"link_back = {card.link_back}"]
+    lines += [] if card.link_both is None else [f"link_both = {list(card.link_both)}"]
+    lines += [f"overhead_ns = {card.overhead_ns}", f"source = {json.dumps(card.source)}", "[rates]"]
+    lines += [f"{name} = {rate}" for name, rate in {"float32": card.flops, **card.rates}.items()]
+    reached = {str(name): part for name, part in card.efficiency.items()}
+    if card.kernels:
+        reached[str(Work.ATTENTION)] = card.reached(Work.ATTENTION)
+    if reached:
+        lines += ["[efficiency]", *(f"{name} = {float(part)}" for name, part in reached.items())]
+    text = "\n".join([*lines, ""])
+
+    def write(target: Path) -> None:
+        target.write_text(text, encoding="utf-8")
+
+    write_atomically(path, write)
 
 
 def _with_kernel(found: Hardware, kernel: str) -> Hardware:

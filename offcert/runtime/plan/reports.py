@@ -128,6 +128,19 @@ class StepReport:
             text += f", {_mib(self.offloaded_bytes)} left"
         return f"{text}>"
 
+    @property
+    def said(self) -> str:
+        """A line with the measured peak beside the predicted one."""
+        if self.prediction is None:
+            return self.what
+        measured = "not counted"
+        if self.peaks:
+            measured = f"{_mib(self.peak)} counted"
+        elif self.memory is not None:
+            measured = f"{_mib(self.memory.peak_allocated)} given out by the allocator"
+        text = f"{self.what}, peak {measured}, {_mib(self.prediction.peak)} predicted"
+        return f"{text}, limit {_mib(self.limit)}; {_mib(self.offloaded_bytes)} left the device"
+
     def __str__(self) -> str:
         """Say in some ten lines what happened, for people."""
         rows = [("step", self.what)]

@@ -14,7 +14,7 @@ from fractions import Fraction
 
 from offcert.core.platform import Kind
 from offcert.proofs.devices_bounds import Resource, ResourceProof
-from offcert.proofs.kinds import Computed
+from offcert.proofs.kinds.computed import Computed
 from offcert.questions.devices.problem import DevicesProblem, Gradient, JobKind, Place
 from offcert.verify.limits import Allowance, BeyondLimitsError
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offcert.proofs.kinds import Computed
+from offcert.proofs.kinds.computed import Computed
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 from offcert.verify.joint_labels.contents import Contents
 from offcert.verify.joint_labels.search import JointLabels

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from offcert.core.network import Network
 from offcert.core.platform import Kind, Link
-from offcert.proofs.kinds import Computed, LeastMemoryCut
+from offcert.proofs.kinds.computed import Computed
+from offcert.proofs.kinds.memory import LeastMemoryCut
 from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.verify.common.absence import least_memory
 from offcert.verify.least_memory.needs import Needs, at_start, needs_of

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from offcert.core.trace import Tensor, Trace
-from offcert.proofs.kinds import MatchedHeads
+from offcert.proofs.kinds.labels import MatchedHeads
 from offcert.questions.schedule.problem import Problem
 from offcert.verify.limits import Allowance
 from offcert.verify.matched.check import MOST_LABELS, matched_fault

@@ -8,7 +8,7 @@ from typing import Any
 
 from offcert.core.platform import Link
 from offcert.core.threads import cores
-from offcert.proofs.kinds import Outward
+from offcert.proofs.kinds.labels import Outward
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.verify.heads.check import TooLargeError
 from offcert.verify.limits import Allowance, BeyondLimitsError

@@ -10,7 +10,7 @@ import numpy as np
 
 from offcert.core.platform import Kind, Link
 from offcert.core.threads import cores, in_threads
-from offcert.proofs.kinds import Pivot
+from offcert.proofs.kinds.labels import Pivot
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.verify.heads.check import ends
 from offcert.verify.limits import Allowance, BeyondLimitsError

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from offcert.proofs.kinds import PivotOutward
+from offcert.proofs.kinds.labels import PivotOutward
 from offcert.questions.schedule.problem import Problem
 from offcert.verify.heads.check import TooLargeError as TooLargeCutError
 from offcert.verify.heads.check import ends

@@ -8,6 +8,7 @@ import pytest
 
 from offcert.core.errors import InputError
 from offcert.instances.cnn import CnnChains, cnn_chain
+from offcert.instances.decoder import DecoderTraces
 from offcert.instances.kinds import KINDS, from_source, generator
 from offcert.instances.stages import TransformerTraces, UnetTraces
 from offcert.instances.two_partition import two_partition
@@ -19,6 +20,7 @@ DIGESTS = {
     "cnn": "c22b5cccb4c8b69e6e85e716a9366b75f9d565a347184f3796afa1130ed6d442",
     "transformer": "57e80917f66baba79a5a3c77db2f788bda6ec91a1d14e930c57e322d66cdfda1",
     "uniform": "9375427e7f0bc4c4187680b744a904d34c0265c6b711e4d4cd5945f4998fb17d",
+    "decoder": "322dbfe22a6aa11da5c05fa52cfdf1f82376bf96a1180c7d4970089927a076dc",
     "unet": "a42e37d41074aaa16444d1bd12a595e848d3159baddc6eb8eff7a2f6876a5da7",
     "three-partition": "599c64a825fb5e0a643b7db7b1adcf45efa00b0fd6894103a595269837755392",
     "checkpoint-chain": "213a447911c42b739a9cb9f83dedcaad5fe1d3e460006039c5e0ea8c6fe69abf",
@@ -101,6 +103,20 @@ def test_transformers_save_inputs_and_internals() -> None:
     assert not named["y2"].evictable
 
 
+def test_layers_of_decoders_are_all_alike() -> None:
+    """Seed 3 draws 3328 tokens and the widths of Llama 3.2 1B: 2048, 512 and 8192."""
+    one, many = (DecoderTraces(layers=layers).problem(3).trace for layers in (1, 128))
+    saved = [tensor.size for tensor in one.tensors if tensor.evictable]
+    assert sum(saved) == 2 * 3328 * (6 * 2048 + 2 * 512 + 3 * 8192)
+    into = next(each for each in one.operations if each.name == "F:0.feed-forward-in")
+    # 2 · 3328 · 2048 · 16384 operations at 400,000 a nanosecond: 558,345.75.
+    assert into.duration == 558_346
+    assert many.compute_time == 128 * one.compute_time
+    assert sum(each.size for each in many.tensors if each.evictable) == 128 * sum(saved)
+    # All that is saved is there at once, and what is computed with last beside it.
+    assert many.peak_memory - one.peak_memory == 127 * sum(saved)
+
+
 def test_unets_hold_what_skips_or_let_it_leave() -> None:
     held = UnetTraces(depth=3).problem(0).trace
     free = UnetTraces(depth=3, hold=False).problem(0).trace
@@ -152,7 +168,13 @@ def test_sources_of_given_values_and_of_others() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "knob"),
-    [("cnn", "stages"), ("three-partition", "m"), ("unet", "depth"), ("two-partition", "count")],
+    [
+        ("cnn", "stages"),
+        ("decoder", "layers"),
+        ("three-partition", "m"),
+        ("two-partition", "count"),
+        ("unet", "depth"),
+    ],
 )
 def test_a_problem_has_only_so_many_parts(kind: str, knob: str) -> None:
     with pytest.raises(InputError, match=f"{knob} must be at most [0-9]+, not 1000000000"):

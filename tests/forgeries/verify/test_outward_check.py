@@ -19,7 +19,7 @@ from offcert.core.trace import Trace
 from offcert.formulations.labels.outward import tree as trees
 from offcert.formulations.labels.outward.bound import proof_of
 from offcert.formulations.labels.outward.tree import Tree
-from offcert.proofs.kinds import Outward
+from offcert.proofs.kinds.labels import Outward
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.verify.document import verify
 from offcert.verify.limits import BeyondLimitsError

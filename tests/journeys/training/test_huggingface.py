@@ -303,3 +303,17 @@ def test_a_missing_package_is_named(module, package, monkeypatch):
     said = re.escape(f"needs {package}: pip install '.[huggingface]'")
     with pytest.raises(ImportError, match=said):
         importlib.import_module(module)
+
+
+def test_the_trainers_loggers_are_told_of_the_plan_and_of_the_steps(tmp_path):
+    model, _ = models.build("gpt2")
+    trainer = trainer_of(model, tmp_path)
+    callback = OffloadCallback(certificate_of(trainer))
+    trainer.add_callback(callback)
+    trainer.train()
+    (plan,) = [entry for entry in trainer.state.log_history if "offload/peak" in entry]
+    assert plan["offload/peak"] == callback.offload.promises[0]["peak"]
+    assert plan["offload/peak"] < plan["offload/peak_without"]
+    assert plan["offload/slowdown"] >= 1
+    ends = [entry for entry in trainer.state.log_history if "offload/steps_planned" in entry]
+    assert [entry["offload/steps_planned"] for entry in ends] == [3]

@@ -20,7 +20,7 @@ from offcert.core.platform import Link, Platform
 from offcert.core.result import Bound, Evidence, SolveStatus
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.claims import proved
-from offcert.proofs.kinds import Computed
+from offcert.proofs.kinds.computed import Computed
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 from offcert.verify.document import verify
 from offcert.verify.findings import Outcome

@@ -18,7 +18,8 @@ from offcert.formulations.rematerialisation.least_memory import (
     single_run_bound,
 )
 from offcert.proofs.claims import proved
-from offcert.proofs.kinds import Computed, LeastMemoryCut
+from offcert.proofs.kinds.computed import Computed
+from offcert.proofs.kinds.memory import LeastMemoryCut
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.verify.least_memory.verifier import Flow
 from offcert.verify.recheck import recheck

@@ -14,7 +14,8 @@ from offcert.core.platform import Link, Platform
 from offcert.formulations.rematerialisation.least_memory import StayingFacts, single_run_bound
 from offcert.formulations.rematerialisation.memory_cut import CutFinder, Prices
 from offcert.proofs.claims import proved
-from offcert.proofs.kinds import Computed, LeastMemoryCut
+from offcert.proofs.kinds.computed import Computed
+from offcert.proofs.kinds.memory import LeastMemoryCut
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.verify.least_memory.needs import at_start, needs_of
 from offcert.verify.least_memory.verifier import Flow, Kept, cut_bytes

@@ -18,7 +18,7 @@ from offcert.formulations.rematerialisation.least_memory import (
     single_run_bound,
 )
 from offcert.proofs.claims import proved
-from offcert.proofs.kinds import MemoryByTime
+from offcert.proofs.kinds.memory import MemoryByTime
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from support.oracles.rematerialisation import RematerialisationOracle
 from support.problems.random_networks import checkpoint_chain, random_network

@@ -21,7 +21,7 @@ from offcert.formulations.labels.atomic_heads.orders import Orders, good_orders
 from offcert.formulations.labels.atomic_heads.search import SideSearch
 from offcert.formulations.labels.atomic_heads.side import back, front
 from offcert.formulations.labels.common import Deadline, Race
-from offcert.proofs.kinds import AtomicHeads, Ends
+from offcert.proofs.kinds.labels import AtomicHeads, Ends
 from offcert.questions.schedule.problem import Problem
 
 # Labels that a pivot may have at first. Arbitrary.

@@ -12,7 +12,7 @@ from offcert.formulations.labels.joint.model import JointModel
 from offcert.formulations.labels.joint.rebuild import rebuilt
 from offcert.formulations.labels.joint.search import search
 from offcert.proofs.claims import proved
-from offcert.proofs.kinds import Computed
+from offcert.proofs.kinds.computed import Computed
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 from offcert.questions.schedule.schedule import Schedule
 

@@ -23,7 +23,7 @@ from offcert.formulations.labels.matched_heads.search import (
     MatchedProof,
     MatchedSearch,
 )
-from offcert.proofs.kinds import MatchedHeads
+from offcert.proofs.kinds.labels import MatchedHeads
 from offcert.questions.schedule.problem import Problem, Transfers
 
 # Labels that a level may take on one side, at first and at last. Arbitrary.

@@ -15,7 +15,7 @@ from offcert.formulations.labels.common import Deadline
 from offcert.formulations.labels.outward.model import CutProblem, levels_of, needs_of
 from offcert.formulations.labels.outward.split import Split, SplitKind
 from offcert.formulations.labels.outward.tree import WINDOWS, Node, Tree
-from offcert.proofs.kinds import Outward
+from offcert.proofs.kinds.labels import Outward
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
 

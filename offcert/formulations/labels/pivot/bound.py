@@ -32,7 +32,7 @@ from offcert.formulations.labels.atomic_heads.bound import SideEnds
 from offcert.formulations.labels.common import Deadline, OutOfLabelsError, Race
 from offcert.formulations.labels.pivot.cut import Cut
 from offcert.formulations.labels.pivot.model import Nested, nested
-from offcert.proofs.kinds import Pivot
+from offcert.proofs.kinds.labels import Pivot
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule

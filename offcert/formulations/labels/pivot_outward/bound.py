@@ -31,7 +31,7 @@ from offcert.formulations.labels.atomic_heads.bound import SideEnds
 from offcert.formulations.labels.common import Deadline, OutOfLabelsError, Race
 from offcert.formulations.labels.pivot.model import nested
 from offcert.formulations.labels.pivot_outward.cut import OneSidedCut
-from offcert.proofs.kinds import PivotOutward
+from offcert.proofs.kinds.labels import PivotOutward
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
 

@@ -20,6 +20,7 @@ from offcert.runtime.tail_chunks import with_tail_chunks
 from offcert.runtime.watch.guard import one_line, quiet
 from offcert.runtime.workloads.configured.lora import with_adapters
 from offcert.runtime.workloads.configured.shapes import SHAPES
+from offcert.runtime.workloads.configured.unet import UNet, read_unet, unet_batches, unet_loss
 from offcert.runtime.workloads.standard_step import device_of
 
 DTYPES = {
@@ -79,24 +80,44 @@ def training_step(
     InputError
         If the configuration is none, or the step is none that its model could run.
     """
-    require_transformers("a model from its configuration")
     _require_positive(batch=batch, sequence=sequence, lora=lora, tail_chunks=tail_chunks)
     if attention not in ATTENTION:
         raise InputError(f"attention must be one of {', '.join(ATTENTION)}, not {show(attention)}")
+    given, type_ = read_config(config), "float32" if autocast else _dtype("dtype", dtype)
+    is_unet = "_class_name" in given
+    if not is_unet:
+        require_transformers("a model from its configuration")
     with quiet():
-        model = _model(read_config(config), "float32" if autocast else _dtype("dtype", dtype))
+        model = read_unet(given).to(getattr(torch, type_)) if is_unet else _model(given, type_)
     if lora is not None:
         with_adapters(model, lora)
     if tail_chunks is not None:
         with_tail_chunks(model, tail_chunks)
     contexts = _contexts(model, autocast, attention)
+    if isinstance(model, UNet):
+        if sequence is not None:
+            raise InputError("sequence is for models that read text, which UNet does not")
+        draw = unet_batches(model, batch, model.conv_in.weight.dtype)
+        return TrainingStep(model, _within(contexts, unet_loss), draw, repeats=True)
 
     def run(model: nn.Module, inputs: Any) -> torch.Tensor:
-        with contexts():
-            loss: torch.Tensor = model(**inputs).loss
+        loss: torch.Tensor = model(**inputs).loss
         return loss
 
-    return TrainingStep(model, run, _batches(model, batch, sequence), repeats=True)
+    draw = _batches(model, batch, sequence)
+    return TrainingStep(model, _within(contexts, run), draw, repeats=True)
+
+
+def _within(
+    contexts: Callable[[], Any], run: Callable[[Any, Any], torch.Tensor]
+) -> Callable[[Any, Any], torch.Tensor]:
+    """Return what runs a step within the contexts of its forward pass."""
+
+    def within(model: Any, inputs: Any) -> torch.Tensor:
+        with contexts():
+            return run(model, inputs)
+
+    return within
 
 
 def read_config(config: str | Mapping[str, Any]) -> dict[str, Any]:
@@ -211,7 +232,8 @@ def _contexts(model: nn.Module, autocast: str | None, attention: str) -> Callabl
     @contextmanager
     def contexts() -> Iterator[None]:
         with ExitStack() as stack:
-            stack.enter_context(_nothing_packed())
+            if not isinstance(model, UNet):
+                stack.enter_context(_nothing_packed())
             stack.enter_context(sdpa_kernel([ATTENTION[attention], SDPBackend.MATH]))
             if dtype is not None:
                 stack.enter_context(torch.autocast(kind, dtype))

@@ -54,6 +54,13 @@ def spiked(repeatable: bool = True) -> Network:
     )
 
 
+def test_what_share_runs_again_is_told() -> None:
+    """Nothing may leave: both A and B run again behind S, so that their shares are 1."""
+    told: list[dict[int, float]] = []
+    list(joint_bounds(problem_of(spiked(), 4, offload=False), 60, tell=told.append))
+    assert told == [pytest.approx({0: 1.0, 1: 1.0})]
+
+
 def test_what_runs_again_needs_what_it_reads() -> None:
     """Nothing may leave: both A and B run again behind S, which takes all memory."""
     problem = problem_of(spiked(), 4, offload=False)

@@ -6,8 +6,10 @@ from math import ceil
 
 import pytest
 
+from offcert.cli import main
 from offcert.core.errors import InputError
 from offcert.runtime.hardware import HARDWARE, Hardware, Work, hardware, roofline_ns
+from offcert.runtime.hardware.files import write_hardware
 from offcert.runtime.hardware.model import TYPES
 
 TOY = Hardware("toy", 3 * 10**9, 2 * 10**9, 10**9, 1, overhead_ns=10, source="none")
@@ -218,3 +220,38 @@ def test_unknown_name_gets_the_known_ones():
 def test_torch_is_not_imported():
     code = "import sys, offcert.runtime.hardware; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("card", HARDWARE.values(), ids=HARDWARE)
+def test_a_card_that_is_written_is_read_back_with_the_same_rates(card, tmp_path):
+    path = tmp_path / "card.toml"
+    write_hardware(path, card)
+    found = hardware(str(path))
+    assert (found.name, found.memory, found.source) == (card.name, card.memory, card.source)
+    for at_once in (False, True):
+        assert found.link_rates(at_once=at_once) == card.link_rates(at_once=at_once)
+    for dtype in TYPES:
+        for work in Work:
+            expected = roofline_ns(card, 10**12, 10**6, dtype, work)
+            assert roofline_ns(found, 10**12, 10**6, dtype, work) == expected
+
+
+def test_the_device_at_hand_becomes_a_card(tmp_path, capsys):
+    given = ["profile", "gpt-tiny", "--input", "1x8", "-o", str(tmp_path / "p.json")]
+    given += ["--option", "layers=1"]
+    path = tmp_path / "mine.toml"
+    assert main([*given, "--measure", "--save-hardware", str(path)]) == 0
+    mine = hardware(str(path))
+    assert mine.source.startswith("measured with torch")
+    assert set(mine.rates) == {"float64", "float16", "bfloat16"}
+    assert mine.flops > 10**7
+    assert not mine.efficiency
+    capsys.readouterr()
+    for wrong, said in (
+        ([*given, "--save-hardware", str(path)], "--save-hardware goes with --measure"),
+        ([*given, "--measure", "--save-hardware", "card"], "must be a file that ends in .toml"),
+    ):
+        assert main(wrong) == 2
+        assert said in capsys.readouterr().err
+    with pytest.raises(InputError, match=r"must end in \.toml"):
+        write_hardware(tmp_path / "card.json", mine)

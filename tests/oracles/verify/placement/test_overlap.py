@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offcert.proofs.kinds import Computed
+from offcert.proofs.kinds.computed import Computed
 from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
 from offcert.verify.limits import UNLIMITED
 from offcert.verify.placement.bounds import load

@@ -1,76 +1,13 @@
-"""The kinds of proof: one frozen dataclass each, whose fields a verifier reads.
-
-`offcert.proofs.registry` says under which names bounds with these proofs stand in certificates.
-"""
+"""Bounds by searches over labels, which verification searches again."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from offcert.proofs.forms import (
-    FLAG,
-    OBJECT,
-    TEXT,
-    IntegerLists,
-    Lists,
-    Nested,
-    formed,
-    integer,
-    integers,
-)
+from offcert.proofs.forms import IntegerLists, Lists, Nested, formed, integer, integers
+from offcert.proofs.kind import SIMPLEX, ProofKind
 from offcert.proofs.proof import Proof
-
-
-@dataclass(frozen=True, kw_only=True)
-class Computed(Proof):
-    """Nothing: the bound is computed from the problem alone."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class LargeTensors(Proof):
-    """The fractional optimum with large tensors as wholes.
-
-    Attributes
-    ----------
-    smallest : int
-        Bytes of a tensor that counts as large.
-    """
-
-    smallest: int = integer(1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExactSums(Proof):
-    """Sums of bytes that may be absent where most has to be, looked at one by one.
-
-    Attributes
-    ----------
-    pivot : int
-        The operation.
-    smallest : int
-        Bytes of a tensor that counts as a whole.
-    """
-
-    pivot: int = integer(0)
-    smallest: int = integer(1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class FluidProof(Proof):
-    """Multipliers of a linear program, and a case distinction over gaps.
-
-    Attributes
-    ----------
-    whole : bool
-        Whether what must be absent is rounded up to what whole tensors make up.
-    proof : str
-        Multipliers and tree, packed; see `offcert.proofs.fluid_document`.
-    """
-
-    whole: bool = formed(FLAG)
-    proof: str = formed(TEXT)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,67 +153,56 @@ class Outward(Proof):
     splits: tuple[list[Any], ...] = formed(Lists())
 
 
-@dataclass(frozen=True, kw_only=True)
-class JointProof(Proof):
-    """Multipliers of facts about executions, cut at the first runs of some computations.
-
-    Attributes
-    ----------
-    moments : tuple of int
-        Where they are cut: for a computation `o`, ``2o`` is the start of its first run, ``2o + 1``
-        its end. Increasing.
-    spans : tuple of tuple of int
-        Stretches between two boundaries over which runs again are counted once; the beginning is
-        boundary 0, then come the moments, then the end.
-    whole : bool
-        Whether the room that runs leave is rounded down to what whole values take.
-    proof : str
-        Multipliers, packed; see `offcert.proofs.joint_document`.
-    """
-
-    moments: tuple[int, ...] = integers(0)
-    spans: tuple[tuple[int, ...], ...] = formed(IntegerLists(0))
-    whole: bool = formed(FLAG)
-    proof: str = formed(TEXT)
-
-
-@dataclass(frozen=True, kw_only=True)
-class LeastMemoryCut(Proof):
-    """Where executions are cut to see what has to be kept, and prices of what saves bytes.
-
-    Attributes
-    ----------
-    computation : int
-        During whose first run bytes are counted.
-    unit : int
-        By which bytes are multiplied, so that prices are integers.
-    computing_price, moving_price : int
-        For a tick of running again and a tick of the link, in bytes times `unit`.
-    """
-
-    computation: int = integer(0)
-    unit: int = integer(1)
-    computing_price: int = integer(0)
-    moving_price: int = integer(0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class MemoryByTime(Proof):
-    """A bound on time, at a limit at which it exceeds the deadline.
-
-    Attributes
-    ----------
-    limit : int
-        Bytes.
-    method : str
-        The name of the bound on time within that limit.
-    ticks : int
-        Its value.
-    details : mapping
-        Its own details.
-    """
-
-    limit: int = integer(0)
-    method: str = formed(TEXT)
-    ticks: int = integer(0)
-    details: Mapping[str, Any] = formed(OBJECT)
+PROOFS = (
+    ProofKind(
+        "atomic-heads",
+        AtomicHeads,
+        "heads.check:atomic_heads",
+        "the least time before a pivot, and from it on, with whole tensors",
+        page="heads",
+        searched=True,
+    ),
+    ProofKind(
+        "matched-heads",
+        MatchedHeads,
+        "matched.verifier:matched_heads",
+        "head and tail that move the same tensors",
+        page="matched",
+        searched=True,
+    ),
+    ProofKind(
+        "matched-heads-joined",
+        MatchedHeads,
+        "matched.verifier:matched_heads_joined",
+        "the same, as if every tensor had one gap",
+        page="matched",
+        searched=True,
+    ),
+    ProofKind(
+        "pivot",
+        Pivot,
+        "pivot.check:pivot",
+        "pivot dynamic program: both sides of a cut searched to a limit",
+        page="pivot",
+        searched=True,
+        links=SIMPLEX,
+    ),
+    ProofKind(
+        "pivot-outward",
+        PivotOutward,
+        "pivot_outward.check:pivot_outward",
+        "one side of a cut searched to a limit, the other from the pivot outward",
+        page="pivot-outward",
+        searched=True,
+        links=SIMPLEX,
+    ),
+    ProofKind(
+        "outward",
+        Outward,
+        "outward.check:outward",
+        "both sides of a cut followed from the pivot outward, part by part",
+        page="outward",
+        searched=True,
+        links=SIMPLEX,
+    ),
+)

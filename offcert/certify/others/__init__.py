@@ -1,0 +1,1 @@
+"""Plans that others make, as executions and schedules of ours."""

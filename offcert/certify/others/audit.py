@@ -1,0 +1,215 @@
+"""`audit`: how good somebody else's plan is, proved, and where it loses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from offcert.certify.ladder import certify
+from offcert.certify.others.decisions import decision_of
+from offcert.certify.others.executions import host_bytes, stepwise
+from offcert.certify.others.meaning import Decision
+from offcert.core.errors import InputError
+from offcert.core.execution import Execution
+from offcert.core.platform import Kind
+from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.check import check, peak
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
+from offcert.questions.schedule.result import Result, SolveStatus
+from offcert.questions.schedule.schedule import Schedule
+from offcert.verify.execution import execution_faults
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Time that a plan takes beyond computing everything once.
+
+    Attributes
+    ----------
+    what : str
+        ``"again"``: an operation runs again; ``"waits"``: an operation waits for a tensor.
+    name : str
+        Of the operation.
+    tensor : str or None
+        The tensor that is waited for.
+    ticks : int
+        How long.
+    """
+
+    what: str
+    name: str
+    tensor: str | None
+    ticks: int
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The findings about a plan.
+
+    Attributes
+    ----------
+    name : str
+        Of the plan.
+    faults : tuple of str
+        Why it is no legal execution of the step; if there are any, nothing else is known.
+    step, peak, host, moved : int
+        Ticks; most bytes on the device; most bytes of copies on the host; bytes that leave.
+    again : int
+        How many operations run again.
+    link_busy : float
+        Part of the step in which something is transferred.
+    fits : bool
+        Whether the peak is within the problem's limit.
+    best : int or None
+        Ticks of the best plan known within the same peak.
+    bound : int
+        Ticks that are proved to be necessary within that peak, whatever moves or runs again.
+    losses : tuple of Loss
+        The largest first.
+    """
+
+    name: str
+    faults: tuple[str, ...]
+    step: int = 0
+    peak: int = 0
+    host: int = 0
+    moved: int = 0
+    again: int = 0
+    link_busy: float = 0.0
+    fits: bool = False
+    best: int | None = None
+    bound: int = 0
+    losses: tuple[Loss, ...] = ()
+
+    @property
+    def distance(self) -> float:
+        """The part of the step that lies above the proved bound: no plan saves more."""
+        return float(Fraction(self.step - self.bound, max(1, self.step)))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a JSON value."""
+        if self.faults:
+            return {"name": self.name, "legal": False, "faults": list(self.faults)}
+        names = ("step", "peak", "host", "moved", "again", "link_busy", "fits", "best")
+        return {
+            "name": self.name,
+            "legal": True,
+            **{name: getattr(self, name) for name in names},
+            "proved_bound": self.bound,
+            "proved_distance": self.distance,
+            "losses": [
+                {"what": e.what, "operation": e.name, "tensor": e.tensor, "ticks": e.ticks}
+                for e in self.losses
+            ],
+        }
+
+
+def audit(problem: Problem, document: Mapping[str, Any], *, time_limit: float = 20.0) -> Audit:
+    """Return what a plan of somebody else amounts to on a captured step.
+
+    The plan becomes an execution and a schedule of it: tensors leave after their last use in the
+    forward pass, beside the operations unless the plan waits for them, and return when they are
+    asked for. Both pass the checkers that certificates pass.
+
+    Parameters
+    ----------
+    problem : Problem
+        That says what is computed from what; its own choices of what may run again do not matter.
+    document : mapping
+        As `offcert.certify.others.decisions.decision_of` reads it.
+    time_limit : float
+        Seconds to prove a bound within the plan's own peak, and to look for a better plan.
+
+    Raises
+    ------
+    InputError
+        If the document is no plan, or the problem is a trace.
+    """
+    network = problem.computed
+    if network is None:
+        raise InputError(f"{problem.name} does not say what is computed from what")
+    decision = decision_of(network, document)
+    return audited(problem, decision, time_limit)
+
+
+def audited(problem: Problem, decision: Decision, time_limit: float) -> Audit:
+    """Return what a decision amounts to; see `audit`."""
+    if decision.network is not None:
+        problem = replace(problem, network=decision.network)
+    network, execution = problem.computed, decision.execution
+    assert network is not None
+    executed = problem.executed(execution)
+    schedule = stepwise(executed, set(decision.away), wait=decision.wait)
+    faults = execution_faults(network, execution)
+    most = 0 if faults else peak(executed, schedule)
+    faults = faults or check(executed.with_memory(most), schedule)
+    if faults:
+        return Audit(decision.name, tuple(faults))
+    sizes = [executed.trace.gap_size(t.gap) for t in schedule.transfers if t.kind is Kind.OFFLOAD]
+    # What is best possible is asked of everything that may be done: time within the plan's peak.
+    limited = replace(
+        problem,
+        recompute=Recompute.ANY,
+        offload=True,
+        minimise=Minimise.TIME,
+        deadline=None,
+        transfers=Transfers.ATOMIC,
+        uncertainty=None,
+    ).with_memory(most)
+    result = certify(
+        limited, time_limit=time_limit, known=_known(limited, execution, schedule)
+    ).result
+    found = [value for value in (result.objective, schedule.makespan) if value is not None]
+    return Audit(
+        name=decision.name,
+        faults=(),
+        step=schedule.makespan,
+        peak=most,
+        host=host_bytes(executed.trace, schedule),
+        moved=sum(sizes),
+        again=execution.repeated,
+        link_busy=_busy(schedule) / max(1, schedule.makespan),
+        fits=most <= problem.platform.memory,
+        best=min(found),
+        bound=result.proved_bound,
+        losses=tuple(_losses(executed, execution, schedule)),
+    )
+
+
+def _known(problem: Problem, execution: Execution, schedule: Schedule) -> Certificate | None:
+    """Return where a search begins: with the plan itself, if the runtime can carry it out."""
+    if execution.program is None and execution.repeated:
+        return None
+    result = Result(SolveStatus.FEASIBLE, schedule, execution=execution)
+    return Certificate(problem, result=result)
+
+
+def _busy(schedule: Schedule) -> int:
+    """Return the ticks in which something is transferred, whichever way."""
+    busy = last = 0
+    for transfer in schedule.transfers:
+        busy += max(0, transfer.end - max(last, transfer.start))
+        last = max(last, transfer.end)
+    return busy
+
+
+def _losses(problem: Problem, execution: Execution, schedule: Schedule) -> list[Loss]:
+    trace = problem.trace
+    found, seen, free = [], set(), 0
+    returns = {t.gap: t for t in schedule.transfers if t.kind is Kind.PREFETCH}
+    leaving = {t.end: t for t in schedule.transfers if t.kind is Kind.OFFLOAD}
+    for index, run in enumerate(execution.runs):
+        name = trace.operations[index].name
+        if run in seen:
+            found.append(Loss("again", name, None, trace.durations[index]))
+        seen.add(run)
+        start = schedule.starts[index]
+        if start > free:
+            late = [returns[g] for g in trace.gaps_leaving[index] if g in returns]
+            waited = max(late, key=lambda t: t.end, default=leaving.get(start))
+            tensor = None if waited is None else trace.tensors[trace.gaps[waited.gap].tensor].name
+            found.append(Loss("waits", name, tensor, start - free))
+        free = schedule.ends[index]
+    return sorted((loss for loss in found if loss.ticks), key=lambda loss: -loss.ticks)

@@ -1,0 +1,100 @@
+"""Bounds that are computed from the problem, and what their proofs name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from offcert.proofs.forms import integer
+from offcert.proofs.kind import ALL, SIMPLEX, WHOLE_OR_PAUSING, ProofKind
+from offcert.proofs.proof import Proof
+
+
+@dataclass(frozen=True, kw_only=True)
+class Computed(Proof):
+    """Nothing: the bound is computed from the problem alone."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LargeTensors(Proof):
+    """The fractional optimum with large tensors as wholes.
+
+    Attributes
+    ----------
+    smallest : int
+        Bytes of a tensor that counts as large.
+    """
+
+    smallest: int = integer(1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExactSums(Proof):
+    """Sums of bytes that may be absent where most has to be, looked at one by one.
+
+    Attributes
+    ----------
+    pivot : int
+        The operation.
+    smallest : int
+        Bytes of a tensor that counts as a whole.
+    """
+
+    pivot: int = integer(0)
+    smallest: int = integer(1)
+
+
+PROOFS = (
+    ProofKind(
+        "prop3",
+        Computed,
+        "fractional:prop3",
+        "computing time, or what must move at the worst operation, both ways",
+        page="prop3",
+        transfers=ALL,
+    ),
+    ProofKind(
+        "prop3-subset-sum",
+        Computed,
+        "fractional:prop3_whole",
+        "the same, what must move rounded up to what whole tensors make up",
+        page="whole-tensors",
+        transfers=WHOLE_OR_PAUSING,
+    ),
+    ProofKind(
+        "fractional",
+        Computed,
+        "fractional:fractional",
+        "the optimum if any part of any tensor may move",
+        page="fractional",
+        transfers=ALL,
+    ),
+    ProofKind(
+        "fractional-subset-sum",
+        Computed,
+        "fractional:fractional_whole",
+        "the same, what must be absent rounded up to what whole tensors make up",
+        page="whole-tensors",
+    ),
+    ProofKind(
+        "fractional-large-tensors",
+        LargeTensors,
+        "fractional:large_tensors",
+        "the same, with large tensors as wholes and small ones in parts",
+        page="large-tensors",
+    ),
+    ProofKind(
+        "fractional-large-tensors-returns",
+        LargeTensors,
+        "fractional:large_tensors_returns",
+        "the same on what is left when returns that stop the device are cut out",
+        page="forced-returns",
+        links=SIMPLEX,
+    ),
+    ProofKind(
+        "exact-sums",
+        ExactSums,
+        "sums:exact_sums",
+        "every sum of whole tensors that may be absent where most has to be",
+        page="exact-sums",
+    ),
+)

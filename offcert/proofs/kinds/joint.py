@@ -1,0 +1,79 @@
+"""Bounds on moving and computing again together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from offcert.proofs.forms import FLAG, TEXT, IntegerLists, formed, integers
+from offcert.proofs.kind import ALL, ClaimKind, ProofKind
+from offcert.proofs.kinds.computed import Computed
+from offcert.proofs.proof import Proof
+from offcert.questions.schedule.problem import Minimise, Recompute
+
+
+@dataclass(frozen=True, kw_only=True)
+class JointProof(Proof):
+    """Multipliers of facts about executions, cut at the first runs of some computations.
+
+    Attributes
+    ----------
+    moments : tuple of int
+        Where they are cut: for a computation `o`, ``2o`` is the start of its first run, ``2o + 1``
+        its end. Increasing.
+    spans : tuple of tuple of int
+        Stretches between two boundaries over which runs again are counted once; the beginning is
+        boundary 0, then come the moments, then the end.
+    whole : bool
+        Whether the room that runs leave is rounded down to what whole values take.
+    proof : str
+        Multipliers, packed; see `offcert.proofs.joint_document`.
+    """
+
+    moments: tuple[int, ...] = integers(0)
+    spans: tuple[tuple[int, ...], ...] = formed(IntegerLists(0))
+    whole: bool = formed(FLAG)
+    proof: str = formed(TEXT)
+
+
+PROOFS = (
+    ProofKind(
+        "joint-lp",
+        JointProof,
+        "joint.verifier:joint_lp",
+        "linear relaxation of moving and computing again together, by its multipliers",
+        page="joint",
+        transfers=ALL,
+        recompute=True,
+    ),
+    ProofKind(
+        "joint-labels",
+        Computed,
+        "joint_labels.verifier:joint_labels",
+        "every way to move and compute again, searched to the end; for small networks",
+        page="joint-labels",
+        searched=True,
+        transfers=ALL,
+        recompute=True,
+    ),
+    ProofKind(
+        "joint-labels-memory",
+        Computed,
+        "joint_labels.verifier:joint_labels_memory",
+        "bytes, by the same search within one byte less",
+        page="joint-labels",
+        searched=True,
+        transfers=ALL,
+        recompute=True,
+        minimise=Minimise.MEMORY,
+    ),
+)
+CLAIMS = (
+    ClaimKind(
+        "joint-stages",
+        ("HiGHS",),
+        "moving and running again in stages, with runs and copies as wholes",
+        page="joint",
+        transfers=ALL,
+        recompute=frozenset({Recompute.CHAIN, Recompute.ANY}),
+    ),
+)
