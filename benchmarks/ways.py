@@ -20,8 +20,9 @@ verifies certificates, so times, peaks and bytes are counted the same way for al
   (The minimum cut in front of it is about operators of a compiled graph and is not done here.)
 
 For each, `certify` is given the memory that the way takes at most, and begins with the fastest way
-that fits and that the runtime can carry out. The proved distance is how much
-of the way's time lies above the bound at its peak: what a better plan could save at most.
+that fits and that the runtime can carry out, or with the plan found for less memory. The proved
+distance is how much of the way's time lies above the bound at its peak: what a better plan could
+save at most.
 """
 
 from __future__ import annotations
@@ -86,12 +87,33 @@ def begun(problem: Problem, found: list[Measured], *, offload: bool = True) -> C
     return Certificate(problem, result=result, method=way.name)
 
 
-def compared(measure: Measured, found: list[Measured], time_limit: float) -> dict[str, Any]:
-    """Return a row with what is certified at the same peak, and how far the way is from it."""
+def shorter(one: Certificate | None, other: Certificate | None) -> Certificate | None:
+    """Return that of two certificates whose plan takes less time."""
+    plans = [each for each in (one, other) if each is not None and each.result.schedule is not None]
+    return min(plans, key=lambda each: each.result.schedule.makespan, default=None)
+
+
+def compared(
+    measure: Measured, found: list[Measured], time_limit: float, below: Certificate | None = None
+) -> tuple[dict[str, Any], Certificate]:
+    """Return a row with what is certified at the same peak, how far the way is from it, and that.
+
+    Parameters
+    ----------
+    measure : Measured
+        The way.
+    found : list of Measured
+        All ways.
+    time_limit : float
+        Seconds.
+    below : Certificate, optional
+        With a plan for the same network that takes less memory: it is one for more, too.
+    """
     row, problem = measure.row, measure.way.problem
     limited = replace(problem, recompute=Recompute.ANY).with_memory(row["peak"])
     known = begun(limited, [each for each in found if each.way.problem is problem])
-    result = certify(limited, time_limit=time_limit, known=known).result
+    certificate = certify(limited, time_limit=time_limit, known=shorter(known, below))
+    result = certificate.result
     host = 0
     if isinstance(result.schedule, Schedule):
         runs = limited if result.execution is None else limited.executed(result.execution)
@@ -101,7 +123,22 @@ def compared(measure: Measured, found: list[Measured], time_limit: float) -> dic
         "certified_host": host,
         "bound": result.proved_bound,
         "distance": float(Fraction(row["step"] - result.proved_bound, row["step"])),
-    }
+    }, certificate
+
+
+def all_compared(found: list[Measured], time_limit: float) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the number of each way and its row, from the least peak to the largest.
+
+    What is found for less memory begins the search with more.
+    """
+    below: dict[int, Certificate] = {}
+    for number in sorted(range(len(found)), key=lambda each: found[each].row["peak"]):
+        problem = id(found[number].way.problem)
+        row, certificate = compared(found[number], found, time_limit, below.get(problem))
+        best = shorter(certificate, below.get(problem))
+        if best is not None:
+            below[problem] = best
+        yield number, row
 
 
 def offloading(
@@ -197,10 +234,11 @@ def main(arguments: list[str] | None = None) -> None:
     for problem in problems(options):
         made = list(ways(problem, options.products))
         found = [Measured(way, measured(way)) for way in made if isinstance(way, Way)]
-        rows: list[dict[str, Any]] = []
-        for measure in found:
-            rows.append(compared(measure, found, options.time_limit))
-            print(json.dumps(rows[-1]), file=sys.stderr)
+        numbered: dict[int, dict[str, Any]] = {}
+        for number, row in all_compared(found, options.time_limit):
+            numbered[number] = row
+            print(json.dumps(row), file=sys.stderr)
+        rows = [numbered[number] for number in range(len(found))]
         # Where every layer is checkpointed nothing has to move: what could moving save there?
         asked = next((n for n, row in enumerate(rows) if row["way"] == "checkpoint all"), 0)
         least = rows[asked]["bound"]

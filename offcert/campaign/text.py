@@ -110,7 +110,9 @@ def _value(row: Row, reference: int | None, units: Units) -> str:
 def _gap(row: Row) -> str:
     if row["makespan"] is None or row["lower_bound"] is None:
         return "-"
-    return f"{100 * (1 - row['lower_bound'] / max(row['makespan'], 1)):.3g} %"
+    gap = f"{100 * (1 - row['lower_bound'] / max(row['makespan'], 1)):.3g} %"
+    # A gap that rests on a solver's word says so.
+    return gap if row["evidence"] == "proved" else f"{gap} ({row['evidence']})"
 
 
 def aligned(lines: list[list[str]]) -> str:

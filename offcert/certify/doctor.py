@@ -128,7 +128,7 @@ class Diagnosis:
         """Nanoseconds that no plan is below; None if there certainly is no plan."""
         if self.certificate is None or self.certificate.result.infeasibility is not None:
             return None
-        return self.certificate.result.lower_bound
+        return self.certificate.result.proved_bound
 
     @property
     def rate(self) -> Fraction:

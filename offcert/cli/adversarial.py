@@ -169,6 +169,7 @@ def _summary(
         "worst_ratio": float(hunt.ratio),
         "optimum": result.objective,
         "lower_bound": result.lower_bound,
+        "evidence": None if result.evidence is None else str(result.evidence),
         "status": str(result.status),
     }
 
@@ -183,7 +184,8 @@ def _text(hunt: Hunt, problem: Problem, certificate: Certificate) -> str:
         f"{problem.name}: {first} is {float(find.score.ratio):.4g} times {second}",
         f"  values         {find.score.over} and {find.score.under}",
         f"  numbers        {find.numbers}",
-        f"  optimum        {result.objective}, bound {result.lower_bound}, {result.status}",
+        f"  optimum        {result.objective}, bound {result.lower_bound}, {result.status}"
+        f"{result.word}",
         f"  search         {hunt.steps} problems in {hunt.seconds:.1f} s, worst ratio "
         f"{float(hunt.ratio):.4g}, {ended}",
     ]

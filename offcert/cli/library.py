@@ -140,7 +140,9 @@ def _list(options: argparse.Namespace) -> int:
     width = max((len(row["name"]) for row in rows), default=0)
     lines = [_line(family, entry, width) for family, entry in found]
     optimal = sum(row["status"] == "OPTIMAL" for row in rows)
-    lines.append(f"{len(rows)} problems, {optimal} of them with a value known to be optimal")
+    claimed = sum(row["status"] == "OPTIMAL" and row["evidence"] != "proved" for row in rows)
+    total = f"{len(rows)} problems, {optimal} of them with a value known to be optimal"
+    lines.append(f"{total}, of {claimed} only by solvers' word" if claimed else total)
     show(options, {"problems": rows}, "\n".join(lines))
     return 0
 

@@ -152,6 +152,15 @@ class Bounded:
         return min(levels, key=list(Evidence).index, default=None)
 
     @property
+    def word(self) -> str:
+        """The word that belongs behind a bound, gap or status that only solvers vouch for.
+
+        As the end of a line: ``" (attested)"``; empty where the best bound is proved.
+        """
+        claimed = self.bounds and self.evidence is not Evidence.PROVED
+        return f" ({self.evidence})" if claimed else ""
+
+    @property
     def gap(self) -> float:
         """``(objective - lower bound) / objective``; infinite without an objective."""
         return relative_gap(self.objective, self.lower_bound)

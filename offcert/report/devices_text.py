@@ -42,9 +42,11 @@ def describe_devices(certificate: DevicesCertificate) -> str:
     ]
     if certificate.objective is not None:
         lines.append(f"  makespan     {format_time(certificate.objective, units)}")
-    lines.append(f"  lower bound  {format_time(certificate.lower_bound, units)}")
+    lines.append(
+        f"  lower bound  {format_time(certificate.lower_bound, units)}{certificate.known.word}"
+    )
     if certificate.objective is not None:
-        lines.append(f"  gap          {format_gap(certificate.gap)}")
+        lines.append(f"  gap          {format_gap(certificate.gap)}{certificate.known.word}")
         lines.append(f"  found by     {certificate.found_by}")
     lines += notes_lines(certificate.notes)
     for bound in certificate.bounds:

@@ -111,7 +111,7 @@ def _draw_curve(
     compute = max(1, problem.trace.compute_time)
     known = [row for row in rows if row.slowdown is not None and not row.infeasible]
     best = [(scale.x(row.memory), scale.y(row.slowdown or 1.0)) for row in known]
-    proved = [(scale.x(row.memory), scale.y(max(1.0, row.lower_bound / compute))) for row in known]
+    proved = [(scale.x(row.memory), scale.y(max(1.0, _proved(row) / compute))) for row in known]
     if best:
         upper = _steps(best, last=False)
         lower = _steps(proved, last=True)
@@ -132,6 +132,11 @@ def _draw_curve(
     if dashes:
         mark.set("stroke-dasharray", dashes)
     element(group, "text", cut(name, int((half - 40) / LETTER)), x=x + 32, y=y + 4)
+
+
+def _proved(row: FrontierRow) -> int:
+    """Return the bound of a limit if it is proved; the band is of nothing that a solver claims."""
+    return row.lower_bound if row.evidence == "proved" else 0
 
 
 def _steps(points: Sequence[tuple[float, float]], last: bool) -> list[tuple[float, float]]:

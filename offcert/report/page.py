@@ -38,7 +38,7 @@ from offcert.report.bars import (
     time_scale,
 )
 from offcert.report.execution import reruns_of
-from offcert.report.frontier import frontier_rows
+from offcert.report.frontier import FrontierRow, frontier_rows
 from offcert.report.memory_curve import fluid_memory_curve, memory_curve
 from offcert.report.svg import clean
 from offcert.report.text import offloaded_names
@@ -129,8 +129,14 @@ def _groups(documents: Sequence[Shown]) -> Iterable[dict[str, Any]]:
             "plans": ordered,
             "limits": [row.memory for row in rows],
             "best": [row.slowdown for row in rows],
-            "least": [None if row.infeasible else row.lower_bound / compute for row in rows],
+            "least": [_least_of(row, compute) for row in rows],
         }
+
+
+def _least_of(row: FrontierRow, compute: int) -> float | None:
+    """Return the proved bound of a limit by the computing time; None without one."""
+    known = not row.infeasible and row.evidence == "proved"
+    return row.lower_bound / compute if known else None
 
 
 def _certificate(document: Certificate | TrainingRecord) -> Certificate:
@@ -193,7 +199,7 @@ def _certificate_view(
         "known": _known(certificate),
         "facts": list(_facts(certificate)),
         "bounds": _bounds(certificate, verification),
-        "bound": result.lower_bound if in_time and result.bounds else None,
+        "bound": (result.proved_bound or None) if in_time else None,
         "limit": problem.platform.memory,
         "lines": [line] if schedule is not None else [],
         "inside": inside,

@@ -26,6 +26,8 @@ def placement_summary(placed: PlacementCertificate) -> dict[str, Any]:
         "status": str(result.status),
         "objective": result.pool,
         "lower_bound": result.lower_bound,
+        "evidence": None if result.evidence is None else str(result.evidence),
+        "proved_bound": result.proved_bound,
         "gap": None if result.pool is None else result.gap,
         "runtime": result.runtime,
         "bounds": [
@@ -57,9 +59,9 @@ def describe_placement(placed: PlacementCertificate) -> str:
         lines.append(f"  pool         {exact_size(result.pool, units)}")
     elif result.status is SolveStatus.UNKNOWN:
         lines.append("  no addresses within the capacity are known")
-    lines.append(f"  lower bound  {exact_size(result.lower_bound, units)}")
+    lines.append(f"  lower bound  {exact_size(result.lower_bound, units)}{result.word}")
     if result.pool is not None:
-        lines.append(f"  gap          {format_gap(result.gap)}")
+        lines.append(f"  gap          {format_gap(result.gap)}{result.word}")
     for step, message in placed.notes.failed.items():
         lines.append(f"  {step} failed: {message}")
     lines.append(f"  found in     {result.runtime:.1f} s")

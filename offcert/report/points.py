@@ -160,8 +160,8 @@ class Point:
 
     @property
     def optimum(self) -> int | None:
-        """The least makespan, where it is established."""
-        return self.best if self.best == self.lower else None
+        """The least makespan, where it is proved; a solver's word is no proof."""
+        return self.best if self.best == self.proved else None
 
     def cell(self, method: str) -> Cell | None:
         """Return a method's row with the least seed, or None."""

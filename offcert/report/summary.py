@@ -68,9 +68,15 @@ def _plan_lines(certificate: Certificate) -> list[str]:
         *again,
         f"- step: {format_time(result.schedule.makespan, units)}, of which "
         f"{format_time(trace.compute_time, units)} is computing",
-        f"- no plan can take less than {format_objective(result.lower_bound, certificate.problem)}"
-        f": {result.status}, gap {format_gap(result.gap)}",
+        f"- {_least(result.word)} {format_objective(result.lower_bound, certificate.problem)}"
+        f": {result.status}, gap {format_gap(result.gap)}{result.word}",
     ]
+
+
+def _least(word: str) -> str:
+    """Return what is known of a bound: that it is one, or that a solver says so."""
+    said = "a solver says that no plan takes less than"
+    return said if word else "no plan can take less than"
 
 
 def _bound_lines(verification: dict[str, Any]) -> list[str]:

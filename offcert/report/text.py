@@ -84,6 +84,8 @@ def certificate_summary(certificate: Certificate) -> dict[str, Any]:
     summary: dict[str, Any] = {
         "objective": result.objective,
         "lower_bound": result.lower_bound,
+        "evidence": None if result.evidence is None else str(result.evidence),
+        "proved_bound": result.proved_bound,
         "gap": None if result.objective is None else result.gap,
         "status": str(result.status),
         "runtime": result.runtime,
@@ -124,7 +126,7 @@ def describe_certificate(certificate: Certificate) -> str:
     """Return a certificate's claims for people."""
     result, problem = certificate.result, certificate.problem
     joint = " at" if problem.minimise is Minimise.TIME else ","
-    lines = [f"{problem.name}{joint} {within(certificate)}: {result.status}"]
+    lines = [f"{problem.name}{joint} {within(certificate)}: {result.status}{result.word}"]
     if result.infeasibility is not None:
         lines.append(f"  {result.infeasibility.said(problem.units)}")
         remedy = tail_remedy(problem)
@@ -172,8 +174,8 @@ def _found_lines(certificate: Certificate) -> list[str]:
         slowdown = ticks / max(1, problem.trace.compute_time)
         time = format_time(ticks, problem.units)
         lines.append(f"  step time    {time} ({slowdown:.3f} times the compute time)")
-    lines.append(f"  lower bound  {format_objective(result.lower_bound, problem)}")
-    lines.append(f"  gap          {format_gap(result.gap)}")
+    lines.append(f"  lower bound  {format_objective(result.lower_bound, problem)}{result.word}")
+    lines.append(f"  gap          {format_gap(result.gap)}{result.word}")
     lines += robust_lines(certificate)
     lines.append(f"  offloaded    {len(offloaded_names(certificate))} tensors")
     reruns = reruns_of(certificate)

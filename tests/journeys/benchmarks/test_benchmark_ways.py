@@ -3,6 +3,7 @@
 import importlib
 import json
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 
@@ -131,6 +132,9 @@ def test_the_table_has_bounds_and_says_whether_offloading_helps(
         assert row["bound"] <= row["certified"] <= row["step"]
         assert row["distance"] == (row["step"] - row["bound"]) / row["step"]
     assert rows["plain"]["distance"] == 0
+    # A plan for less memory is one for more.
+    ordered = sorted(rows.values(), key=lambda row: (row["peak"], -row["certified"]))
+    assert all(one["certified"] >= two["certified"] for one, two in pairwise(ordered))
     # Bytes take ten ticks each: at the peak of checkpoints nothing that moves is worth it.
     assert document["offloading"]["saves"] == 0
     text = capsys.readouterr().out
