@@ -21,7 +21,7 @@ from claims_sections import replaced
 from modnn import Case
 
 from offcert.certify.ladder import certify
-from offcert.certify.stepping import certify_step
+from offcert.certify.splitting import certify_step
 from offcert.core.documents import read_json, write_atomically, write_json
 from offcert.core.errors import NoPlanError
 from offcert.core.result import SolveStatus

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from offcert.certify.ladder import certify
-from offcert.certify.stepping import certify_step
+from offcert.certify.splitting import certify_step
 from offcert.core.documents import write_json
 from offcert.core.errors import NoPlanError
 from offcert.core.platform import Platform

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from offcert.certify.ladder import certify
     from offcert.certify.methods import solve
     from offcert.certify.placing import place
-    from offcert.certify.stepping import certify_step
+    from offcert.certify.splitting import certify_step
     from offcert.core.chain import Chain
     from offcert.core.checkpoint_chain import CheckpointChain
     from offcert.core.computations import Computation, Run, Value
@@ -189,7 +189,7 @@ _HOMES = {
     "Value": "offcert.core.computations",
     "benchmark": "offcert.campaign.benchmark",
     "certify_devices": "offcert.certify.devices",
-    "certify_step": "offcert.certify.stepping",
+    "certify_step": "offcert.certify.splitting",
     "check": "offcert.questions.schedule.check",
     "doctor": "offcert.training.doctor",
     "place": "offcert.certify.placing",

@@ -19,11 +19,13 @@ from offcert.heuristics.joint.repeats import repeats_of
 from offcert.heuristics.joint.state import State, Work, new_state
 from offcert.heuristics.joint.tables import Tables
 
-# How many programs are tried, and by how many layers a number differs from the relaxation's.
+# Programs that are tried, and layers by which a number may differ from the relaxation's.
+# Arbitrary.
 _TRIED, _FAR = 400, 3
-# Shares are 0, or equal, up to this.
+# Shares of less are 0, and shares that differ by less are equal. Arbitrary.
 _EQUAL = 1e-3
-# A pace at which layers all over the network are visited, which divides few numbers of layers.
+# Layers from one visited layer to the next, so that layers all over the network are: a number that
+# divides few numbers of layers. Arbitrary.
 _PACE = 7
 
 

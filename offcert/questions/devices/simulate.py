@@ -14,6 +14,7 @@ from heapq import heappop, heappush
 
 from offcert.core.errors import PlanError
 from offcert.core.platform import Kind
+from offcert.questions.devices.device_run import DeviceRun
 from offcert.questions.devices.problem import DevicesProblem, Job, JobKind, Place
 from offcert.questions.devices.schedule import (
     DeviceMove,
@@ -23,7 +24,6 @@ from offcert.questions.devices.schedule import (
     TimedJob,
     direction,
 )
-from offcert.questions.devices.stepping import Stepping
 from offcert.questions.schedule.plan import Plan
 
 # Smaller comes first, among transfers or additions that can start at the same time.
@@ -138,7 +138,7 @@ class _Run:
             raise PlanError(f"there are {len(plans)} plans for {problem.devices} devices")
         self.problem = problem
         self.ends: dict[Job, TimedJob] = {}
-        self.steps = [Stepping(problem.step, plan) for plan in plans]
+        self.steps = [DeviceRun(problem.step, plan) for plan in plans]
         self._place = problem.accumulation.place
         self._free = dict.fromkeys(Kind, 0)
         # Cores and weights that are free again, and from when on.

@@ -20,9 +20,9 @@ from offcert.core.platform import Kind
 from offcert.questions.schedule.check import operation_faults
 from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
 from offcert.questions.schedule.presence import (
+    Flow,
     Grid,
     Rational,
-    Segment,
     absent_at,
     after,
     during,
@@ -234,13 +234,13 @@ class _FluidChecker:
 
     def _check_memory(self) -> None:
         """Report the fullest moment of each operation and idle time in which memory overflows."""
-        segments = [segment for gap in self.returning for segment in self._segments(gap)]
+        flows = [flow for gap in self.returning for flow in self._flows(gap)]
         times = {end for piece in self.schedule.pieces for end in (piece.start, piece.end)}
-        inside_segments = {end for segment in segments for end in (segment.start, segment.end)}
-        clock = Grid(times | inside_segments)
+        inside_flows = {end for flow in flows for end in (flow.start, flow.end)}
+        clock = Grid(times | inside_flows)
         stretches = self._stretches(clock, sorted(map(clock.number, times)))
         places = [(station, time) for station, moments in stretches for time in moments]
-        absent = iter(absent_at(segments, places, clock))
+        absent = iter(absent_at(flows, places, clock))
         held = held_at_stations(self.trace)
         limit = self.problem.platform.memory
         for station, moments in stretches:
@@ -278,7 +278,7 @@ class _FluidChecker:
             return f"during operation {index} ({self.trace.operations[index].name})"
         return f"before operation {index}"
 
-    def _segments(self, number: int) -> Iterator[Segment]:
+    def _flows(self, number: int) -> Iterator[Flow]:
         """Yield when how many bytes go off the device in a gap, or with a minus, return to it.
 
         What is off is what has been copied, up to the bytes that return, less those that have.
@@ -289,12 +289,12 @@ class _FluidChecker:
         for start, end, rate in _speeds(self.leaving.get(gap.tensor, [])):
             amount = rate * (end - start)
             if amount >= rest:
-                yield Segment(gap, start, start + rest / rate, rest)
+                yield Flow(gap, start, start + rest / rate, rest)
                 break
             rest -= amount
-            yield Segment(gap, start, end, amount)
+            yield Flow(gap, start, end, amount)
         for piece in pieces:
-            yield Segment(gap, piece.start, piece.end, -piece.size)
+            yield Flow(gap, piece.start, piece.end, -piece.size)
 
     def _end(self, operation: int) -> int:
         return 0 if operation < 0 else self.schedule.ends[operation]

@@ -126,7 +126,7 @@ class Grid:
         return Fraction(number) if self._parts is None else Fraction(number) / self._parts
 
 
-class Segment(NamedTuple):
+class Flow(NamedTuple):
     """Bytes that go off the device evenly in the course of some time, or return if negative.
 
     Attributes
@@ -146,36 +146,33 @@ class Segment(NamedTuple):
 
 
 def absent_at(
-    segments: Sequence[Segment], places: Sequence[tuple[int, Rational]], clock: Grid
+    flows: Sequence[Flow], places: Sequence[tuple[int, Rational]], clock: Grid
 ) -> list[Rational]:
     """Return how many bytes are off the device at each of some places.
 
     Parameters
     ----------
-    segments : sequence of Segment
+    flows : sequence of Flow
         Whose times are whole on the clock, if all are.
     places : sequence of (station, time)
         Times as the clock has them.
     """
-    sizes = Grid(segment.amount for segment in segments)
-    ended = [
-        (segment.gap, clock.number(segment.end), sizes.number(segment.amount))
-        for segment in segments
-    ]
+    sizes = Grid(flow.amount for flow in flows)
+    ended = [(flow.gap, clock.number(flow.end), sizes.number(flow.amount)) for flow in flows]
     sums: list[Rational] = [sizes.value(s) for s in sums_at(ended, places, 0)]  # type: ignore[type-var]
     # Few are under way at any time: one in each direction, if the link is used as it can be.
-    order = sorted(range(len(segments)), key=lambda index: clock.number(segments[index].start))
+    order = sorted(range(len(flows)), key=lambda index: clock.number(flows[index].start))
     begun = 0
     under_way: list[tuple[Rational, int]] = []
     for index in sorted(range(len(places)), key=lambda index: places[index][1]):
         station, time = places[index]
-        while begun < len(order) and clock.number(segments[order[begun]].start) < time:
+        while begun < len(order) and clock.number(flows[order[begun]].start) < time:
             heappush(under_way, (ended[order[begun]][1], order[begun]))
             begun += 1
         while under_way and under_way[0][0] <= time:
             heappop(under_way)
         for _, number in under_way:
-            gap, start, end, amount = segments[number]
+            gap, start, end, amount = flows[number]
             if after(gap.before) <= station < during(gap.after):
                 sums[index] += amount * (clock.value(time) - start) / (end - start)
     return sums

@@ -22,6 +22,9 @@
     }));
   };
   const digits = (value, scale, unit) => `${Number((value / scale).toPrecision(5))} ${unit}`;
+  // Axes have round numbers in the unit that is shown.
+  const inUnits = bytes => bytes === null ? null : bytes / view.size[0];
+  const ofAxis = (u, marks) => marks.map(value => `${Number(value.toPrecision(6))} ${view.size[1]}`);
   const time = ticks => digits(ticks, view.time[0], view.time[1]);
   const size = bytes => digits(bytes, view.size[0], view.size[1]);
 
@@ -138,7 +141,8 @@
     width: WIDTH, height, legend: {show: false}, padding: [6, 16, 0, 0],
     cursor: {sync: {key: "offcert", scales: ["x", null]}, drag: {x: true, y: false}, y: false, points: {show: false}},
   }, extra);
-  const timeAxis = {values: (u, marks) => marks.map(value => digits(value, view.time[0], "")), label: null, grid: {stroke: "#eeeeee"}};
+  const timeAxis = () => ({values: (u, marks) => marks.map(value => digits(value, view.time[0], "")),
+    label: `time (${view.time[1]})`, labelSize: 18, labelFont: "12px system-ui, sans-serif", grid: {stroke: "#eeeeee"}});
 
   const clickable = u => u.over.addEventListener("click", event => {
     // A click that ends a drag is none.
@@ -160,17 +164,17 @@
     }), [[0, view.span], [0, 0]], at("gantt"));
     const times = [...new Set(view.lines.flatMap(line => line.times).concat([0, view.span]))].sort((a, b) => a - b);
     const largest = Math.max(...view.lines.map(line => line.sizes.reduce((a, b) => Math.max(a, b), 0)), 1);
-    const top = (view.limit >= largest && view.limit <= 3 * largest ? view.limit : largest) * 1.08;
+    const top = inUnits((view.limit >= largest && view.limit <= 3 * largest ? view.limit : largest) * 1.08);
     const stepped = uPlot.paths.stepped({align: 1}), linear = uPlot.paths.linear();
     memory = new uPlot(common(230, {
       scales: {x: x(), y: {range: () => [0, top]}},
       series: [{}, ...view.lines.map((line, number) => ({label: line.name, stroke: line.colour, width: 1.4,
         fill: number ? undefined : line.colour + "40", paths: line.slanted ? linear : stepped, points: {show: false}})),
         {label: "limit", stroke: "#000000", dash: [7, 4], width: 1.2, points: {show: false}}],
-      axes: [timeAxis, {size: LABELS, values: (u, marks) => marks.map(size), grid: {stroke: "#eeeeee"}}],
+      axes: [timeAxis(), {size: LABELS, values: ofAxis, grid: {stroke: "#eeeeee"}}],
       hooks: {draw: [u => held !== null && mark(u, u.valToPos(held, "x", true), "#000000", [])],
         setCursor: [pointed], setScale: [(u, key) => key === "x" && together(u)], ready: [clickable]},
-    }), [times, ...view.lines.map(line => times.map(t => bytesAt(line, t))), times.map(() => view.limit)], at("memory"));
+    }), [times, ...view.lines.map(line => times.map(t => inUnits(bytesAt(line, t)))), times.map(() => inUnits(view.limit))], at("memory"));
   };
 
   const group = () => data.groups.find(each => each.plans.includes(view.number));
@@ -183,13 +187,13 @@
     at("slider").value = known.plans.indexOf(view.number);
     at("limit").value = size(view.limit);
     const dot = u => {
-      const x = u.valToPos(view.limit, "x", true), value = known.best[known.plans.indexOf(view.number)];
+      const x = u.valToPos(inUnits(view.limit), "x", true), value = known.best[known.plans.indexOf(view.number)];
       if (value === null) return;
       u.ctx.fillStyle = "#d55e00"; u.ctx.beginPath();
       u.ctx.arc(x, u.valToPos(value, "y", true), 6 * devicePixelRatio, 0, 7); u.ctx.fill();
     };
     const nearest = u => u.over.addEventListener("click", event => {
-      const limit = u.posToVal(event.offsetX, "x");
+      const limit = u.posToVal(event.offsetX, "x") * view.size[0];
       const far = known.limits.map(each => Math.abs(each - limit));
       choose(known.plans[far.indexOf(Math.min(...far))]);
     });
@@ -198,9 +202,9 @@
       scales: {x: {time: false}, y: {range: (u, low, high) => [Math.min(low, 1), Math.max(high, 1.02) + 0.06 * Math.max(high - 1, 0.02)]}},
       series: [{}, {stroke: "#0072b2", width: 2, paths: uPlot.paths.stepped({align: 1}), points: {show: true, size: 7}},
         {stroke: "#0072b2", dash: [4, 4], width: 1.4, paths: uPlot.paths.stepped({align: -1}), points: {show: false}}],
-      axes: [{values: (u, marks) => marks.map(size)}, {size: LABELS, label: "step by computing time", labelSize: 18}],
+      axes: [{values: ofAxis}, {size: LABELS, labelFont: "12px system-ui, sans-serif", label: "step by computing time", labelSize: 18}],
       hooks: {draw: [dot], ready: [nearest]},
-    }, [known.limits, known.best, known.least], at("curve"));
+    }, [known.limits.map(inUnits), known.best, known.least], at("curve"));
   };
 
   const drawBounds = () => {

@@ -15,6 +15,7 @@ from offcert.certify import methods
 from offcert.certify.method import Effort
 from offcert.certify.search import Search
 from offcert.cli import main
+from offcert.core import kernel_cache
 from offcert.instances.cnn import cnn_chain
 from offcert.questions.schedule.files import write_problem
 
@@ -132,3 +133,20 @@ def test_a_certificate_that_cannot_be_where_it_should_is_put_elsewhere(
     (rescued,) = other.iterdir()
     assert f"the certificate is in {rescued} instead" in message
     assert main(["verify", str(rescued)]) == 0
+
+
+def test_what_is_compiled_is_said_also_where_nothing_else_is(
+    problem_file: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def compiling(search: Search, effort: Effort) -> None:
+        kernel_cache._say_once.cache_clear()
+        kernel_cache._say_once("a folder")
+        kernel_cache._say_once("a folder")
+
+    monkeypatch.setitem(methods.METHODS, "compiling", methods.Method(compiling, "compiles"))
+    command = ["solve", problem_file, "--method", "compiling"]
+    assert main(command) == 0
+    said = "offcert: compiling kernels, seconds each, which are kept in a folder\n"
+    assert capsys.readouterr().err == said
+    assert main([*command, "--quiet"]) == 0
+    assert capsys.readouterr().err == ""

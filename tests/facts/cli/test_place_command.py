@@ -15,7 +15,7 @@ from offcert.certify.placement_methods import PLACEMENT_METHODS
 from offcert.certify.placement_search import PlacementSearch
 from offcert.certify.placing import place
 from offcert.certify.rung import Rung
-from offcert.certify.stepping import certify_step
+from offcert.certify.splitting import certify_step
 from offcert.cli import main
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError

@@ -153,7 +153,7 @@ def test_a_word_is_defined_once() -> None:
         for line in re.findall(r"^### (.+)$", page, re.M)
         for word in line.split(",")
     ]
-    assert len(words) > 25
+    assert len(words) > 50
     assert sorted(set(words)) == sorted(words)
 
 

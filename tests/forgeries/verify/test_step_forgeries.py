@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from offcert.certify.ladder import certify
-from offcert.certify.stepping import certify_step
+from offcert.certify.splitting import certify_step
 from offcert.core.computations import Computation
 from offcert.core.network import Network
 from offcert.core.platform import Platform

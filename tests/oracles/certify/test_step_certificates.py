@@ -13,7 +13,7 @@ import pytest
 
 from offcert.certify.ladder import certify
 from offcert.certify.running import SearchProgress
-from offcert.certify.stepping import certify_step
+from offcert.certify.splitting import certify_step
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
 from offcert.core.platform import Link, Platform
@@ -287,7 +287,7 @@ def test_an_interrupt_in_a_part_ends_the_whole(monkeypatch: pytest.MonkeyPatch) 
         certificate = certify(*arguments, **options)
         return replace(certificate, notes=replace(certificate.notes, interrupted=True))
 
-    monkeypatch.setattr("offcert.certify.step_cases.certify", interrupted)
+    monkeypatch.setattr("offcert.certify.split_cases.certify", interrupted)
     found = certify_step(random_step(5), time_limit=5)
     assert calls == ["certify"]
     assert found.notes.interrupted
@@ -310,7 +310,7 @@ def test_what_failed_in_a_part_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         certificate = certify(*arguments, **options)
         return replace(certificate, notes=replace(certificate.notes, failed={"annealing": "why"}))
 
-    monkeypatch.setattr("offcert.certify.step_cases.certify", failing)
+    monkeypatch.setattr("offcert.certify.split_cases.certify", failing)
     found = certify_step(random_step(5), time_limit=5)
     assert found.notes.failed == {"annealing": "why"}
     assert "  annealing failed: why" in describe_step(found).splitlines()

@@ -8,7 +8,7 @@ import pytest
 
 from offcert.questions.schedule import check_fluid as checker
 from offcert.questions.schedule import presence as segments
-from offcert.questions.schedule.presence import Grid, Rational, Segment
+from offcert.questions.schedule.presence import Flow, Grid, Rational
 from support.oracles import check_fluid as check_fluid_oracle
 from support.problems.fluid_schedules import fluid_cases
 
@@ -39,12 +39,12 @@ def test_rationals_of_which_no_common_part_is_known_give_the_same(
     assert not _differs()
 
 
-def _uncapped(segment: Segment) -> Segment:
+def _uncapped(segment: Flow) -> Flow:
     """More is off the device than returns."""
     return segment._replace(amount=max(segment.amount, 2 * segment.amount))
 
 
-def _late(segment: Segment) -> Segment:
+def _late(segment: Flow) -> Flow:
     """Bytes return, or are off, only when their piece has ended."""
     return segment._replace(start=(segment.start + segment.end) / 2)
 
@@ -52,10 +52,10 @@ def _late(segment: Segment) -> Segment:
 @pytest.mark.slow
 @pytest.mark.parametrize("broken", [_uncapped, _late])
 def test_the_comparison_sees_a_broken_rule(
-    monkeypatch: pytest.MonkeyPatch, broken: Callable[[Segment], Segment]
+    monkeypatch: pytest.MonkeyPatch, broken: Callable[[Flow], Flow]
 ) -> None:
     def absent_at(
-        found: list[Segment], places: list[tuple[int, Rational]], clock: Grid
+        found: list[Flow], places: list[tuple[int, Rational]], clock: Grid
     ) -> list[Rational]:
         return segments.absent_at(list(map(broken, found)), places, clock)
 

@@ -9,7 +9,7 @@ from math import inf
 from typing import Any
 
 from offcert.certify.running import Running, SearchProgress, keeper
-from offcert.certify.step_cases import RoundSearch
+from offcert.certify.split_cases import RoundSearch
 from offcert.certify.watchdog import ending_whole
 from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
@@ -71,7 +71,7 @@ def certify_step(
     workers, target = require_count(workers, "workers"), require_gap(target_gap, "target_gap")
     seed = require_seed(seed, "seed")
     settings = Settings(time_limit=seconds, workers=workers, target_gap=target, seed=seed)
-    search = StepSearch(step, settings, progress, keeper(SPLIT.command, settings, keep))
+    search = SplitSearch(step, settings, progress, keeper(SPLIT.command, settings, keep))
     known = partial(search.certificate, SPLIT.command, settings)
     try:
         with ending_whole(known):
@@ -81,7 +81,7 @@ def certify_step(
     return known()
 
 
-class StepSearch(Running[StepCertificate]):
+class SplitSearch(Running[StepCertificate]):
     """Searches over choices: cases that bound, and schedules of the best choice of each round.
 
     Parameters
@@ -103,7 +103,7 @@ class StepSearch(Running[StepCertificate]):
         problem: StepProblem,
         settings: Settings,
         progress: Callable[[SearchProgress], None] | None = None,
-        keep: Callable[[StepSearch], None] | None = None,
+        keep: Callable[[SplitSearch], None] | None = None,
     ) -> None:
         assert settings.time_limit is not None
         super().__init__(

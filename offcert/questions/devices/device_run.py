@@ -1,4 +1,4 @@
-"""`Stepping`: one device's step, run operation by operation between transfers that others allow.
+"""`DeviceRun`: one device's step, run operation by operation between transfers that others allow.
 
 The same rules as `offcert.questions.schedule.simulate`: what takes memory (operations and
 prefetches) happens in the plan's order, each as early as its predecessors, its data, the link and
@@ -19,7 +19,7 @@ from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule, Transfer
 
 
-class Stepping:
+class DeviceRun:
     """A device in the middle of its step.
 
     Parameters
