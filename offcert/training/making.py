@@ -34,7 +34,7 @@ _MOST_ANEW = 6
 
 @dataclass
 class _Made:
-    """What a program was made for, and from.
+    """A program's problem and certificate, and the search for a better one.
 
     Attributes
     ----------
@@ -168,7 +168,7 @@ class Making(Offload):
         )
 
     def _look(self, number: int) -> None:
-        """Take what a search has found, if it has ended."""
+        """Take the plan of a search that has ended."""
         made = self._made[number]
         if made.search is None:
             return
@@ -184,7 +184,7 @@ class Making(Offload):
             self._tell("study", f"no better plan can be made for {_shown(call)}: {error}")
 
     def _arrived(self, problem: Problem, found: Found, number: int | None) -> None:
-        """Follow what was found."""
+        """Follow a plan that was found."""
         if found.told:
             self._tell("plainly", found.told)
         certificate = found.certificate
@@ -243,7 +243,7 @@ class Making(Offload):
     # While steps run.
 
     def _advance(self) -> None:
-        """Take what searches have found, and begin those whose times are known."""
+        """Take the plans of searches that have ended, and begin those whose times are known."""
         for number, made in enumerate(self._made):
             if made.times is not None and made.times.complete:
                 times, made.times = made.times, None

@@ -55,7 +55,7 @@ class Order:
 
 @dataclass
 class Found:
-    """What a search has found.
+    """The certificates that a search has found, or why there are none.
 
     Attributes
     ----------

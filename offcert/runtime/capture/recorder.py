@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_leaves
 
 from offcert.runtime.capture.lines import LineFinder
 from offcert.runtime.capture.moments import Life, Moment, Saved, Seen
+from offcert.runtime.capture.recorded_storages import RecordedStorages
 from offcert.runtime.hardware import Hardware
 from offcert.runtime.hardware.cost import attention_scratch, operator_cost, operator_ns
 from offcert.runtime.segments.handed import given_a_cache
@@ -29,8 +30,8 @@ from offcert.runtime.watch.in_place import changed_in_place
 from offcert.runtime.watch.modes import is_here, leave
 from offcert.runtime.watch.nodes import NodeCount, keeps_casts
 from offcert.runtime.watch.rule import Rule
-from offcert.runtime.watch.saved import Entry, Handle
-from offcert.runtime.watch.saved_storages import SavedStorages, dtype_name, owned_storages
+from offcert.runtime.watch.saved import Entry
+from offcert.runtime.watch.saved_storages import dtype_name, owned_storages
 from offcert.runtime.watch.signature import Signature, signature
 from offcert.runtime.watch.tracker import LiveBytes, StorageRecord
 
@@ -102,7 +103,7 @@ class Recorder(Session):
         self.elsewhere = False
         self._hardware = hardware
         self._life_of: dict[StorageRecord, Life] = {}
-        self._storages = _Storages(self)
+        self._storages = RecordedStorages(self)
         self._life_of_entry: weakref.WeakKeyDictionary[Entry, Life] = weakref.WeakKeyDictionary()
         self._held_since: dict[int, tuple[Life, int]] = {}
         self._given_up: dict[int, tuple[Life, int]] = {}
@@ -372,40 +373,3 @@ class Recorder(Session):
 def _is_query(func: Any) -> bool:
     """Whether an operator only asks a fake tensor for its device; real tensors never do."""
     return bool(func.namespace == "prim")
-
-
-class _Storages(SavedStorages):
-    """Saved storages that tell the recorder."""
-
-    def __init__(self, recorder: Recorder) -> None:
-        hooks = recorder.hooks
-        super().__init__({}, hooks.parts.device, recorder.tracker, hooks.guard)
-        self._recorder = recorder
-        # At which moment each was saved.
-        self._moments: weakref.WeakKeyDictionary[Handle, int] = weakref.WeakKeyDictionary()
-
-    def saved(self, storage: torch.UntypedStorage, tensor: torch.Tensor) -> Entry:
-        entry = Entry(len(self._recorder.saved), storage.nbytes())
-        self._recorder.note_saved(entry, tensor)
-        return entry
-
-    def saved_again(self, entry: Entry) -> None:
-        self._recorder.note_needed(entry)
-
-    def _pack(self, tensor: torch.Tensor) -> Handle:
-        handle = super()._pack(tensor)
-        self._recorder.packed.append(self._recorder.see(tensor))
-        self._moments[handle] = self._recorder.moment_of_saving(tensor)
-        return handle
-
-    def bring_back(self, handle: Handle) -> None:
-        entry, rule = handle.entry, self._recorder.rule
-        if entry is not None and entry.away and rule is not None:
-            rule.bring_back(entry, self.device)
-            self.know(entry)
-
-    def asked_for(self, handle: Handle) -> None:
-        recorder = self._recorder
-        if handle.entry is not None:
-            recorder.note_unpacked(handle.entry)
-        recorder.unpacked.append((recorder.tracker.now, self._moments[handle]))
