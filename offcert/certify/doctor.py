@@ -66,6 +66,8 @@ class Diagnosis:
         Bytes of the device that the problem does not count: parameters, gradients, optimiser, ….
     certificate : Certificate or None
         Of the problem; None if what is beside it takes the whole device.
+    host_memory : int or None
+        Bytes of the host that may be pinned for copies; None if that is not limited.
     """
 
     asked: Mapping[str, int]
@@ -74,6 +76,7 @@ class Diagnosis:
     problem: Problem
     beside: Mapping[str, int]
     certificate: Certificate | None
+    host_memory: int | None = None
 
     @cached_property
     def _plain(self) -> Trace:
@@ -141,6 +144,29 @@ class Diagnosis:
         return host_placement_problem(certificate.executed, certificate.result.schedule, 1).load
 
     @property
+    def short(self) -> str | None:
+        """Which budget is short, and by how much; None if none is known to be.
+
+        The device has one for what is there before anything is computed (parameters, gradients,
+        the optimiser's state, …), and what is left is that of activations and workspaces; the host
+        has one for pinned copies.
+        """
+        before = sum(self.beside.values())
+        if self.certificate is None:
+            most = max(self.beside, key=self.beside.__getitem__)
+            lacking = _size(before - self.device_memory)
+            largest_part = f"{most} takes {_size(self.beside[most])}"
+            return f"device memory before anything is computed: {lacking}; {largest_part}"
+        lack = self.certificate.result.infeasibility
+        if lack is not None:
+            left = _size(self.device_memory - before)
+            return f"device memory for activations and workspaces, {left}: {_size(lack.lacking)}"
+        if self.host_memory is not None and self.host_bytes > self.host_memory:
+            lacking = _size(self.host_bytes - self.host_memory)
+            return f"host memory for pinned copies, {_size(self.host_memory)}: {lacking}"
+        return None
+
+    @property
     def why_not(self) -> str | None:
         """Why there certainly is no plan, in one sentence; None if there may be one."""
         if self.certificate is None:
@@ -160,6 +186,7 @@ def diagnose(
     sizes: Sequence[Size],
     device_memory: int,
     *,
+    host_memory: int | None = None,
     time_limit: float = 60.0,
     workers: int = 2,
     seed: int = 0,
@@ -178,6 +205,8 @@ def diagnose(
         At least one.
     device_memory : int
         Bytes of the device, with all that a problem does not count.
+    host_memory : int, optional
+        Bytes of the host that may be pinned: a plan that needs more is said to be short of them.
     time_limit : float
         Seconds for all sizes, captures among them; each search gets half a second at least.
     workers : int
@@ -200,6 +229,8 @@ def diagnose(
     if not sizes:
         raise InputError("at least one size is needed")
     require_integer(device_memory, "device memory", 1)
+    if host_memory is not None:
+        require_integer(host_memory, "host memory", 0)
     deadline = time.monotonic() + require_seconds(time_limit, "time_limit")
     diagnoses: list[Diagnosis] = []
     for index, size in enumerate(sizes):
@@ -217,7 +248,9 @@ def diagnose(
                 )
         except KeyboardInterrupt:
             break
-        known = Diagnosis(size.asked, size.samples, device_memory, problem, beside, certificate)
+        known = Diagnosis(
+            size.asked, size.samples, device_memory, problem, beside, certificate, host_memory
+        )
         diagnoses.append(known)
         if found is not None:
             found(known)
@@ -241,12 +274,12 @@ def _asked(
 
 
 def largest(diagnoses: Sequence[Diagnosis]) -> Diagnosis | None:
-    """Return the diagnosis of the most samples for which there is a plan; None without any."""
-    planned = [each for each in diagnoses if each.step is not None]
+    """Return the diagnosis of the most samples whose plan no budget is short of; None without."""
+    planned = [each for each in diagnoses if each.step is not None and each.short is None]
     return max(planned, key=lambda each: each.samples, default=None)
 
 
 def fastest(diagnoses: Sequence[Diagnosis]) -> Diagnosis | None:
-    """Return the diagnosis of the most samples a second; None without any plan."""
-    planned = [each for each in diagnoses if each.step is not None]
+    """Return that of the most samples a second among plans that no budget is short of."""
+    planned = [each for each in diagnoses if each.step is not None and each.short is None]
     return max(planned, key=lambda each: each.rate, default=None)

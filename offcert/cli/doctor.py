@@ -59,6 +59,13 @@ def add(commands: Commands) -> None:
         "batch and the optimiser's state (no default)",
     )
     parser.add_argument(
+        "--host-memory",
+        type=size,
+        metavar="SIZE",
+        help="memory of the host that may be pinned for copies: plans that need more are said to "
+        "be short of it (default: not limited)",
+    )
+    parser.add_argument(
         "--recompute",
         choices=("any", "none"),
         default="any",
@@ -96,6 +103,7 @@ def _run(options: argparse.Namespace) -> int:
             model,
             options.input,
             device_memory=options.device_memory,
+            host_memory=options.host_memory,
             batch=options.batches,
             sequence=options.sequences,
             optimiser=chosen_optimiser(options),

@@ -32,6 +32,8 @@ def diagnosis_summary(diagnosis: Diagnosis) -> dict[str, Any]:
         "status": None if certificate is None else str(certificate.result.status),
         "gap": None if diagnosis.step is None else certificate.result.gap,  # type: ignore[union-attr]
         "why_not": diagnosis.why_not,
+        "host_memory": diagnosis.host_memory,
+        "short": diagnosis.short,
     }
 
 
@@ -61,6 +63,7 @@ def describe_doctor(diagnoses: Sequence[Diagnosis], title: str) -> str:
     memory = format_size(diagnoses[0].device_memory, _BYTES)
     lines = [f"{title} in {memory}", *table]
     lines += [f"{_label(each)}: {each.why_not}" for each in diagnoses if each.why_not is not None]
+    lines += [f"{_label(each)} is short of {each.short}" for each in diagnoses if each.short]
     lines += sorted({remedy for each in diagnoses if (remedy := _remedy(each)) is not None})
     lines += _best_lines(diagnoses)
     return "\n".join([*lines, _peak_line(largest(diagnoses) or diagnoses[-1])])
@@ -108,7 +111,8 @@ def _best_lines(diagnoses: Sequence[Diagnosis]) -> list[str]:
 
 def _remedy(each: Diagnosis) -> str | None:
     """Return what would lower the least memory of a size that cannot fit, if that is known."""
-    return tail_remedy(each.problem) if each.step is None else None
+    tried = each.certificate is not None and each.step is None
+    return tail_remedy(each.problem) if tried else None
 
 
 def _peak_line(each: Diagnosis) -> str:

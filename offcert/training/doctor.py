@@ -35,6 +35,7 @@ def doctor(
     input_shape: str | Sequence[int] | None = None,
     *,
     device_memory: int | str,
+    host_memory: int | str | None = None,
     batch: Sequence[int] = (),
     sequence: Sequence[int] = (),
     optimiser: str | None = None,
@@ -62,6 +63,8 @@ def doctor(
         For example ``"32x3x224x224"``: batch size first, then, for tokens, the length.
     device_memory : int or str
         Of the whole device, in bytes or as a text such as ``"24GiB"``.
+    host_memory : int or str, optional
+        Of the host, as far as it may be pinned for copies: a plan that needs more is said to.
     batch, sequence : sequence of int
         Sizes to try; all pairs, if both are given. By default the one of the step.
     optimiser : str, optional
@@ -99,6 +102,7 @@ def doctor(
     return diagnose(
         sizes,
         memory,
+        host_memory=None if host_memory is None else require_size(host_memory, "host_memory"),
         time_limit=time_limit,
         workers=workers,
         seed=seed,

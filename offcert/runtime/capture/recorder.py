@@ -95,6 +95,7 @@ class Recorder(Session):
         self._storages = _Storages(self)
         self._life_of_entry: weakref.WeakKeyDictionary[Entry, Life] = weakref.WeakKeyDictionary()
         self._held_since: dict[int, tuple[Life, int]] = {}
+        self._given_up: dict[int, tuple[Life, int]] = {}
         self._operators: Counter[str] = Counter()
         self._unpack_calls = 0
         self._paths: list[str] = []
@@ -322,7 +323,13 @@ class Recorder(Session):
             self._hold(life)
 
     def _hold(self, life: Life) -> None:
-        self._held_since.setdefault(id(life), (life, self.tracker.now))
+        key = id(life)
+        given_up = self._given_up.get(key)
+        if given_up is None:
+            self._held_since.setdefault(key, (life, self.tracker.now))
+        elif life.entry is not None and life.entry() is not None:
+            # Saved again: autograd may be the last to hold it, after all.
+            self._held_since[key] = self._given_up.pop(key)
 
     def _look_who_holds(self) -> None:
         """End the stretches of the storages that nobody besides autograd holds any more.
@@ -331,7 +338,10 @@ class Recorder(Session):
         """
         for key, (life, since) in list(self._held_since.items()):
             entry = None if life.entry is None else life.entry()
-            if entry is not None and not entry.held_elsewhere:
+            if entry is None:
+                # Not to be looked at again, of steps with many passes at every moment.
+                self._given_up[key] = self._held_since.pop(key)
+            elif not entry.held_elsewhere:
                 del self._held_since[key]
                 life.held.append((since, self.tracker.now - 1))
 
@@ -339,9 +349,10 @@ class Recorder(Session):
         """End what is still open, once the step is over."""
         if self.moments:
             self.moments[-1].peak = max(self.moments[-1].peak, self.tracker.peak)
-        for life, since in self._held_since.values():
+        for life, since in (*self._held_since.values(), *self._given_up.values()):
             life.held.append((since, len(self.moments) - 1))
         self._held_since.clear()
+        self._given_up.clear()
         self.tracker.stop()
 
 

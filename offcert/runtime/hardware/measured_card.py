@@ -15,6 +15,7 @@ import torch
 from offcert.runtime.hardware.bandwidth import memory_and_name, read_link_of
 from offcert.runtime.hardware.model import Hardware
 
+# By definition.
 _NS_PER_SECOND = 10**9
 # Rows of the products, bytes of a vector, and repetitions, of which the median counts: arbitrary,
 # large enough that a GPU is busy with one, and small on the CPU, which only stands in for one.

@@ -14,7 +14,7 @@ from offcert.runtime.zoo._options import require_positive
 
 # By depth: growth, channels of the first convolution, layers of each block. Given by the DenseNet
 # paper.
-_SHAPES = {
+SHAPES = {
     121: (32, 64, (6, 12, 24, 16)),
     161: (48, 96, (6, 12, 36, 24)),
     169: (32, 64, (6, 12, 32, 32)),
@@ -126,7 +126,7 @@ class DenseNet(nn.Module):
         if stages not in _BLOCKS:
             raise InputError(f"stages must be {' or '.join(_BLOCKS)}, not {show(stages)}")
         make_block = _BLOCKS[stages]
-        growth, channels, blocks = _SHAPES[depth]
+        growth, channels, blocks = SHAPES[depth]
         self.features = nn.Sequential(
             OrderedDict(
                 conv0=nn.Conv2d(3, channels, 7, stride=2, padding=3, bias=False),

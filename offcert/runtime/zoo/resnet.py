@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from offcert.runtime.zoo._options import require_positive
 
 # By depth: blocks of each group. Given by the ResNet paper.
-_LAYERS = {
+LAYERS = {
     18: (2, 2, 2, 2),
     34: (3, 4, 6, 3),
     50: (3, 4, 6, 3),
@@ -16,7 +16,7 @@ _LAYERS = {
     152: (3, 8, 36, 3),
 }
 # Channels of each group. Given by the ResNet paper.
-_WIDTHS = (64, 128, 256, 512)
+WIDTHS = (64, 128, 256, 512)
 
 
 def _conv(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Conv2d:
@@ -114,12 +114,12 @@ class ResNet(nn.Module):
         super().__init__()
         require_positive(classes=classes)
         block = Bottleneck if depth >= 50 else BasicBlock
-        self.conv1 = nn.Conv2d(3, 64, 7, stride=2, padding=3, bias=False)
-        self.bn1 = nn.BatchNorm2d(64)
+        self.conv1 = nn.Conv2d(3, WIDTHS[0], 7, stride=2, padding=3, bias=False)
+        self.bn1 = nn.BatchNorm2d(WIDTHS[0])
         self.relu = nn.ReLU(inplace=True)
         self.maxpool = nn.MaxPool2d(3, stride=2, padding=1)
-        channels = 64
-        for index, (width, layers) in enumerate(zip(_WIDTHS, _LAYERS[depth], strict=True), 1):
+        channels = WIDTHS[0]
+        for index, (width, layers) in enumerate(zip(WIDTHS, LAYERS[depth], strict=True), 1):
             blocks = []
             for layer in range(layers):
                 blocks.append(block(channels, width, 2 if index > 1 and layer == 0 else 1))

@@ -117,3 +117,17 @@ def test_an_interrupt_ends_with_what_is_known() -> None:
 
     found = diagnose([size(1), Size({"batch": 2}, 2, stop), size(4)], 45, time_limit=30.0)
     assert [each.samples for each in found] == [1]
+
+
+def test_the_budget_that_is_short_is_named() -> None:
+    options = {"time_limit": 30.0, "workers": 1, "recompute": False}
+    planned, never = diagnose([size(4), size(8)], 45, host_memory=8, **options)
+    # Eight bytes leave; workspaces of eight samples take 24 of the 15 that parameters leave.
+    assert planned.short is None
+    assert never.short == "device memory for activations and workspaces, 15 B: 9 B"
+    (host,) = diagnose([size(4)], 45, host_memory=7, **options)
+    assert host.short == "host memory for pinned copies, 7 B: 1 B"
+    assert largest([host]) is fastest([host]) is None
+    assert "batch 4 is short of host memory for pinned copies" in describe_doctor([host], "step")
+    (device,) = diagnose([size(4)], 25, **options)
+    assert device.short == "device memory before anything is computed: 5 B; optimiser takes 20 B"

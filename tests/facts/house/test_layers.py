@@ -43,7 +43,7 @@ def test_names_of_files_are_unique() -> None:
 
 
 # What puts something in the place of something else for a test.
-REPLACING = {"setattr", "delattr", "patch", "object"}
+REPLACING = {"setattr", "delattr", "setitem", "delitem", "patch", "object", "patch.dict"}
 
 
 def private_names_replaced(text: str) -> Iterator[str]:
@@ -52,8 +52,8 @@ def private_names_replaced(text: str) -> Iterator[str]:
         if not isinstance(node, ast.Call):
             continue
         function = node.func
-        name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-        if name not in REPLACING:
+        names = ast.unparse(function).split(".")
+        if not REPLACING & {names[-1], ".".join(names[-2:])}:
             continue
         for given in node.args[:2]:
             if isinstance(given, ast.Constant) and isinstance(given.value, str):
@@ -73,6 +73,7 @@ def private_names_replaced(text: str) -> Iterator[str]:
         'monkeypatch.setattr(module._Private, "public", 1)',
         'setattr(thing, "_name", 1)',
         'mock.patch.object(module, "_name", 1)',
+        "mock.patch.dict(module._SECONDS, {})",
     ],
 )
 def test_a_private_name_that_is_replaced_is_found(text: str) -> None:

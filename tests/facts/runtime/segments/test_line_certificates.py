@@ -15,7 +15,7 @@ from support.runtime.captured import _train, require_same, standard_loop
 
 
 def test_a_certified_plan_with_lines_is_carried_out():
-    step = images("resnet18", size=64, batch=4)
+    step = images("resnet18", size=64, batch=4, wide=True)
     problem = replace(profile(step, hardware="v100-sxm2"), recompute=Recompute.ANY)
     problem = problem.with_memory(problem.memory_at(Fraction(3, 10)))
     certificate = certify(problem, time_limit=8, workers=1, target_gap=0.02)
