@@ -12,7 +12,7 @@ from offcert.core.errors import InputError, PlanError
 from offcert.core.execution import Execution
 from offcert.core.network import Network
 from offcert.core.platform import Kind
-from offcert.core.result import Bound, Evidence, SolveStatus
+from offcert.core.result import Bound, Evidence, SolveStatus, relative_gap
 from offcert.core.strategy import Strategy
 from offcert.core.trace import Trace, require_integer
 from offcert.questions.schedule.plan import Move, Plan
@@ -171,7 +171,7 @@ class Record:
         """``(value - bound) / value``; None if one of them is not known."""
         if self.value is None or self.lower_bound is None:
             return None
-        return (self.value - self.lower_bound) / max(self.value, 1)
+        return relative_gap(self.value, self.lower_bound)
 
 
 def record_to_json(record: Record) -> dict[str, Any]:

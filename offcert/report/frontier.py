@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from offcert.core.platform import Kind
-from offcert.core.result import SolveStatus
+from offcert.core.result import SolveStatus, relative_gap
 from offcert.core.units import Units, format_size, format_time
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.fluid_schedule import FluidSchedule
@@ -71,7 +71,7 @@ class FrontierRow:
         """``(makespan - lower bound) / makespan``; None without a schedule or a bound."""
         if self.makespan is None or self.evidence is None:
             return None
-        return float(Fraction(self.makespan - self.lower_bound, max(self.makespan, 1)))
+        return relative_gap(self.makespan, self.lower_bound)
 
     def to_json(self) -> dict[str, Any]:
         """Return the row as a JSON value; times in ticks, sizes in bytes."""

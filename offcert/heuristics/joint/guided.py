@@ -7,7 +7,9 @@ the layers that do it: the last ones, the first ones, or some all over the netwo
 
 from __future__ import annotations
 
+import math
 import random
+import time
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -28,7 +30,12 @@ _PACE = 7
 
 
 def guided(
-    tables: Tables, shares: Mapping[int, float], work: Work, weight: float, most: int
+    tables: Tables,
+    shares: Mapping[int, float],
+    work: Work,
+    weight: float,
+    most: int,
+    until: float = math.inf,
 ) -> list[State]:
     """Return the best programs near to what a relaxation says, the shortest first.
 
@@ -42,12 +49,16 @@ def guided(
         Ticks a byte that does not fit.
     most : int
         How many at most.
+    until : float, optional
+        When to try no more, by ``time.monotonic``; one is always tried.
     """
     rounding = _Rounding(tables, shares)
     found: dict[float, State] = {}
     for _ in range(_TRIED):
         state = rounding.state()
         found.setdefault(float(evaluate(tables, state, work, weight)), state)
+        if time.monotonic() > until:
+            break
     return [found[value] for value in sorted(found)[:most]]
 
 

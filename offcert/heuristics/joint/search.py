@@ -27,6 +27,8 @@ from offcert.heuristics.joint.state import UNCOVERED, State, new_state, new_work
 from offcert.heuristics.joint.tables import COMPUTE, Ranges, tables_of
 from offcert.questions.schedule.problem import Problem
 
+# When no more starts are tried, as a share of the time.
+_STARTING = 0.3
 # Temperatures as shares of the computing time: where coolings begin, in turn, and where they end.
 # Arbitrary.
 _HOT = (2e-3, 4e-3, 5e-4, 1e-3)
@@ -108,7 +110,8 @@ def joint_search(
         If the problem says not what is computed from what.
     """
     begin = time.monotonic()
-    search = _Search(problem, ranges, shares, workers, seed, target, on_improvement)
+    until = begin + _STARTING * time_limit
+    search = _Search(problem, ranges, shares, until, workers, seed, target, on_improvement)
     search.begin_with(known)
     # To read a large problem takes a part of the time.
     time_limit = max(0.0, time_limit - (time.monotonic() - begin))
@@ -142,6 +145,7 @@ class _Search:
         problem: Problem,
         ranges: Ranges | None,
         shares: Mapping[int, float],
+        until: float,
         workers: int,
         seed: int,
         target: int,
@@ -158,12 +162,13 @@ class _Search:
         self.estimate = float("inf")
         self.known: State | None = None
         weight = _DEAR * weight_of(self.tables, problem.trace.peak_memory)
-        found = starts(self.tables, alike(self.tables), self.work, weight, (_FRESH + 1) * workers)
         self.guided = bool(shares) and len(self.tables.range_first) > 0
+        near: list[State] = []
         if self.guided:
-            near = guided(self.tables, shares, self.work, weight, workers)
-            found = [*near, *found]
-        self.starts = [*found, new_state(self.tables)]
+            near = guided(self.tables, shares, self.work, weight, workers, until)
+        classes, most = alike(self.tables), (_FRESH + 1) * workers
+        found = starts(self.tables, classes, self.work, weight, most, until)
+        self.starts = [*near, *found, new_state(self.tables)]
         self.spreads = max(repeats_of(self.tables).copies, default=0) >= _COPIES
         self.annealers = [
             JointAnnealer(self.tables, self._start(number), seed + 7919 * number, weight)

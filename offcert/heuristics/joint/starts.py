@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
@@ -20,7 +22,14 @@ _LENGTHS, _SHARES = 14, 10
 _COPIES = 8
 
 
-def starts(tables: Tables, alike: Alike, work: Work, weight: float, most: int) -> list[State]:
+def starts(
+    tables: Tables,
+    alike: Alike,
+    work: Work,
+    weight: float,
+    most: int,
+    until: float = math.inf,
+) -> list[State]:
     """Return the best programs of equal segments or layers, and that of none, shortest first.
 
     Parameters
@@ -31,10 +40,14 @@ def starts(tables: Tables, alike: Alike, work: Work, weight: float, most: int) -
         Ticks a byte that does not fit.
     most : int
         How many at most.
+    until : float, optional
+        When to try no more, by ``time.monotonic``; the first one is always tried.
     """
     found: list[tuple[float, int, State]] = []
     for number, state in enumerate(_candidates(tables, alike)):
         found.append((float(evaluate(tables, state, work, weight)), number, state))
+        if time.monotonic() > until:
+            break
     found.sort(key=lambda item: item[:2])
     chosen: list[tuple[float, int, State]] = []
     for item in found:

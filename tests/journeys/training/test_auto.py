@@ -301,11 +301,14 @@ def test_strict_training_does_not_object_to_being_studied(pair: Pair) -> None:
         ({"plan": "best", "memory": 1}, "a schedule or \"auto\", not 'best'"),
         ({"plan": "auto"}, "exactly one of memory and device_memory"),
         ({"plan": "auto", "memory": 1, "device_memory": 1}, "exactly one of memory"),
-        ({"plan": "auto", "memory": -1}, "memory must be at least 0, not -1"),
-        ({"plan": "auto", "memory": 1.5}, "memory must be an integer, not 1.5"),
+        ({"plan": "auto", "memory": -1}, 'memory must be bytes, or a text such as "6GiB", not -1'),
+        (
+            {"plan": "auto", "memory": 1.5},
+            'memory must be bytes, or a text such as "6GiB", not 1.5',
+        ),
         ({"plan": "auto", "memory": "25"}, 'memory "25" needs a unit'),
         ({"plan": "auto", "memory": "200%"}, 'memory must be at most 100%, .*, not "200%"'),
-        ({"plan": "auto", "device_memory": "6GiB"}, "device_memory must be an integer, not '6GiB'"),
+        ({"plan": "auto", "device_memory": "6"}, 'device_memory "6" needs a unit'),
         ({"plan": "auto", "memory": 1, "time_limit": 0}, "time_limit must be a positive number"),
         ({"plan": "auto", "memory": 1, "time_limit": "5"}, "time_limit must be a number, not '5'"),
         ({"plan": "auto", "memory": 1, "max_plans": "two"}, "max_plans must be an integer"),
@@ -347,7 +350,7 @@ def test_training_goes_on_where_a_plan_cannot_be_carried_out(
     def stuck(*_: object, **__: object) -> None:
         raise PlanError("its transfers wait for each other")
 
-    monkeypatch.setattr("offcert.training.auto.program", stuck)
+    monkeypatch.setattr("offcert.training.auto.step_plan", stuck)
     with offload(pair.planned, "auto", memory="25%", **FAST) as training:
         with pytest.warns(OffloadWarning, match="wait for each other"):
             pair.steps(64, 64)

@@ -43,6 +43,8 @@ def test_so_many_layers_do_it_as_the_shares_say_nearly() -> None:
         assert int(state.number[0]) == 8
         assert list(zip(state.first[:8], state.last[:8], strict=True)) == layers
     assert len(seen) >= 3
+    # Once the time is over, one is enough.
+    assert len(guided(tables, shares, work, 1.0, 10, until=0.0)) == 1
 
 
 def captured(name: str, shape: str) -> Problem:
