@@ -351,7 +351,7 @@ def test_training_goes_on_where_a_plan_cannot_be_carried_out(
     def stuck(*_: object, **__: object) -> None:
         raise PlanError("its transfers wait for each other")
 
-    monkeypatch.setattr("offcert.training.auto.step_plan", stuck)
+    monkeypatch.setattr("offcert.training.making.step_plan", stuck)
     with offload(pair.planned, "auto", memory="25%", **FAST) as training:
         with pytest.warns(OffloadWarning, match="wait for each other"):
             pair.steps(64, 64)
