@@ -321,11 +321,24 @@ def _translate(model: LinearModel) -> tuple[Any, list[Any]]:
     return program, variables
 
 
+_LINES = re.MULTILINE | re.DOTALL
+
+
+def _number(text: str) -> float:
+    """Return a number of a log, or infinity for what is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.inf
+
+
 def cbc_bound(log: str) -> float:
     """Return the lower bound that CBC's log claims, or minus infinity if it claims none.
 
     Only the summary that follows the last ``Result -`` line counts: earlier lines speak of
-    subproblems and of programs that have been transformed.
+    subproblems and of programs that have been transformed. CBC 2.10.3, stopped in its root by the
+    time, has printed its best objective as the bound where the optimum is less
+    (docs/commands.md): so a search that was stopped claims nothing that closes its gap.
     """
     _, found, summary = log.rpartition("\nResult - ")
     claimed = re.search(r"^Lower bound:\s+(\S+)\s*$", summary, re.MULTILINE)
@@ -334,6 +347,9 @@ def cbc_bound(log: str) -> float:
     try:
         bound = float(claimed.group(1))
     except ValueError:
+        return -math.inf
+    stopped = re.match(r"Stopped on time.*?^Objective value:\s+(\S+)$", summary, _LINES)
+    if stopped and _number(stopped[1]) <= bound + _PRINTED:
         return -math.inf
     # CBC's infinity is 1e50 or the largest float, and it means that nothing is known.
     return bound - _PRINTED if abs(bound) < 1e30 else -math.inf

@@ -23,7 +23,7 @@ from offcert.training import offload
 from offcert.training.host_room import certify_within_host
 from offcert.verify.document import verify
 
-FAST = {"memory": "40%", "time_limit": 1.0, "hardware": "slow-link"}
+FAST = {"memory": "40%", "time_limit": 1.0, "hardware": "slow-link", "background": False}
 
 
 @pytest.fixture(autouse=True)
@@ -161,7 +161,7 @@ def test_limits_are_refused_only_if_no_plan_keeps_to_them_and_kept_otherwise():
     ("given", "message"),
     [
         ({"host_memory": "8"}, 'host_memory "8" needs a unit'),
-        ({"host_memory": -1}, "host_memory must be at least 0, not -1"),
+        ({"host_memory": -1}, 'host_memory must be bytes, or a text such as "6GiB", not -1'),
         ({"host_spill": True}, "host_spill needs host_memory"),
     ],
 )

@@ -94,6 +94,10 @@ def test_the_bound_in_a_log_of_cbc() -> None:
     assert cbc_bound(SUMMARY.replace("44.123", "-1e+50")) == -math.inf
     assert cbc_bound(SUMMARY.replace("44.123", "nan")) == -math.inf
     assert cbc_bound(SUMMARY.replace("44.123", "")) == -math.inf
+    # Stopped in its root, it has printed its objective as the bound, of an optimum of at most 1603.
+    stopped = "\nResult - Stopped on time limit\n\nObjective value:                1660.00000000\n"
+    assert cbc_bound(f"{stopped}Lower bound:                    1660.000\nGap: 0.00\n") == -math.inf
+    assert cbc_bound(f"{stopped}Lower bound:  1500.000\n") == pytest.approx(1499.9995)
     # Without a summary, what went before speaks of a transformed program, or of part of one.
     assert cbc_bound("Lower bound:  70.000\nContinuous objective value is 43 - 0.1 seconds") == (
         -math.inf
