@@ -37,6 +37,7 @@ def offload(
     recompute: str | None = None,
     time_limit: float = 10.0,
     max_plans: int = 4,
+    background: bool = True,
     strict: bool = False,
     count: bool = False,
     directory: str | None = None,
@@ -49,10 +50,13 @@ def offload(
 ) -> Offload:
     """Prepare to train `model` under a plan; see `offcert.runtime.follow.offload.offload`.
 
-    With ``plan="auto"`` and a budget, plans are made on the way: the first step with inputs of a
-    new kind runs as it is and is captured, a few more are timed, a plan for the budget is found and
-    certified, and from then on such steps follow it. With an `example` that happens before the
-    training begins, on fake tensors if possible, so that even the first step follows a plan.
+    With ``plan="auto"`` and a budget, plans are made on the way. The first step with inputs of a
+    new kind is captured; where its bytes would exceed the budget, what autograd has saved leaves,
+    and returns in the backward pass. The next steps follow a makeshift for the same budget, and are
+    timed, until a plan has been found and certified in a process of its own. With an `example` the
+    capture happens before the training begins, on fake tensors if possible, so that even the first
+    step follows a plan; it should be the largest step that there will be, since smaller ones follow
+    its plan (`docs/theory/smaller-steps.md`).
 
     A plan moves what is dear to compute, and has the rest computed again in the backward pass,
     whichever takes less time. What runs again does so as under PyTorch's own non-reentrant
@@ -88,6 +92,9 @@ def offload(
         With ``"auto"``: seconds to look for a plan.
     max_plans : int
         With ``"auto"``: for so many kinds of steps; others keep their tensors.
+    background : bool
+        With ``"auto"``: whether plans are searched for in a process of its own while the training
+        goes on, or the training waits for them.
     strict, count, directory
         As for `offcert.runtime.follow.offload.offload`; steps that are captured or timed on the way
         are nothing that `strict` objects to.
@@ -142,6 +149,7 @@ def offload(
     # What is wrong with the limit shows now, not in the middle of the training.
     within_host((), host_memory, host_spill)
     following["host_memory"] = memory_limit(host_memory)
+    following["background"] = background
     following["spills"] = host_spill is not False
     following["spill"] = host_spill if isinstance(host_spill, str) else None
     reserved = following["reserved_memory"] = memory_limit(reserved_memory, "reserved_memory")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -11,9 +11,8 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from offcert.certify.ladder import certify
 from offcert.core.chain import Chain
-from offcert.core.errors import InputError, NoPlanError
+from offcert.core.errors import InputError
 from offcert.core.network import Network
 from offcert.core.options import require_seconds
 from offcert.core.platform import Platform
@@ -30,12 +29,11 @@ from offcert.runtime.capture import Capture
 from offcert.runtime.capture.run import uncounted_bytes as uncounted_bytes_of
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.hardware import hardware as find_hardware
-from offcert.runtime.hardware.measurement import Measurement, modelled, retimed_network
+from offcert.runtime.hardware.measurement import measured, modelled, retimed, retimed_network
 from offcert.runtime.profiling.optimisers import state_bytes
 from offcert.runtime.profiling.profile import profile
 from offcert.runtime.watch.guard import OffloadWarning
 from offcert.runtime.watch.signature import Signature
-from offcert.training.host_room import certify_within_host
 
 _ANY = Problem(
     "any", Chain([1], [1], [1, 1], [0, 0]), Platform(2, Fraction(1)), units=Units("ns", "B")
@@ -47,6 +45,14 @@ def first_call(problem: Problem) -> Signature:
     assert problem.source is not None
     call: Signature = problem.source["capture"]["calls"][0]
     return call
+
+
+# The hardware model whose times are those of a step until it has been timed. Arbitrary.
+_MAKESHIFT = "v100-pcie"
+
+
+def _step_of(model: nn.Module) -> TrainingStep:
+    return TrainingStep(model, lambda model, batch: None)
 
 
 class Planner:
@@ -89,37 +95,76 @@ class Planner:
             raise InputError(f'recompute must be "any" or "none", not {recompute!r}')
         self._recompute = Recompute(recompute)
         self.hardware = None if hardware is None else find_hardware(hardware)
+        # Until times have been measured, somebody's will do.
+        self.rates = find_hardware(_MAKESHIFT) if self.hardware is None else self.hardware
         self._memory = memory
         self._device_memory = device_memory
         self._optimiser = optimiser
-        self._time_limit = time_limit
+        self.time_limit = time_limit
         # Bytes of the device that its allocator reserves in vain.
         self.fragments = 0
 
-    def problem_of(self, capture: Capture, measurement: Measurement | None, name: str) -> Problem:
-        """Return the problem of a capture, whose times are measured or from the hardware model."""
-        if measurement is None:
-            assert self.hardware is not None
-            measurement = modelled(capture.trace, self.hardware)
+    def problem_of(self, capture: Capture, name: str) -> Problem:
+        """Return the problem of a capture, whose times are those of the hardware model."""
+        measurement = modelled(capture.trace, self.rates)
         platform = measurement.platform(measurement.memory)
         source = {
             "clock": str(capture.clock),
             "capture": capture.to_json(),
             "uncounted": dict(capture.uncounted),
             "hardware": measurement.device,
-            "measured": self.hardware is None,
+            "measured": False,
         }
-        if self.hardware is not None:
-            source |= self.hardware.origin
+        source |= self.rates.origin
         network: Network | Trace = measurement.trace
         if capture.network is not None and capture.record is not None:
             network = retimed_network(capture.network, measurement.trace)
         return self._asked(Problem(name, network, platform, units=Units("ns", "B"), source=source))
 
     def problem_of_step(self, step: TrainingStep) -> Problem:
-        """Return the problem of an example."""
-        model = self.hardware
-        return self._asked(profile(step, hardware=model, measure=model is None))
+        """Return the problem of an example, with the times of the hardware model."""
+        return self._asked(profile(step, hardware=self.rates))
+
+    def timed(self, problem: Problem, durations: Sequence[int], device: torch.device) -> Problem:
+        """Return a problem with the times that its operations took, on a device.
+
+        Parameters
+        ----------
+        problem : Problem
+            Of a captured step.
+        durations : sequence of int
+            Nanoseconds, one an operation that runs if everything runs once.
+        device : torch.device
+            Whose link is measured.
+        """
+        plain = problem.plain().trace
+        found = measured(retimed(plain, durations), device)
+        network: Network | Trace = found.trace
+        if isinstance(problem.network, Network):
+            network = retimed_network(problem.network, found.trace)
+        source = {**(problem.source or {}), "hardware": found.device, "measured": True}
+        for name in self.rates.origin:
+            source.pop(name, None)
+        platform = found.platform(found.memory)
+        return replace(problem, network=network, platform=platform, source=source)
+
+    def limited(self, problem: Problem) -> Problem:
+        """Return a problem with the limit that the budget leaves for it."""
+        return problem.with_memory(self._limit(problem))
+
+    def room(self, model: nn.Module, batch: int) -> int:
+        """Return the bytes that a step may take of which nothing is known but its batch.
+
+        Of a budget that is a part of a range nothing is known before that is: it is 0.
+        """
+        if self._memory is not None:
+            share = isinstance(self._memory, str) and self._memory.strip().endswith("%")
+            return 0 if share else self._limit(_ANY)
+        assert self._device_memory is not None
+        taken = self._with_state(dict(uncounted_bytes_of(_step_of(model), batch)))
+        if self._recompute is not Recompute.NONE:
+            taken = with_copies_of_buffers(taken)
+        return max(0, int(self._device_memory) - sum(taken.values()) - self.fragments)
 
     def _asked(self, problem: Problem) -> Problem:
         """Return the problem in which what may run again may do so."""
@@ -133,38 +178,6 @@ class Planner:
             return problem
         return replace(problem, recompute=self._recompute)
 
-    def certificate(
-        self,
-        problem: Problem,
-        room: int | None = None,
-        pool_of: Callable[[Certificate], int] | None = None,
-        *,
-        share: float = 1.0,
-    ) -> Certificate:
-        """Return a certified plan within the budget, or a certificate that there is none.
-
-        Parameters
-        ----------
-        problem : Problem
-            Its limit does not matter.
-        room : int, optional
-            Bytes of the host's memory that the plan may take; by default any number.
-        pool_of : callable, optional
-            With `room`: how many bytes the runtime takes for the plan of a certificate.
-        share : float
-            Of the time.
-
-        Raises
-        ------
-        NoPlanError
-            If all plans that were found take more of the host's memory.
-        """
-        asked = problem.with_memory(self._limit(problem))
-        if room is None:
-            return certify(asked, time_limit=share * self._time_limit)
-        assert pool_of is not None
-        return certify_within_host(asked, room, self._time_limit, pool_of)
-
     def require_room(self, model: nn.Module, example: TrainingStep | None) -> None:
         """Raise an `InputError` if the device's budget has no room for the model alone.
 
@@ -172,7 +185,7 @@ class Planner:
         """
         if self._device_memory is None:
             return
-        step = TrainingStep(model, lambda model, batch: None)
+        step = _step_of(model)
         if any(is_lazy(parameter) for parameter in model.parameters()):
             return
         taken = self._with_state(dict(uncounted_bytes_of(step, 0)))
@@ -181,28 +194,11 @@ class Planner:
             taken.setdefault("optimiser", 0)
         memory_beside(self._device_memory, taken)
 
-    def require_possible(self, capture: Capture, name: str) -> None:
-        """Raise a `NoPlanError` if the budget allows no plan for a capture, whatever its times."""
-        again = self._recompute is Recompute.ANY and capture.record is not None
-        network = capture.network if again and capture.network is not None else capture.trace
-        problem = Problem(
-            name,
-            network,
-            Platform(0, Fraction(1)),
-            units=_ANY.units,
-            source={"uncounted": dict(capture.uncounted)},
-            recompute=Recompute.NONE if network is capture.trace else self._recompute,
-        )
-        limit = self._limit(problem)
-        if limit < problem.least_memory:
-            # So little that there is nothing to search.
-            raise NoPlanError(self.why_none(self.certificate(problem)))
-
     def why_none(self, certificate: Certificate) -> str:
         """Return in words why a certificate holds no plan, and what the least budget is."""
         problem, lack = certificate.problem, certificate.result.infeasibility
         if lack is None:
-            return f"none was found in {self._time_limit:g} s"
+            return f"none was found in {self.time_limit:g} s"
         return f"{lack.said(problem.units)}; {self._least(problem)}"
 
     def _least(self, problem: Problem) -> str:

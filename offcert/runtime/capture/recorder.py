@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_leaves
 
 from offcert.runtime.capture.lines import LineFinder
 from offcert.runtime.capture.moments import Life, Moment, Saved, Seen
+from offcert.runtime.capture.recorded_storages import RecordedStorages
 from offcert.runtime.hardware import Hardware
 from offcert.runtime.hardware.cost import attention_scratch, operator_cost, operator_ns
 from offcert.runtime.segments.handed import given_a_cache
@@ -28,8 +29,9 @@ from offcert.runtime.watch.hooks import Hooks
 from offcert.runtime.watch.in_place import changed_in_place
 from offcert.runtime.watch.modes import is_here, leave
 from offcert.runtime.watch.nodes import NodeCount, keeps_casts
-from offcert.runtime.watch.saved import Entry, Handle
-from offcert.runtime.watch.saved_storages import SavedStorages, dtype_name, owned_storages
+from offcert.runtime.watch.rule import Rule
+from offcert.runtime.watch.saved import Entry
+from offcert.runtime.watch.saved_storages import dtype_name, owned_storages
 from offcert.runtime.watch.signature import Signature, signature
 from offcert.runtime.watch.tracker import LiveBytes, StorageRecord
 
@@ -43,6 +45,9 @@ class Recorder(Session):
         Attached while the recorder is active.
     hardware : Hardware, optional
         The roofline that gives operators their durations; all zero without one.
+    limit, host : int, optional
+        Bytes on the device within which the step is kept, and that this may take of the host
+        (`offcert.runtime.watch.rule`); what is recorded is the step without a limit.
 
     Attributes
     ----------
@@ -55,12 +60,11 @@ class Recorder(Session):
     calls : list of Signature
         Of every call of the root.
     nodes : list of int
-        For each of them, the nodes of the autograd graph that it made.
+        The nodes of the autograd graph that each of them made.
     autocast : bool
         Whether autocast was active when the backward pass began.
     packed, made : list of Seen
-        What autograd saves in the forward pass of the root, as often as it does, and what operators
-        make.
+        What autograd saves in the forward pass, as often as it does, and what operators make.
     given : list of (int, list of Seen)
         For each call of a module, its first moment and the tensors that it is given.
     only_once : set of Event
@@ -73,10 +77,17 @@ class Recorder(Session):
         The moment at which autograd asked for something, and the one at which it had saved it.
     """
 
-    def __init__(self, hooks: Hooks, hardware: Hardware | None = None) -> None:
+    def __init__(
+        self,
+        hooks: Hooks,
+        hardware: Hardware | None = None,
+        limit: int | None = None,
+        host: int | None = None,
+    ) -> None:
         super().__init__(hooks)
         self.tracker = LiveBytes()
         self.tracker.guard = hooks.guard
+        self.rule = None if limit is None else Rule(self.tracker, limit, host)
         self.moments: list[Moment] = []
         self.lives: list[Life] = []
         self.saved: list[Saved] = []
@@ -92,7 +103,7 @@ class Recorder(Session):
         self.elsewhere = False
         self._hardware = hardware
         self._life_of: dict[StorageRecord, Life] = {}
-        self._storages = _Storages(self)
+        self._storages = RecordedStorages(self)
         self._life_of_entry: weakref.WeakKeyDictionary[Entry, Life] = weakref.WeakKeyDictionary()
         self._held_since: dict[int, tuple[Life, int]] = {}
         self._given_up: dict[int, tuple[Life, int]] = {}
@@ -225,6 +236,8 @@ class Recorder(Session):
             name = str(func)
             self._next(Event(OPERATOR, name, self._operators[name]))
             self._operators[name] += 1
+            if self.rule is not None:
+                self.rule.before(func, args, kwargs)
 
     def _listen(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
         if _is_query(func):
@@ -286,6 +299,8 @@ class Recorder(Session):
 
     def note_saved(self, entry: Entry, tensor: torch.Tensor) -> None:
         """Note that autograd has saved a storage for the first time."""
+        if self.rule:
+            self.rule.note(entry)
         life = self._touch(tensor)
         if any(path in self.hooks.compiled for path in self._paths):
             # Compiled code will save something else.
@@ -295,8 +310,7 @@ class Recorder(Session):
             life.entry = weakref.ref(entry)
             self._life_of_entry[entry] = life
             self._hold(life)
-        dtype = dtype_name(tensor.dtype)
-        shape = tuple(map(int, tensor.shape))
+        dtype, shape = dtype_name(tensor.dtype), tuple(map(int, tensor.shape))
         self.saved.append(Saved(self.tracker.now, entry.size, dtype, shape, life))
 
     def moment_of_saving(self, tensor: torch.Tensor) -> int:
@@ -359,34 +373,3 @@ class Recorder(Session):
 def _is_query(func: Any) -> bool:
     """Whether an operator only asks a fake tensor for its device; real tensors never do."""
     return bool(func.namespace == "prim")
-
-
-class _Storages(SavedStorages):
-    """Saved storages that tell the recorder."""
-
-    def __init__(self, recorder: Recorder) -> None:
-        hooks = recorder.hooks
-        super().__init__({}, hooks.parts.device, recorder.tracker, hooks.guard)
-        self._recorder = recorder
-        # At which moment each was saved.
-        self._moments: weakref.WeakKeyDictionary[Handle, int] = weakref.WeakKeyDictionary()
-
-    def saved(self, storage: torch.UntypedStorage, tensor: torch.Tensor) -> Entry:
-        entry = Entry(len(self._recorder.saved), storage.nbytes())
-        self._recorder.note_saved(entry, tensor)
-        return entry
-
-    def saved_again(self, entry: Entry) -> None:
-        self._recorder.note_needed(entry)
-
-    def _pack(self, tensor: torch.Tensor) -> Handle:
-        handle = super()._pack(tensor)
-        self._recorder.packed.append(self._recorder.see(tensor))
-        self._moments[handle] = self._recorder.moment_of_saving(tensor)
-        return handle
-
-    def asked_for(self, handle: Handle) -> None:
-        recorder = self._recorder
-        if handle.entry is not None:
-            recorder.note_unpacked(handle.entry)
-        recorder.unpacked.append((recorder.tracker.now, self._moments[handle]))

@@ -282,8 +282,7 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
             self._storages.closed = True
         leave_saving(self._hooks.local)
         self._close_run("the context ended")
-        self._thread = None
-        self._counter = None
+        self._thread = self._counter = None
 
     def announce(self, name: str) -> None:
         """Tick at an operator, if the clock is one of operators."""
@@ -356,9 +355,7 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
         """Return the plan that a step follows and what else it may be, or why there is none."""
         return self._kinds.plans_for(self.programs, call, self._hooks.parts.device)
 
-    def _start(
-        self, chosen: StepPlan, counter: LiveBytes | None, call: Signature
-    ) -> StepRun | None:
+    def _start(self, chosen: StepPlan, counter: Any, call: Signature) -> StepRun | None:
         # Memory of the host does not count.
         with nullcontext() if counter is None else counter.paused():
             try:
@@ -370,13 +367,16 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
             counter.start()
         self._reserved.begin()
         told = self._relay.ended, self._reserved
-        run = StepRun(self._hooks, chosen, mover, counter, self._strict, *told)
+        run = self._new_run(chosen, mover, counter, self._strict, *told)
         self._movers.took(chosen, room, run)
         accepted = run.accepts(call)
         assert accepted
         self._run, self._latest = run, weakref.ref(run)
         self._storages = StepStorages(run, owned_storages(self._hooks.parts), counter)
         return run
+
+    def _new_run(self, chosen: StepPlan, *args: Any) -> StepRun:
+        return StepRun(self._hooks, chosen, *args)
 
     def _refuse(self, kind: str, message: str) -> None:
         """Take note of a step that no plan is followed for."""

@@ -62,6 +62,18 @@ class MoverMaker(ABC, Generic[Room]):
         if room is not None:
             self._rooms.setdefault(id(program), []).append((room, weakref.ref(step)))
 
+    def forget(self, program: StepPlan) -> None:
+        """Give back the rooms of a program that no step follows any more.
+
+        What a step still needs is kept until all are closed.
+        """
+        for room, reference in self._rooms.pop(id(program), []):
+            user = reference()
+            if user is not None and user.uses_store:
+                self._rooms.setdefault(0, []).append((room, reference))
+            else:
+                self._give_back(room)
+
     def distrust(self, step: User) -> None:
         """Let no other step use the room of one in which something has gone wrong."""
         for rooms in self._rooms.values():

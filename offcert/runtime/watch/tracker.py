@@ -68,6 +68,10 @@ class LiveBytes(TorchDispatchMode):
         Bytes alive.
     peak : int
         The most bytes alive at once since `start_peak`.
+    away : int
+        Bytes of those alive that are not on the device (`leave`).
+    most : int
+        The most bytes on the device at once since `start`.
     announcer, listener : callable, optional
         Called before and after every operator that is counted.
     allocated, freed : callable, optional
@@ -83,6 +87,8 @@ class LiveBytes(TorchDispatchMode):
         self.now = -1
         self.live = 0
         self.peak = 0
+        self.away = 0
+        self.most = 0
         self.announcer: Announcer | None = None
         self.listener: Listener | None = None
         self.allocated: Allocated | None = None
@@ -170,15 +176,50 @@ class LiveBytes(TorchDispatchMode):
         key = storage._cdata
         if self.allocated is not None:
             self.allocated(key, record.size)
+        self.live += record.size
+        self.peak = max(self.peak, self.live)
+        self._is_in(storage, record)
+        return record
+
+    def _is_in(self, storage: torch.UntypedStorage, record: StorageRecord) -> None:
+        """Let a record be about a storage from now on, until that dies."""
+        key = storage._cdata
         self._alive[key] = record
 
         def died(_: object, key: int = key, record: StorageRecord = record) -> None:
             self._is_dead(key, record)
 
         record.reference = weakref.ref(storage, died)
-        self.live += record.size
-        self.peak = max(self.peak, self.live)
+        self.most = max(self.most, self.live - self.away)
+
+    def leave(self, storage: torch.UntypedStorage) -> StorageRecord | None:
+        """Let the bytes of a storage be away: it counts as alive, but its death does not end that.
+
+        Returns
+        -------
+        StorageRecord or None
+            For `come_back` or `lose`; None if the storage does not count.
+        """
+        record = self.record(storage)
+        if record is not None:
+            record.reference = None
+            del self._alive[storage._cdata]
+            self.away += record.size
+            self._is_freed(storage._cdata)
         return record
+
+    def come_back(self, storage: torch.UntypedStorage, record: StorageRecord) -> None:
+        """Let bytes that were away be in another storage."""
+        if self.allocated is not None:
+            self.allocated(storage._cdata, record.size)
+        self.away -= record.size
+        self._is_in(storage, record)
+
+    def lose(self, record: StorageRecord) -> None:
+        """Let bytes that are away be needed no more."""
+        self.away -= record.size
+        self.live -= record.size
+        record.died = self.now
 
     @entry()
     def _is_dead(self, key: int, record: StorageRecord) -> None:
@@ -236,8 +277,8 @@ class LiveBytes(TorchDispatchMode):
         self._alive = {}
         self._foreign = {}
         self.now = -1
-        self.live = 0
-        self.peak = 0
+        self.live = self.peak = 0
+        self.away = self.most = 0
         self._counting = True
 
     def stop(self) -> None:

@@ -23,7 +23,7 @@ from offcert.training import offload
 from offcert.training.host_room import certify_within_host
 from offcert.verify.document import verify
 
-FAST = {"memory": "40%", "time_limit": 1.0, "hardware": "slow-link"}
+FAST = {"memory": "40%", "time_limit": 1.0, "hardware": "slow-link", "background": False}
 
 
 @pytest.fixture(autouse=True)

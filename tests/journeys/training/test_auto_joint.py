@@ -20,12 +20,12 @@ from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.hardware import HARDWARE
 from offcert.runtime.segments.attach import Segments
 from offcert.runtime.watch.guard import OffloadWarning
-from offcert.training import offload, planner
+from offcert.training import offload, search
 from offcert.training.auto import AutoOffload
 from offcert.verify.document import verify
 
 # A search ends with any plan within twice the optimum: how fast the machine is says nothing.
-FAST = {"hardware": "slow-link", "time_limit": 120, "count": True}
+FAST = {"hardware": "slow-link", "time_limit": 120, "count": True, "background": False}
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,7 @@ def _slow_link(monkeypatch):
     # So slow beside the computing that most is computed again.
     slow = replace(HARDWARE["v100-pcie"], name="slow-link", link_bandwidth=10**8)
     monkeypatch.setitem(HARDWARE, slow.name, slow)
-    monkeypatch.setattr(planner, "certify", partial(certify, target_gap=0.5))
+    monkeypatch.setattr(search, "certify", partial(certify, target_gap=0.5))
 
 
 def resnet() -> TrainingStep:
@@ -115,7 +115,7 @@ def test_what_is_cheap_runs_again_and_training_is_bitwise_the_same(make):
     assert without.result.execution is None
     both = trained(make(), 5, memory="25%")
     # One step is captured; when the next begins, the plan is made and modules are wrapped.
-    assert both.steps == {"studied": 2, "planned": 3}
+    assert both.steps == {"studied": 1, "planned": 4}
     assert both.report.follows_prediction
     (certificate,) = both.certificates
     assert certificate.result.execution.repeated > 0
@@ -142,7 +142,7 @@ def test_times_of_what_runs_again_are_measured():
 
 def test_a_model_that_a_step_calls_twice():
     training = trained(row(twice=True), 4, memory="25%")
-    assert training.steps == {"studied": 2, "planned": 2}
+    assert training.steps == {"studied": 1, "planned": 3}
     assert training.certificates[0].result.execution.repeated > 0
 
 
@@ -175,14 +175,14 @@ def test_what_changes_in_place_is_planned_by_offloading_alone(monkeypatch):
 
 
 def test_segments_that_the_model_refuses_are_named_and_plans_only_move(monkeypatch):
-    add = Segments.add
+    replace = Segments.replace
 
-    def refuse(self, program):
+    def refuse(self, number, program):
         if program:
             raise InputError("0 cannot run again: it is a secret")
-        add(self, program)
+        replace(self, number, program)
 
-    monkeypatch.setattr(Segments, "add", refuse)
+    monkeypatch.setattr(Segments, "replace", refuse)
     with pytest.warns(OffloadWarning, match="nothing runs again.*it is a secret"):
         training = trained(row(), 3, memory="25%")
     assert training.steps == {"studied": 1, "planned": 2}
@@ -201,7 +201,7 @@ def test_nothing_is_left_of_what_was_wrapped():
     with offload(model, "auto", memory="25%", **FAST) as training:
         for _ in range(4):
             step.run(model, step.make_batch()).backward()
-    assert training.steps["planned"] == 2
+    assert training.steps["planned"] == 3
     assert state() == before
     # The certificates are those of any other joint plan.
     with offload(model, training.certificates, count=True) as again:

@@ -17,7 +17,7 @@ from offcert.certify.ladder import certify
 from offcert.core.carried.ranges import Line, Range, Ranges, Row
 from offcert.runtime.hardware import HARDWARE
 from offcert.runtime.watch.guard import OffloadWarning
-from offcert.training import offload, planner
+from offcert.training import offload, search
 from offcert.training.barred import opaque_modules
 
 NOISE = random.SystemRandom()
@@ -28,7 +28,7 @@ def _slow_link(monkeypatch):
     # So slow beside the computing that most is computed again.
     slow = replace(HARDWARE["v100-pcie"], name="slow-link", link_bandwidth=10**8)
     monkeypatch.setitem(HARDWARE, slow.name, slow)
-    monkeypatch.setattr(planner, "certify", partial(certify, target_gap=0.5))
+    monkeypatch.setattr(search, "certify", partial(certify, target_gap=0.5))
 
 
 class Ticks(nn.Module):
@@ -55,7 +55,12 @@ def model_of(*counters):
 def trained(models, steps, **options):
     """Train models side by side, the last under plans made on the way; they must stay the same."""
     torch.manual_seed(1)
-    given = {"hardware": "slow-link", "time_limit": 4, "memory": "20%"} | options
+    given = {
+        "background": False,
+        "hardware": "slow-link",
+        "time_limit": 4,
+        "memory": "20%",
+    } | options
     training = offload(models[-1], "auto", **given)
     optimisers = [torch.optim.SGD(each.parameters(), lr=0.05) for each in models]
     with training, warnings.catch_warnings(record=True) as told:

@@ -1,0 +1,167 @@
+"""`Rule`: a step that nothing is known of yet keeps to a limit, without a plan.
+
+Before an operator runs for which there would be no room, what autograd has saved leaves the device,
+what it has saved first before all else: the backward pass needs that last. It comes back when
+autograd asks for it. Copies are waited for, so it takes longer than any plan; it is for the steps
+from which a plan is made.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_leaves, tree_map
+
+from offcert.runtime.watch.guard import quiet
+from offcert.runtime.watch.saved import Entry
+from offcert.runtime.watch.tracker import LiveBytes, StorageRecord
+
+
+class _Away:
+    """Bytes of an entry on the host, and what counts them."""
+
+    __slots__ = ("entry", "host", "record")
+
+    def __init__(
+        self, entry: weakref.ref[Entry], host: torch.Tensor, record: StorageRecord
+    ) -> None:
+        self.entry = entry
+        self.host = host
+        self.record = record
+
+
+class Rule:
+    """Keeps what a tracker counts on the device within a limit.
+
+    Parameters
+    ----------
+    tracker : LiveBytes
+        Counts what operators make.
+    limit : int
+        Bytes; what it cannot do, as operators need their operands, it does not.
+    host : int, optional
+        Bytes of the host that copies may take at most; by default any number.
+
+    Attributes
+    ----------
+    moved : int
+        Bytes that have left.
+    """
+
+    def __init__(self, tracker: LiveBytes, limit: int, host: int | None = None) -> None:
+        self.limit = limit
+        self.moved = 0
+        self._tracker = tracker
+        self._host = host
+        self._saved: list[weakref.ref[Entry]] = []
+        self._away: dict[int, _Away] = {}
+        self._known: dict[str, int] = {}
+
+    def note(self, entry: Entry) -> None:
+        """Take note that autograd has saved a storage."""
+        self._saved.append(weakref.ref(entry))
+
+    def before(self, func: Any, args: Any, kwargs: Any) -> None:
+        """Make room for what an operator is going to make."""
+        # What it makes is only foreseen where it may matter: that takes longer than most operators.
+        if self._saved:
+            self._make_room(self._made_bytes(func, args, kwargs))
+
+    def _make_room(self, size: int) -> None:
+        tracker, waiting = self._tracker, []
+        for number, reference in enumerate(self._saved):
+            if tracker.live - tracker.away + size <= self.limit:
+                waiting += self._saved[number:]
+                break
+            entry = reference()
+            if entry is not None and not self._leave(entry):
+                waiting.append(reference)
+        self._saved = waiting
+
+    def _leave(self, entry: Entry) -> bool:
+        """Let a storage leave; return whether it has, or is on no device."""
+        if entry.away:
+            return True
+        full = self._host is not None and self._tracker.away + entry.size > self._host
+        if full or entry.held_elsewhere:
+            return False
+        storage = entry.device_storage()
+        record = self._tracker.leave(storage)
+        if record is None:
+            # It is older than the step.
+            return True
+        with torch._C._DisableTorchDispatch():
+            device = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+            host = device.to("cpu", copy=True)
+            del device
+        entry.drop()
+        key = id(entry)
+
+        def died(_: object) -> None:
+            lost = self._away.pop(key, None)
+            if lost is not None:
+                self._tracker.lose(lost.record)
+
+        self._away[key] = _Away(weakref.ref(entry, died), host, record)
+        self.moved += entry.size
+        return True
+
+    def bring_back(self, entry: Entry, device: str) -> None:
+        """Bring back a storage that has left, if it has."""
+        away = self._away.pop(id(entry), None)
+        if away is None:
+            return
+        self._make_room(entry.size)
+        with torch._C._DisableTorchDispatch():
+            data = away.host.to(device, copy=True)
+        self._tracker.come_back(data.untyped_storage(), away.record)
+        entry.put(data)
+        self._saved.append(weakref.ref(entry))
+
+    def _made_bytes(self, func: Any, args: Any, kwargs: Any) -> int:
+        """Return how many bytes an operator makes, by running it on tensors without data."""
+        key = repr((func, tree_map(_described, (args, kwargs))))
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = _bytes_made(func, args, kwargs)
+        return known
+
+
+def _described(leaf: Any) -> Any:
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    strides = leaf.stride() if leaf.layout is torch.strided else None
+    return str(leaf.dtype), str(leaf.device), tuple(leaf.shape), strides
+
+
+def _bytes_made(func: Any, args: Any, kwargs: Any) -> int:
+    mode = FakeTensorMode()
+
+    def twin(leaf: Any) -> Any:
+        return mode.from_tensor(leaf.detach()) if isinstance(leaf, torch.Tensor) else leaf
+
+    try:
+        with quiet(), _disable_current_modes():
+            fakes, named = tree_map(twin, (args, kwargs))
+            with mode:
+                out = func(*fakes, **named)
+    except Exception:
+        # What it makes shows only in data. Most operators make no more than they are given.
+        return sum(map(_size, tree_leaves((args, kwargs))))
+    given = {_storage(leaf) for leaf in tree_leaves((fakes, named))}
+    made = {_storage(leaf): _size(leaf) for leaf in tree_leaves(out)}
+    return sum(size for storage, size in made.items() if storage not in given)
+
+
+def _storage(leaf: Any) -> int:
+    strided = isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided
+    return leaf.untyped_storage()._cdata if strided else 0
+
+
+def _size(leaf: Any) -> int:
+    strided = isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided
+    return leaf.untyped_storage().nbytes() if strided else 0

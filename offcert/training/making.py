@@ -1,0 +1,364 @@
+"""How plans come to be followed: a makeshift at once, the certified one when it has been found."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from offcert.certify.methods import solve
+from offcert.core.errors import InputError, PlanError
+from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.problem import Problem, Recompute
+from offcert.runtime.follow.host_memory import host_memory_of
+from offcert.runtime.follow.offload import Offload
+from offcert.runtime.follow.run import StepRun
+from offcert.runtime.plan.step_plan import StepPlan, step_plan
+from offcert.runtime.segments.placed import NOTHING_AGAIN
+from offcert.runtime.watch.signature import Signature
+from offcert.training.barred import opaque_modules, price, without
+from offcert.training.branches import Branches
+from offcert.training.feedback import tell_of_plans
+from offcert.training.growth import outgrown
+from offcert.training.planner import Planner, first_call
+from offcert.training.search import Done, Found, Order, Search, begin, find
+from offcert.training.study import Times
+
+# Plans in the place of others of which something was refused; after so many plans only move
+# tensors. Arbitrary.
+_MOST_ANEW = 6
+
+
+@dataclass
+class _Made:
+    """A program's problem and certificate, and the search for a better one.
+
+    Attributes
+    ----------
+    problem : Problem
+        In which everything may run again.
+    certificate : Certificate or None
+        Of the plan; None as long as it is a makeshift.
+    times : Times or None
+        Taken of its steps, before a better plan is searched for.
+    search : Search or Done or None
+        What is under way.
+    before : Certificate or None
+        Of the plan of which something was refused, in whose place this one is.
+    """
+
+    problem: Problem
+    certificate: Certificate | None = None
+    times: Times | None = None
+    search: Search | Done | None = None
+    before: Certificate | None = None
+
+
+class Making(Offload):
+    """A model that is trained under plans that are made meanwhile.
+
+    A makeshift evicts just before an operation needs room; it is found at once, and keeps to the
+    limit if any plan does that runs nothing again. Times are taken of the steps that follow it, if
+    no hardware is named, and a certified plan takes its place when it has been found.
+
+    Attributes
+    ----------
+    certificates : list of Certificate
+        Of the plans made so far.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        planner: Planner,
+        max_plans: int,
+        *,
+        host_memory: int | None = None,
+        spills: bool = False,
+        background: bool = True,
+        **following: Any,
+    ) -> None:
+        super().__init__(model, (), **following)
+        self.certificates: list[Certificate] = []
+        self._planner = planner
+        self._max_plans = max_plans
+        self._host_memory = host_memory
+        self._spills = spills
+        self._background = background
+        # First calls of plans for steps that a larger plan should have done for, but did not.
+        self._own: list[Signature] = []
+        # Kinds of steps that are left without a plan, and why.
+        self._settled: list[Signature] = []
+        self._reasons: list[str] = []
+        self._branches = Branches()
+        # One a program; modules that must not run again, and why; how many plans were made in the
+        # place of others of which something was refused.
+        self._made: list[_Made] = []
+        self._barred: dict[str, str] = {}
+        self._anew = 0
+        # Programs that wait for the end of a step, as modules are wrapped for them.
+        self._waiting: dict[int, StepPlan] = {}
+        # Calls of the model that are still to be made in the step in which modules were wrapped.
+        self._unfollowed = 0
+
+    # From a problem to a plan.
+
+    def _plan(self, problem: Problem) -> None:
+        """Follow a plan for a kind of step, in which only that runs again which may."""
+        if problem.recompute is not Recompute.NONE:
+            self._barred |= opaque_modules(self._root)
+        allowed = without(problem, self._barred)
+        number = self._outgrown(first_call(problem))
+        makeshift = self._makeshift(allowed)
+        if makeshift is None or (self._open is None and self._planner.hardware is not None):
+            # There is nothing to follow meanwhile, or nobody trains yet.
+            found = find(self._order(problem, allowed, number))
+            self._arrived(problem, found, number)
+            return
+        number = self._take(makeshift, number)
+        made = self._know(number, _Made(problem))
+        if self._planner.hardware is None and not makeshift.is_idle:
+            made.times = Times(makeshift)
+        else:
+            self._search(number, allowed)
+
+    def _makeshift(self, problem: Problem) -> StepPlan | None:
+        """Return a program that keeps to the limit, found at once; None if there is none."""
+        plain = self._planner.limited(replace(problem, recompute=Recompute.NONE))
+        with suppress(InputError, PlanError):
+            schedule = solve(plain, "sequential").result.schedule
+            if schedule is None:
+                return None
+            made = step_plan(plain, schedule, streams=self._device is not None)
+            left = self._left
+            return made if left is None else made.within_host(left, self._spills)
+        return None
+
+    def _search(self, number: int, allowed: Problem) -> None:
+        """Search for the plan that takes the place of a makeshift."""
+        made = self._made[number]
+        problem = allowed if made.before is not None else made.problem
+        made.search = begin(self._order(problem, allowed, number), apart=self._background)
+        if not self._background:
+            self._look(number)
+
+    def _know(self, number: int, made: _Made) -> _Made:
+        """Take note of what a program was made for; no search goes on for what was there before."""
+        before, self._made[number] = self._made[number], made
+        if before.search is not None:
+            before.search.close()
+        return made
+
+    def _order(self, problem: Problem, allowed: Problem, number: int | None) -> Order:
+        planner = self._planner
+        plain = None
+        if allowed.recompute is not Recompute.NONE:
+            plain = planner.limited(replace(allowed, recompute=Recompute.NONE))
+        return Order(
+            planner.limited(allowed),
+            plain,
+            planner.time_limit,
+            # What is too much may go into a file, and then is no limit for plans.
+            None if self._spills else self._left_without(number),
+            self._device is not None,
+            None if allowed is problem else planner.limited(problem),
+        )
+
+    def _look(self, number: int) -> None:
+        """Take the plan of a search that has ended."""
+        made = self._made[number]
+        if made.search is None:
+            return
+        call = first_call(made.problem)
+        try:
+            found = made.search.poll()
+            if found is not None:
+                made.search = None
+                found.unbarred = found.unbarred or made.before
+                self._arrived(made.problem, found, number)
+        except (InputError, PlanError) as error:
+            made.search = None
+            self._tell("study", f"no better plan can be made for {_shown(call)}: {error}")
+
+    def _arrived(self, problem: Problem, found: Found, number: int | None) -> None:
+        """Follow a plan that was found."""
+        if found.told:
+            self._tell("plainly", found.told)
+        certificate = found.certificate
+        if certificate is not None:
+            self.certificates.append(certificate)
+        result = None if certificate is None else certificate.result
+        if result is None or result.schedule is None:
+            if number is None or self._made[number].certificate is None:
+                why = found.reason if certificate is None else self._planner.why_none(certificate)
+                self._settle(first_call(problem), why)
+            return
+        assert certificate is not None
+        left = self._left_without(number)
+        made = step_plan(
+            certificate.problem,
+            result.schedule,
+            result.execution,
+            streams=self._device is not None,
+        )
+        made = made if left is None else made.within_host(left, self._spills)
+        if number is not None and self._must_wait(made, number):
+            self._waiting[number] = made
+            self._know(number, _Made(problem, certificate))
+        else:
+            self._place(made, number, _Made(problem, certificate))
+        if found.unbarred is not None:
+            said = price(self._barred, found.unbarred, certificate)
+            if said is not None:
+                self._tell("barred", said)
+
+    def _place(self, made: StepPlan, number: int | None, known: _Made) -> None:
+        """Follow a certified plan; another one that only moves, if the model cannot follow it."""
+        try:
+            number = self._take(made, number)
+            self._know(number, known)
+            tell_of_plans(self, [(known.certificate, made)])
+        except (InputError, PlanError) as error:
+            if not made.segments:
+                raise
+            self.certificates.remove(known.certificate)  # type: ignore[arg-type]
+            self._tell("plainly", f"nothing runs again, plans only move tensors: {error}")
+            plain = replace(known.problem, recompute=Recompute.NONE)
+            if number is None:
+                self._arrived(plain, find(self._order(plain, plain, None)), None)
+            else:
+                self._know(number, _Made(plain))
+                self._search(number, plain)
+
+    def _settle(self, call: Signature, reason: str) -> None:
+        """Leave a kind of step without a plan."""
+        self._settled.append(call)
+        self._reasons.append(f"no plan fits: {reason}")
+        self._branches.stop(call)
+        self._tell("budget", self._reasons[-1])
+
+    # While steps run.
+
+    def _advance(self) -> None:
+        """Take the plans of searches that have ended, and begin those whose times are known."""
+        for number, made in enumerate(self._made):
+            if made.times is not None and made.times.complete:
+                times, made.times = made.times, None
+                device = next((p.device for p in self._root.parameters()), torch.device("cpu"))
+                made.problem = self._planner.timed(made.problem, times.durations(), device)
+                self._search(number, without(made.problem, self._barred))
+            else:
+                self._look(number)
+
+    def _plan_anew(self) -> None:
+        """Make another plan in the place of one of which segments have been refused meanwhile."""
+        assert self._segments is not None
+        refused = self._segments.refused
+        if not refused or (self._run is not None and not self._run.finished):
+            return
+        for number, each in enumerate(self.programs):
+            proofs = [refused[n] for n in map(str, each.segments.nested()) if n in refused]
+            new = {path: str(proof.refused) for proof in proofs for path in proof.paths}
+            if new.keys() <= self._barred.keys():
+                continue
+            self._barred |= new
+            self._anew += 1
+            self._close_run("another step began")
+            problem, before = self._made[number].problem, self._made[number].certificate
+            allowed = without(problem, self._barred)
+            if self._anew > _MOST_ANEW:
+                allowed = replace(problem, recompute=Recompute.NONE)
+            makeshift = self._makeshift(allowed)
+            if makeshift is not None:
+                self._take(makeshift, number)
+            self._know(number, _Made(problem, before=before))
+            self._search(number, allowed)
+
+    def ended(self, run: StepRun) -> None:
+        """Take stock of a step whose backward pass has ended; a plan may take its place then."""
+        super().ended(run)
+        self._advance()
+        waiting, self._waiting = self._waiting, {}
+        for number, made in waiting.items():
+            self._place(made, number, self._made[number])
+        # Modules are wrapped before they are called again.
+        self._unfollowed = 0
+
+    # Programs.
+
+    def _outgrown(self, call: Signature) -> int | None:
+        """Return the number of the plan in whose place one for a larger call is followed."""
+        full = len(self.programs) >= self._max_plans
+        return outgrown(self.programs, call, self._hooks.parts.device, self._own, full=full)
+
+    @property
+    def _left(self) -> int | None:
+        return self._left_without(None)
+
+    def _left_without(self, number: int | None) -> int | None:
+        """Bytes of the host's memory that no plan takes; None if there may be any number."""
+        if self._host_memory is None:
+            return None
+        others = [each for n, each in enumerate(self.programs) if n != number]
+        return self._host_memory - host_memory_of(others).held
+
+    def _must_wait(self, made: StepPlan, number: int) -> bool:
+        """Whether modules are wrapped for a program, which the call under way cannot follow."""
+        return self._open is not None and bool(made.segments or self.programs[number].segments)
+
+    def _take(self, made: StepPlan, number: int | None = None) -> int:
+        """Follow one more program from the next step on, or from this one if no module changes.
+
+        With a number it takes the place of another one. Returns the number.
+        """
+        assert self._segments is not None
+        before = NOTHING_AGAIN if number is None else self.programs[number].segments
+        if self._open is None or not (made.segments or before):
+            return self._put(made, number)
+        wrapped = any(each.segments for each in self.programs)
+        if not wrapped:
+            # Refused before anything is changed.
+            number = self._put(made, number)
+        # The call that has just begun is one of the model as it was: it runs as it is. As in the
+        # beginning, what runs again is attached before the clock.
+        self._hooks.detach()
+        self._segments.detach()
+        try:
+            if wrapped:
+                number = self._put(made, number)
+        finally:
+            self._unfollowed = len(made.capture.calls)
+            try:
+                self._segments.attach()
+            finally:
+                self._hooks.attach()
+        assert number is not None
+        return number
+
+    def _put(self, made: StepPlan, number: int | None) -> int:
+        assert self._segments is not None
+        if number is None:
+            self._segments.add(made.segments)
+            self.programs.append(made)
+            self._made.append(_Made(made.problem))
+            return len(self.programs) - 1
+        self._segments.replace(number, made.segments)
+        self._kinds.forget(self.programs[number])
+        self._movers.forget(self.programs[number])
+        self.programs[number] = made
+        return number
+
+    def _forget_searches(self) -> None:
+        """End all searches that are under way."""
+        for made in self._made:
+            search, made.search = made.search, None
+            if search is not None:
+                search.close()
+
+
+def _shown(call: Signature) -> str:
+    shapes = ["x".join(map(str, each[1])) for each in call[0] if isinstance(each, list)]
+    return f"inputs of {', '.join(shapes) or 'no tensors'}"
