@@ -145,7 +145,7 @@ class Diagnosis:
 
     @property
     def short(self) -> str | None:
-        """Which budget is short, and by how much; None if none is known to be.
+        """The budget that is short, and by how much; None if none is known to be.
 
         The device has one for what is there before anything is computed (parameters, gradients,
         the optimiser's state, …), and what is left is that of activations and workspaces; the host

@@ -27,7 +27,7 @@ from offcert.heuristics.joint.state import UNCOVERED, State, new_state, new_work
 from offcert.heuristics.joint.tables import COMPUTE, Ranges, tables_of
 from offcert.questions.schedule.problem import Problem
 
-# When no more starts are tried, as a share of the time.
+# Share of the time after which no more starts are tried. Arbitrary.
 _STARTING = 0.3
 # Temperatures as shares of the computing time: where coolings begin, in turn, and where they end.
 # Arbitrary.
