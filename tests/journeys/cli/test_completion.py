@@ -9,6 +9,7 @@ import pytest
 from offcert.certify.methods import METHODS
 from offcert.cli import main
 from offcert.cli.completion import SHELLS
+from offcert.cli.parser import Parser
 from offcert.cli.program import COMMANDS
 
 
@@ -34,8 +35,11 @@ def completed(script: Path, *words: str) -> list[str]:
 
 
 def test_every_command_and_method_is_named(scripts: dict[str, str]) -> None:
-    names = {module.__name__.rpartition(".")[2].replace("_", "-") for module in COMMANDS}
-    assert {"certify", "plot-table", "completion"} <= names
+    subcommands = Parser().add_subparsers()
+    for module in COMMANDS:
+        module.add(subcommands)
+    names = set(subcommands.choices)
+    assert {"certify", "plot-table", "completion", "import"} <= names
     for shell, script in scripts.items():
         for name in names | {"three-partition"}:
             assert name in script, (shell, name)
