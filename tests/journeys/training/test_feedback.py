@@ -64,7 +64,13 @@ def test_a_plan_of_a_certificate_is_one_line_and_its_first_step_another(
 def test_a_plan_that_is_made_on_the_way_is_said_too(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "offcert.training")
     training = offcert.offload(
-        network(), "auto", memory="50%", hardware="v100-pcie", time_limit=2, recompute="none"
+        network(),
+        "auto",
+        memory="50%",
+        hardware="v100-pcie",
+        time_limit=2,
+        recompute="none",
+        background=False,
     )
     train(training, 6)
     assert training.steps["planned"]
