@@ -32,7 +32,7 @@ from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.plan.predict import predict
 from offcert.runtime.segments.steps import segmented
 from offcert.runtime.watch import recomputing
-from offcert.training import offload, planner
+from offcert.training import offload, search
 
 # What is open; None where there is nothing to ask.
 Training = Any
@@ -112,8 +112,10 @@ def on_the_way(chance: random.Random, drawn: Drawn) -> Door:
 
     @contextmanager
     def enter(model: nn.Module) -> Iterator[Training]:
-        training = offload(model, "auto", memory=2**30, hardware="v100-pcie", count=counts)
-        with mock.patch.object(planner, "certify", certify), training:
+        # The search runs here, where a drawn plan can take its place.
+        options = {"memory": 2**30, "hardware": "v100-pcie", "background": False}
+        training = offload(model, "auto", **options, count=counts)
+        with mock.patch.object(search, "certify", certify), training:
             yield training
 
     return enter

@@ -306,8 +306,13 @@ class Making(Offload):
         return self._host_memory - host_memory_of(others).held
 
     def _must_wait(self, made: StepPlan, number: int) -> bool:
-        """Whether modules are wrapped for a program, which the call under way cannot follow."""
-        return self._open is not None and bool(made.segments or self.programs[number].segments)
+        """Whether modules are wrapped for a program, which the call under way cannot follow.
+
+        It need not wait for a step in which nothing moves: nobody says when such a step has ended.
+        """
+        before = self.programs[number]
+        wraps = bool(made.segments or before.segments)
+        return self._open is not None and wraps and not before.is_idle
 
     def _take(self, made: StepPlan, number: int | None = None) -> int:
         """Follow one more program from the next step on, or from this one if no module changes.

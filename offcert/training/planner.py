@@ -123,7 +123,7 @@ class Planner:
 
     def problem_of_step(self, step: TrainingStep) -> Problem:
         """Return the problem of an example, with the times of the hardware model."""
-        return self._asked(profile(step, hardware=self.rates))
+        return self._asked(profile(replace(step, here=True), hardware=self.rates))
 
     def timed(self, problem: Problem, durations: Sequence[int], device: torch.device) -> Problem:
         """Return a problem with the times that its operations took, on a device.

@@ -49,6 +49,9 @@ class TrainingStep:
     repeats : bool
         Whether equal layers of the model do the same, so that a few of them may be recorded for all
         (on fake tensors only). It is checked that one layer more adds what one layer does.
+    here : bool
+        Whether it is trained on the device where the model is. Fake tensors then say of attention
+        with dropout what that device computes, not what the card does whose times are given.
     """
 
     model: nn.Module
@@ -58,6 +61,7 @@ class TrainingStep:
     source: dict[str, Any] = field(default_factory=dict)
     tensors: str = "auto"
     repeats: bool = False
+    here: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.model, nn.Module):

@@ -9,8 +9,7 @@ import pytest
 from offcert.certify.methods import METHODS
 from offcert.cli import main
 from offcert.cli.completion import SHELLS
-from offcert.cli.parser import Parser
-from offcert.cli.program import COMMANDS
+from support.docs.typed_commands import command_names
 
 
 @pytest.fixture
@@ -35,10 +34,7 @@ def completed(script: Path, *words: str) -> list[str]:
 
 
 def test_every_command_and_method_is_named(scripts: dict[str, str]) -> None:
-    subcommands = Parser().add_subparsers()
-    for module in COMMANDS:
-        module.add(subcommands)
-    names = set(subcommands.choices)
+    names = set(command_names())
     assert {"certify", "plot-table", "completion", "import"} <= names
     for shell, script in scripts.items():
         for name in names | {"three-partition"}:

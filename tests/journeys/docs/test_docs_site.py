@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import offcert
-from offcert.cli.program import COMMANDS
 from offcert.proofs.placement.registry import PLACEMENT_CLAIMS, PLACEMENT_PROOFS
 from offcert.proofs.registry import CLAIMS, PROOFS
 from offcert.proofs.settings import Notes, Settings
 from support.docs.docs_pages import DOCS, ROOT
+from support.docs.typed_commands import command_names
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,6 @@ def test_the_site_has_every_name_of_the_front_door(site: Path) -> None:
 
 def test_the_site_has_the_help_of_every_command(site: Path) -> None:
     page = (site / "commands.html").read_text()
-    for module in COMMANDS:
-        name = module.__name__.rpartition(".")[2].replace("_", "-")
+    for name in command_names():
         assert f'href="#offcert-{name}' in page, name
     assert "--prefetch-bandwidth" in page

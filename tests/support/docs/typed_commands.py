@@ -12,9 +12,19 @@ from pathlib import Path
 from unittest import mock
 
 from offcert.cli import main
+from offcert.cli.parser import Parser
+from offcert.cli.program import COMMANDS
 
 ROOT = Path(__file__).parents[3]
 _SHELL = set("|;&<>$`*")
+
+
+def command_names() -> list[str]:
+    """Return the names of all commands."""
+    commands = Parser().add_subparsers()
+    for module in COMMANDS:
+        module.add(commands)
+    return list(commands.choices)
 
 
 def run_command(command: str) -> str:

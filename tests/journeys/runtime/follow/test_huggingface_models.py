@@ -5,7 +5,6 @@ from fractions import Fraction
 
 import pytest
 import torch
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from offcert.certify.ladder import certify
 from offcert.runtime.capture.step import TrainingStep
@@ -22,14 +21,7 @@ OTHER_EVERY_STEP = {"wav2vec2"}
 
 def step_of(name):
     model, batch = models.build(name)
-    return TrainingStep(model, models.loss_of, batch)
-
-
-@pytest.fixture(autouse=True)
-def products_of_attention():
-    """Attention by products, in captures and here: dropout in a card's kernel is not the CPU's."""
-    with sdpa_kernel(SDPBackend.MATH):
-        yield
+    return TrainingStep(model, models.loss_of, batch, here=True)
 
 
 @pytest.mark.parametrize("name", models.MODELS)

@@ -16,8 +16,7 @@ from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.store import HostStore
 from offcert.runtime.follow import offload
-from offcert.runtime.plan import host_layout
-from offcert.runtime.plan import step_plan as program
+from offcert.runtime.plan import host_layout, step_plan
 from offcert.runtime.plan.host_layout import HostLayout
 from offcert.runtime.plan.predict import predict
 from offcert.runtime.streaming.host_copies import HostCopies
@@ -165,7 +164,7 @@ def test_without_that_guard_an_overlapping_arena_is_found_by_these_tests(
 def test_residences_that_are_an_operation_too_short_are_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    right = program.host_residences_in_order
+    right = step_plan.host_residences_in_order
 
     def short(trace, plan):
         return tuple(
@@ -173,7 +172,7 @@ def test_residences_that_are_an_operation_too_short_are_found(
             for of, stay in right(trace, plan)
         )
 
-    monkeypatch.setattr(program, "host_residences_in_order", short)
+    monkeypatch.setattr(step_plan, "host_residences_in_order", short)
     assert sum(report.outside_entries for seed in range(10) for report in train(seed).reports) > 0
 
 
@@ -191,7 +190,7 @@ def test_layouts_against_brute_force(seed: int) -> None:
 def test_a_layout_is_a_problem_for_place_whose_bound_is_verified() -> None:
     problem = problem_of_step(step_of(3))
     plan = random_plan(random.Random(3))(problem)
-    host = program.program(problem, plan).host
+    host = step_plan.step_plan(problem, plan).host
     assert len(host.keys) > 3
     assert {stay.start for stay in host.problem.residences} == {
         operation
