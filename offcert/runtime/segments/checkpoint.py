@@ -56,6 +56,9 @@ class Checked(Protocol):
     def given_again(self, index: int) -> torch.Tensor:
         """Return what it was given, as it is now."""
 
+    def end_rehearsal(self) -> None:
+        """Let go of what only a rehearsal needs."""
+
     def doubts(self, flag: torch.Tensor) -> None:
         """Take note of a flag on a device: whether the segment has made the same again."""
 
@@ -271,6 +274,7 @@ class _Frame(_CheckpointFrame):
         if proof.refused is None:
             proof.accept()
             self.call.rehearses = False
+            self.call.end_rehearsal()
             self.copies.known.clear()
             for each in self.x_metadatas:
                 each.original = None
@@ -281,6 +285,7 @@ class _Frame(_CheckpointFrame):
                 handle = holder.handles.get(gid) or _Handle()
                 holder.handles[gid] = handle
                 self.recomputed[gid].put(handle, self._saved(evidence))
+        self.call.end_rehearsal()
 
     def _saved(self, evidence: _Evidence) -> torch.Tensor:
         """Return what was saved, as autograd would have it now."""

@@ -6,7 +6,6 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -18,14 +17,15 @@ from torch.utils.checkpoint import _StopRecomputationError
 from offcert.runtime.segments.checkpoint import Begun, Given
 from offcert.runtime.segments.generators import GeneratorStates
 from offcert.runtime.segments.handed import require_no_cache
-from offcert.runtime.segments.keeper import Keeper, Tick, Watch, outer_hooks
+from offcert.runtime.segments.inputs import Inputs
+from offcert.runtime.segments.keeper import Keeper, Tick, Watch
 from offcert.runtime.segments.keeping import Give, Keep
 from offcert.runtime.segments.state import Before, ModuleStates
 from offcert.runtime.watch.events import AGAIN, RESUME
 from offcert.runtime.watch.guard import Guard, entry
 from offcert.runtime.watch.proof import Proof
 from offcert.runtime.watch.recomputing import recomputing
-from offcert.runtime.watch.saved import InPlaceError, is_plain
+from offcert.runtime.watch.saved import is_plain
 
 if TYPE_CHECKING:
     from offcert.runtime.segments.resolve import Part
@@ -103,14 +103,6 @@ class Told(Protocol):
         """Take note of a flag on a device: whether it has made the same again."""
 
 
-@dataclass(slots=True)
-class _Input:
-    """A tensor that a segment is given, as the outer hooks hold it."""
-
-    packed: Any
-    trained: bool
-
-
 class Body:
     """A function with its arguments, which only autograd's hooks hold once it has been called.
 
@@ -139,8 +131,7 @@ class Body:
         self.pending: tuple[tuple[Any, ...], dict[str, Any]] | None = (args, kwargs)
         self.leaves, self.spec = tree_flatten((args, kwargs))
         self.places: list[tuple[int, int]] = []
-        self.inputs: list[_Input] = []
-        self.hooks = outer_hooks()
+        self.inputs = Inputs(frame.name)
         # PyTorch only looks for generators of devices at arguments, of which it is given none.
         tensors = (leaf for leaf in self.leaves if isinstance(leaf, torch.Tensor))
         frame.arguments = [leaf for leaf in self.leaves if not isinstance(leaf, torch.Tensor)]
@@ -158,7 +149,7 @@ class Body:
                 continue
             index = index_of.setdefault(id(leaf), len(self.inputs))
             if index == len(self.inputs):
-                self.inputs.append(_Input(self.hooks[0](leaf), leaf.requires_grad))
+                self.inputs.hold(leaf)
                 if is_plain(leaf):
                     storage = leaf.untyped_storage()
                     self.frame.given[storage._cdata] = weakref.ref(storage), index
@@ -184,20 +175,8 @@ class Body:
         self.frame.told.ran(RESUME)
         return None
 
-    def given(self, index: int) -> torch.Tensor:
-        """Return an input, as it is now."""
-        return self.hooks[1](self.inputs[index].packed)
-
     def _unpack(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        try:
-            tensors = [self.hooks[1](each.packed).detach() for each in self.inputs]
-        except InPlaceError as error:
-            name = self.frame.name
-            raise InPlaceError(
-                f"{name} cannot run again: what it is given is changed in place afterwards"
-            ) from error
-        for tensor, each in zip(tensors, self.inputs, strict=True):
-            tensor.requires_grad_(each.trained)
+        tensors = self.inputs.again(rehearses=self.frame.rehearses)
         leaves = list(self.leaves)
         for place, index in self.places:
             leaves[place] = tensors[index]
@@ -275,7 +254,13 @@ class Frame:
         """Return what it was given, as it is now."""
         body = None if self.body is None else self.body()
         assert body is not None
-        return body.given(index)
+        return body.inputs.now(index)
+
+    def end_rehearsal(self) -> None:
+        """Let go of what only a rehearsal needs."""
+        body = None if self.body is None else self.body()
+        if body is not None:
+            body.inputs.end_rehearsal()
 
     def doubts(self, flag: torch.Tensor) -> None:
         """Pass on a flag on a device: whether the segment has made the same again."""

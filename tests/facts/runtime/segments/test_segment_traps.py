@@ -73,6 +73,36 @@ def test_dropout_and_batch_norm(placed):
     same_training(mean_step(Three(), 6, 8), placed).require_followed()
 
 
+class Once(nn.Module):
+    """Raises when it runs again, which only a file says."""
+
+    def __init__(self, file):
+        super().__init__()
+        self.linear, self.file = nn.Linear(8, 8), str(file)
+
+    def forward(self, x):
+        y = self.linear(x)
+        with open(self.file, "a+b", buffering=0) as file:
+            if file.tell():
+                raise RuntimeError("once is enough")
+            file.write(b".")
+        return y.tanh()
+
+
+def test_segments_in_each_other_that_fail_when_they_run_again(tmp_path):
+    # The inner one saves what it is given: its rehearsal asks the outer one for that once more.
+    model = chain(nn.Linear(8, 8), chain(nn.Tanh(), Once(tmp_path / "ran")), nn.Linear(8, 8))
+    plain, x = copy.deepcopy(model), torch.randn(4, 8)
+    plain(x).sum().backward()
+    (tmp_path / "ran").unlink()
+    with segmented(model, again(segment("1", inner=(segment("1.1"),)))):
+        loss = model(x).sum()
+        with pytest.warns(OffloadWarning, match="once is enough"):
+            loss.backward()
+    for ours, theirs in zip(model.parameters(), plain.parameters(), strict=True):
+        assert torch.equal(ours.grad, theirs.grad)
+
+
 # What is changed in place.
 
 
