@@ -31,7 +31,6 @@ from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
 from offcert.core.named import users_function
 from offcert.core.options import require_count, require_seconds, require_seed
-from offcert.core.result import Evidence
 from offcert.core.threads import cores
 from offcert.instances.library import Library
 from offcert.questions.placement.files import placement_problem_digest
@@ -207,8 +206,7 @@ def place_one(item: _Item) -> tuple[int | None, int, float, str, str | None]:
     problem, name, time_limit, seed = item
     certificate = place(problem, name, time_limit=time_limit, seed=seed)
     result, notes = certificate.known, certificate.notes
-    proved = [b.value for b in result.bounds if b.evidence is Evidence.PROVED]
-    bound = max([problem.load, *proved])
+    bound = max(problem.load, result.proved_bound)
     reason = "; ".join(notes.failed.values()) or None
     status = FAILED if reason else str(result.status) if result.pool is not None else NO_PLAN
     return result.pool, bound, result.runtime, status, reason

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import exp, log
+from statistics import geometric_mean
 from typing import Any
 
 from offcert.campaign.cells import CERTIFY
@@ -205,7 +205,7 @@ def _standing(group: str, method: str, rows: Sequence[Measured]) -> Standing:
 
 
 def _mean(ratios: Sequence[float]) -> float | None:
-    return exp(sum(map(log, ratios)) / len(ratios)) if ratios and min(ratios) > 0 else None
+    return geometric_mean(ratios) if ratios and min(ratios) > 0 else None
 
 
 def describe_standings(found: Iterable[Standing]) -> str:

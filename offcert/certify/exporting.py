@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
-from offcert.core.documents import write_atomically
+from offcert.core.documents import write_text
 from offcert.core.errors import InputError, OffcertError
 from offcert.core.trace import require_integer
 from offcert.formulations.common.time_grid import choose_grid
@@ -75,7 +74,7 @@ class Exported:
             name = target / ending[1:] if tables else target.with_suffix(ending)
             if tables:
                 _make_folder(target)
-            write_atomically(name, partial(_write_text, text))
+            write_text(name, text)
             written.append(name)
         return written
 
@@ -85,10 +84,6 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{folder} cannot be made: {error.strerror}") from None
-
-
-def _write_text(text: str, path: Path) -> None:
-    path.write_text(text, encoding="utf-8")
 
 
 def export(

@@ -13,6 +13,7 @@ from offcert.certify.running import UnsoundError
 from offcert.certify.schedule_tables import read_schedule
 from offcert.certify.search import Search, chooses_execution
 from offcert.certify.steps import climb_combinatorial
+from offcert.core.documents import read_text
 from offcert.core.errors import InputError, PlanError
 from offcert.core.execution import Execution
 from offcert.core.result import Evidence
@@ -100,11 +101,7 @@ def import_schedule(
 
 def _solved(problem: Problem, path: str | Path) -> list[Plan]:
     """Return the plans that follow a solver's solution of an exported program."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise InputError(f"{path} cannot be read: {reason}") from None
+    text = read_text(path)
     try:
         cells, values = read_solution(text)
         return CellModel(problem, cells).plans(values)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from offcert.core.documents import read_json, show
+from offcert.core.documents import read_json, read_text, show
 from offcert.core.errors import InputError
 from offcert.core.execution import Execution
 from offcert.core.messages import cut, meant
@@ -89,11 +89,7 @@ def read_schedule(problem: Problem, path: str | Path) -> tuple[Execution | None,
 
 
 def _csv_rows(path: str | Path) -> list[_Row]:
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise InputError(f"{path} cannot be read: {reason}") from None
+    text = read_text(path, "utf-8-sig")
     try:
         lines = list(csv.reader(io.StringIO(text)))
     except csv.Error as error:

@@ -160,19 +160,12 @@ class _Folder:
 
     def write_curve(self, certificates: Sequence[Certificate]) -> None:
         """Write table, document and picture of what there is."""
-        from functools import partial
-
-        from offcert.core.documents import write_atomically, write_json
+        from offcert.core.documents import write_json, write_text
         from offcert.report.frontier import describe_frontier, frontier_json
         from offcert.report.frontier_svg import frontier_svg
         from offcert.report.svg import save
 
         problem = certificates[0].problem
         write_json(self.path / _DOCUMENT, frontier_json(certificates))
-        text = describe_frontier(certificates) + "\n"
-        write_atomically(self.path / _TABLE, partial(_write_text, text))
+        write_text(self.path / _TABLE, describe_frontier(certificates) + "\n")
         save(frontier_svg({problem.means: certificates}), self.path / _PICTURE)
-
-
-def _write_text(text: str, path: Path) -> None:
-    path.write_text(text, encoding="utf-8")

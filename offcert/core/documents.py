@@ -24,6 +24,21 @@ Parsed = TypeVar("Parsed")
 RATIONAL = re.compile(r"([0-9]{1,40})(?:/([0-9]{1,40}))?")
 
 
+def read_text(path: str | Path, encoding: str = "utf-8") -> str:
+    """Return the text in a file.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or is not of that encoding, which is UTF-8 or ``"utf-8-sig"``.
+    """
+    try:
+        return Path(path).read_text(encoding=encoding)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise InputError(f"{path} cannot be read: {reason}") from None
+
+
 def read_json(path: str | Path) -> Any:
     """Return the JSON value in a file.
 
@@ -33,11 +48,7 @@ def read_json(path: str | Path) -> Any:
         If the file cannot be read, is not JSON, holds NaN or infinity, or repeats a key.
     """
     _require_path(path)
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise InputError(f"{path} cannot be read: {reason}") from None
+    text = read_text(path)
     try:
         document = json.loads(
             text,
@@ -157,11 +168,21 @@ def write_atomically(path: str | Path, write: Callable[[Path], None]) -> None:
 def write_json(path: str | Path, document: Any) -> None:
     """Write a JSON value, readable by people, through a temporary file."""
     text = json.dumps(document, indent=1, allow_nan=False) + "\n"
-    write_atomically(path, lambda temporary: _write_text(temporary, text))
+    write_text(path, text)
 
 
-def _write_text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
+def write_text(path: str | Path, text: str) -> None:
+    """Write a text in UTF-8, through a temporary file; errors as of `write_atomically`."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: str | Path, data: bytes) -> None:
+    """Write bytes, through a temporary file; errors as of `write_atomically`."""
+
+    def write(part: Path) -> None:
+        part.write_bytes(data)
+
+    write_atomically(path, write)
 
 
 class Fields:

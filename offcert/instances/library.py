@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from offcert.core.documents import Fields, read_json, require_format, show, write_atomically
+from offcert.core.documents import Fields, read_json, require_format, show, write_text
 from offcert.core.errors import InputError
 from offcert.core.messages import cut, meant
 from offcert.core.notebook import Shown, html
@@ -246,7 +246,7 @@ class Library:
         text = family_to_text(family)
         path = self.folder / f"{family.name}.json"
         with self.locked():
-            write_atomically(path, lambda part: _write_text(part, text))
+            write_text(path, text)
         self._families[family.name] = family
 
     def family(self, name: str) -> Family:
@@ -368,10 +368,6 @@ def _entry_from_json(item: Fields, base: Problem, family: str) -> Entry:
 
 def _compact(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
-
-
-def _write_text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
 
 
 @cache

@@ -11,7 +11,7 @@ from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Problem
 from offcert.report.bars import size_scale
 from offcert.report.frontier import FrontierRow, frontier_rows
-from offcert.report.svg import LETTER, Element, element, ticks
+from offcert.report.svg import LETTER, Element, drawing, element, ticks
 
 # Pixels of the picture, and of the margins around the axes. Arbitrary.
 _WIDTH, _HEIGHT = 820, 420
@@ -60,19 +60,8 @@ def frontier_svg(curves: Mapping[str, Sequence[Certificate]]) -> Element:
     rows = {name: frontier_rows(each) for name, each in curves.items() if each}
     problem = next(each[0].problem for each in curves.values() if each)
     scale = _Scale(list(rows.values()))
-    root = element(
-        None,
-        "svg",
-        xmlns="http://www.w3.org/2000/svg",
-        viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
-        width=_WIDTH,
-        height=_HEIGHT,
-        font_family="system-ui, sans-serif",
-        font_size=11,
-        role="img",
-        aria_label=f"{cut(problem.name, 80)}: time against memory",
-    )
-    element(root, "rect", width=_WIDTH, height=_HEIGHT, fill="#ffffff")
+    label = f"{cut(problem.name, 80)}: time against memory"
+    root = drawing(_WIDTH, _HEIGHT, label, 11)
     element(root, "text", cut(problem.name, 80), x=_LEFT, y=20, font_size=14, font_weight="600")
     _draw_axes(root, scale, problem)
     for number, (name, curve) in enumerate(rows.items()):

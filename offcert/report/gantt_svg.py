@@ -29,7 +29,7 @@ from offcert.report.bars import (
 )
 from offcert.report.memory_curve import fluid_memory_curve, memory_curve
 from offcert.report.robust import draw_band, latest_end
-from offcert.report.svg import LETTER, Element, element, ticks
+from offcert.report.svg import LETTER, Element, drawing, element, ticks
 
 # Pixels of the margins, of the rows and their bars, of the memory's curve, and of the letters.
 # Arbitrary.
@@ -163,20 +163,8 @@ class Panel(Protocol):
 def picture(frame: Panel, title: str, looks: Mapping[str, Look] = LOOKS) -> Element:
     """Return an empty picture with a heading and what its bars are filled with."""
     height = int(frame.bottom) + 40
-    root = element(
-        None,
-        "svg",
-        xmlns="http://www.w3.org/2000/svg",
-        viewBox=f"0 0 {frame.width} {height}",
-        width=frame.width,
-        height=height,
-        style="max-width:100%;height:auto",
-        font_family="system-ui, sans-serif",
-        font_size=_FONT,
-        role="img",
-        aria_label=title,
-    )
-    element(root, "rect", width=frame.width, height=height, fill="#ffffff")
+    attributes = {"style": "max-width:100%;height:auto"}
+    root = drawing(frame.width, height, title, _FONT, **attributes)
     element(root, "text", title, x=LEFT, y=20, font_size=14, font_weight="600")
     stripes = element(root, "defs")
     lines = {"/": "M0,6 L6,0 M-1,1 L1,-1 M5,7 L7,5", "\\": "M0,0 L6,6 M-1,5 L1,7 M5,-1 L7,1"}

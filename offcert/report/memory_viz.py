@@ -16,7 +16,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NoReturn
 
-from offcert.core.documents import write_atomically
+from offcert.core.documents import write_bytes
 from offcert.core.errors import InputError
 from offcert.core.messages import cut, short_repr
 from offcert.core.units import Units, format_size
@@ -41,12 +41,7 @@ def save_snapshot(certificate: Certificate, path: str | Path) -> None:
         If the certificate holds no schedule, or one that moves tensors in pieces, or the file
         cannot be written.
     """
-    data = pickle.dumps(snapshot(certificate), protocol=4)
-    write_atomically(path, lambda part: _write_bytes(part, data))
-
-
-def _write_bytes(path: Path, data: bytes) -> None:
-    path.write_bytes(data)
+    write_bytes(path, pickle.dumps(snapshot(certificate), protocol=4))
 
 
 def snapshot(certificate: Certificate) -> dict[str, Any]:

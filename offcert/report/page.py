@@ -15,7 +15,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from offcert.core.documents import write_atomically
+from offcert.core.documents import write_text
 from offcert.core.messages import cut
 from offcert.core.result import Bound, Evidence
 from offcert.core.trace import Trace
@@ -88,12 +88,7 @@ def write_page(documents: Sequence[Shown], path: str | Path) -> None:
     InputError
         If the file cannot be written.
     """
-    text = page(documents)
-    write_atomically(path, lambda part: _write_text(part, text))
-
-
-def _write_text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
+    write_text(path, page(documents))
 
 
 def page(documents: Sequence[Shown]) -> str:
@@ -251,8 +246,9 @@ def _inside(trace: Trace, schedule: Schedule, names: _Names) -> dict[str, list[i
 
 def _verdict(certificate: Certificate, verification: Verification[Certificate] | None) -> str:
     problem, result = certificate.problem, certificate.result
-    said = f"{problem.objective_summary if problem.minimise is Minimise.MEMORY else ''}"
-    text = f"{result.summary(problem.units)}{', ' if said else ''}{said}"
+    text = result.summary(problem.units)
+    if problem.minimise is Minimise.MEMORY:
+        text += f", {problem.objective_summary}"
     if verification is None:
         return f"{text}. Not verified for this page."
     if verification.valid:

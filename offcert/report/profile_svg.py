@@ -8,7 +8,7 @@ from pathlib import Path
 
 from offcert.core.errors import InputError
 from offcert.core.messages import cut
-from offcert.report.svg import Element, element, save, ticks
+from offcert.report.svg import Element, drawing, element, save, ticks
 
 # Pixels. Arbitrary.
 _WIDTH, _HEIGHT = 760, 420
@@ -47,19 +47,7 @@ def profile_svg(methods: Mapping[str, Ratios]) -> Element:
     count = len(next(iter(methods.values())))
     largest = max((r for ratios in methods.values() for r in ratios if r is not None), default=1.0)
     end = log2(max(largest, _LEAST_END))
-    root = element(
-        None,
-        "svg",
-        xmlns="http://www.w3.org/2000/svg",
-        viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
-        width=_WIDTH,
-        height=_HEIGHT,
-        font_family="system-ui, sans-serif",
-        font_size=11,
-        role="img",
-        aria_label="performance profile",
-    )
-    element(root, "rect", width=_WIDTH, height=_HEIGHT, fill="#ffffff")
+    root = drawing(_WIDTH, _HEIGHT, "performance profile", 11)
     title = f"part of {count} problems in which a method is within a ratio to the best known"
     element(root, "text", title, x=_LEFT, y=22, font_size=13, font_weight="600")
     _draw_axes(root, end)

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree
 
-from offcert.core.documents import write_atomically
+from offcert.core.documents import write_bytes, write_text
 from offcert.core.errors import InputError
 
 Element = ElementTree.Element
@@ -58,6 +58,37 @@ def element(parent: Element | None, tag: str, text: str = "", **attributes: obje
     return made
 
 
+def drawing(width: int, height: int, title: str, size: int, **attributes: str) -> Element:
+    """Return an empty white picture.
+
+    Parameters
+    ----------
+    width, height : int
+        Pixels.
+    title : str
+        For people who cannot see it.
+    size : int
+        Of letters, in pixels.
+    **attributes : str
+        More of the picture's, as for `element`.
+    """
+    root = element(
+        None,
+        "svg",
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox=f"0 0 {width} {height}",
+        width=width,
+        height=height,
+        **attributes,
+        font_family="system-ui, sans-serif",
+        font_size=size,
+        role="img",
+        aria_label=title,
+    )
+    element(root, "rect", width=width, height=height, fill="#ffffff")
+    return root
+
+
 def _value(value: object) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
 
@@ -99,15 +130,9 @@ def save(root: Element, path: str | Path) -> None:
         If the name ends in neither, or the file cannot be written.
     """
     if require_picture(path) == "svg":
-        text = f'<?xml version="1.0" encoding="UTF-8"?>\n{write(root)}\n'
-        write_atomically(path, lambda part: _write_bytes(part, text.encode()))
+        write_text(path, f'<?xml version="1.0" encoding="UTF-8"?>\n{write(root)}\n')
     else:
-        pixels = _pixels(write(root))
-        write_atomically(path, lambda part: _write_bytes(part, pixels))
-
-
-def _write_bytes(path: Path, data: bytes) -> None:
-    path.write_bytes(data)
+        write_bytes(path, _pixels(write(root)))
 
 
 def _pixels(text: str) -> bytes:

@@ -70,6 +70,23 @@ class GridGap(UsefulGap):
     alone: bool
     single: bool
 
+    @classmethod
+    def of(cls, trace: Trace, number: int, prefetch: StartWindow, single: bool) -> GridGap:
+        """Return a gap of a trace by its number."""
+        gap = trace.gaps[number]
+        writer = trace.tensors[gap.tensor].uses[0]
+        return cls(
+            number=number,
+            tensor=gap.tensor,
+            writer=writer,
+            before=gap.before,
+            after=gap.after,
+            size=trace.gap_size(number),
+            prefetch=prefetch,
+            alone=single and gap.before == writer,
+            single=single,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class TimeGrid(GridData):
@@ -327,22 +344,9 @@ def _transfers(
     tensors = [trace.gaps[number].tensor for number, *_ in found]
     gaps = []
     for number, first, last, back in found:
-        gap = trace.gaps[number]
-        single = tensors.count(gap.tensor) == 1
-        writer = trace.tensors[gap.tensor].uses[0]
-        gaps.append(
-            GridGap(
-                number=number,
-                tensor=gap.tensor,
-                writer=writer,
-                before=gap.before,
-                after=gap.after,
-                size=trace.gap_size(number),
-                prefetch=StartWindow(first // grid, last // grid, back // grid),
-                alone=single and gap.before == writer,
-                single=single,
-            )
-        )
+        prefetch = StartWindow(first // grid, last // grid, back // grid)
+        single = tensors.count(trace.gaps[number].tensor) == 1
+        gaps.append(GridGap.of(trace, number, prefetch, single))
     return offloads, tuple(gaps)
 
 

@@ -132,24 +132,12 @@ def _rounded_up(problem: Problem, cells: Cells) -> TimeGrid:
         writer = trace.tensors[gap.tensor].uses[0]
         written = ends[writer] if writer >= 0 else 0
         first = max(written + out, ends[gap.before] if gap.before >= 0 else 0)
-        single = tensors.count(gap.tensor) == 1
         latest = rest[gap.after] - back
         known = offloads.get(gap.tensor)
         until = latest - out if known is None else max(known.last, latest - out)
         offloads[gap.tensor] = StartWindow(written, until, out)
-        gaps.append(
-            GridGap(
-                number=number,
-                tensor=gap.tensor,
-                writer=writer,
-                before=gap.before,
-                after=gap.after,
-                size=size,
-                prefetch=StartWindow(first, latest, back),
-                alone=single and gap.before == writer,
-                single=single,
-            )
-        )
+        prefetch = StartWindow(first, latest, back)
+        gaps.append(GridGap.of(trace, number, prefetch, tensors.count(gap.tensor) == 1))
     return TimeGrid(
         grid=cells.grid,
         operations=tuple(map(StartWindow, starts, rest, lengths)),
