@@ -72,7 +72,7 @@ class GridGap(UsefulGap):
 
     @classmethod
     def of(cls, trace: Trace, number: int, prefetch: StartWindow, single: bool) -> GridGap:
-        """Return a gap of a trace by its number."""
+        """Return a gap of a trace by its number; `prefetch` and `single` are as above."""
         gap = trace.gaps[number]
         writer = trace.tensors[gap.tensor].uses[0]
         return cls(

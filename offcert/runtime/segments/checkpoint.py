@@ -57,7 +57,7 @@ class Checked(Protocol):
         """Return what it was given, as it is now."""
 
     def end_rehearsal(self) -> None:
-        """Let go of what only a rehearsal needs."""
+        """Let go of the inputs that a rehearsal has kept."""
 
     def doubts(self, flag: torch.Tensor) -> None:
         """Take note of a flag on a device: whether the segment has made the same again."""

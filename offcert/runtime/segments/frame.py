@@ -257,7 +257,7 @@ class Frame:
         return body.inputs.now(index)
 
     def end_rehearsal(self) -> None:
-        """Let go of what only a rehearsal needs."""
+        """Let go of the inputs that a rehearsal has kept."""
         body = None if self.body is None else self.body()
         if body is not None:
             body.inputs.end_rehearsal()

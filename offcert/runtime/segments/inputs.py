@@ -39,16 +39,16 @@ class Inputs:
         return len(self._held)
 
     def hold(self, tensor: torch.Tensor) -> None:
-        """Hold one more."""
+        """Hold one more tensor: the hooks take it, and nothing here keeps it on the device."""
         self._held.append(_Input(self._hooks[0](tensor), tensor.requires_grad))
 
     def now(self, index: int) -> torch.Tensor:
-        """Return one of them as it is now.
+        """Return a tensor as it is now, by its place in the order in which they were held.
 
         Raises
         ------
         InPlaceError
-            If it has been changed in place.
+            If it has been changed in place since it was held.
         """
         if not self._rehearsed:
             return self._hooks[1](self._held[index].packed)
@@ -58,7 +58,7 @@ class Inputs:
         return tensor
 
     def again(self, *, rehearses: bool) -> list[torch.Tensor]:
-        """Return all of them, for the segment to run again.
+        """Return all tensors, detached, for the segment to run again; a rehearsal keeps them.
 
         Raises
         ------
