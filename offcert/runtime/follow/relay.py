@@ -30,7 +30,7 @@ class Teller(Protocol):
         """The call of the model has returned, or raised."""
 
     def program_of(self, session: Session) -> int | None:
-        """Return the number of the program that a session follows, if anything runs again in it."""
+        """Return the number of the plan that a session follows, if anything runs again in it."""
 
     def ended(self, run: StepRun) -> None:
         """Take stock of a step whose backward pass has ended."""
@@ -66,7 +66,7 @@ class Relay:
             teller.left(session, output)
 
     def program_of(self, session: Session) -> int | None:
-        """Return the number of the program that a session follows, if anything runs again in it."""
+        """Return the number of the plan that a session follows, if anything runs again in it."""
         teller = self._teller()
         return None if teller is None else teller.program_of(session)
 

@@ -106,7 +106,7 @@ class TimedMover(SynchronousMover):
 
     Parameters
     ----------
-    program : StepPlan
+    step_plan : StepPlan
         What to follow.
     store : HostStore
         Where offloaded bytes go.
@@ -114,10 +114,10 @@ class TimedMover(SynchronousMover):
         Takes note.
     """
 
-    def __init__(self, program: StepPlan, store: HostStore, record: StepEvents) -> None:
-        super().__init__(program, store)
+    def __init__(self, step_plan: StepPlan, store: HostStore, record: StepEvents) -> None:
+        super().__init__(step_plan, store)
         self._record = record
-        self._gaps = GapsOfTensors(program.trace)
+        self._gaps = GapsOfTensors(step_plan.trace)
 
     def acts(self, operation: int) -> bool:
         """Every operation has times."""
