@@ -13,10 +13,8 @@ from offcert.certify.plan_methods import PLAN_METHODS
 from offcert.certify.schedule_methods import (
     BOUNDS,
     SCHEDULE_METHODS,
-    warm_pivot_outward,
     warm_set_search,
 )
-from offcert.certify.searched_steps import climb_pivot_outward
 from offcert.certify.steps import climb_combinatorial
 from offcert.certify.warm import warm_plans
 from offcert.core.errors import InputError
@@ -31,10 +29,6 @@ STEPS: dict[str, Method] = METHODS | called(
     {
         "combinatorial-bounds": Method(climb_combinatorial),
         "set-search": Method(descend_set_search, warm=(warm_set_search,)),
-        # Only where heads and tails leave little open.
-        "pivot-outward-near": Method(
-            climb_pivot_outward, bounds=("pivot-outward",), warm=(warm_pivot_outward,)
-        ),
         "computing-time": Method(bound_computing),
         "everything-once": Method(descend_whole),
         "sequential-least-memory": Method(descend_sequentially),
