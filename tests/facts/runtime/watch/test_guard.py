@@ -88,7 +88,7 @@ class OursError(Exception):
 
 @contextmanager
 def failing(name, after, calls=1):
-    """Let an entrance fail from its so-manieth call on, before it has done what it does or after."""
+    """Let an entrance fail from its nth call on, before it has done what it does or after."""
     cells = dict(zip(GUARDED[name].__code__.co_freevars, GUARDED[name].__closure__, strict=True))
     cell = cells["function"]
     function, made = cell.cell_contents, []
