@@ -122,7 +122,7 @@ def measure(case: Case, steps: int, time_limit: float) -> dict[str, Any]:
         "ratios": ratios,
         "saved_bytes": sum(t.size for t in problem.trace.tensors if t.evictable),
         "moved_bytes": report.offloaded_bytes,
-        "moved_storages": sum(map(len, planned.programs[0].parts.values())),
+        "moved_storages": sum(map(len, planned.step_plans[0].parts.values())),
     }
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from offcert.core.platform import Link
 from offcert.core.result import Bound, Evidence
-from offcert.formulations.labels.pivot_outward import PivotOutwardProgram
+from offcert.formulations.labels.pivot_outward import PivotOutwardSearch
 from offcert.questions.schedule.problem import Problem
 from offcert.verify.limits import BeyondLimitsError
 from offcert.verify.pivot.side import Found
@@ -37,7 +37,7 @@ def cases(count: int, seed: int) -> Iterator[tuple[Problem, int, int]]:
 
 def proved(problem: Problem, upper: int) -> Bound | None:
     """Return what the program proves by a search, at most `upper`."""
-    program = PivotOutwardProgram(problem, max_labels=10**6)
+    program = PivotOutwardSearch(problem, max_labels=10**6)
     outcome = program.improve(upper, 60.0, lambda schedule: upper)
     if outcome.ends is None:
         return None

@@ -91,7 +91,7 @@ class PivotOutwardOutcome:
         )
 
 
-class PivotOutwardProgram:
+class PivotOutwardSearch:
     """The search; it can be taken up again where it was left.
 
     Parameters

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from offcert.certify.descents import descend_sequential
 from offcert.certify.method import Effort
 from offcert.certify.search import Search
-from offcert.certify.searched_steps import climb_pivot_outward
+from offcert.certify.search_steps.descents import descend_sequential
+from offcert.certify.search_steps.labels import climb_pivot_outward
 from offcert.core.errors import MethodError, PlanError
 from offcert.core.platform import Link
 from offcert.core.result import Evidence
 from offcert.formulations.labels.pivot.model import nested
-from offcert.formulations.labels.pivot_outward import PivotOutwardOutcome, PivotOutwardProgram
+from offcert.formulations.labels.pivot_outward import PivotOutwardOutcome, PivotOutwardSearch
 from offcert.formulations.labels.pivot_outward import cut as cuts
 from offcert.formulations.labels.pivot_outward.arrivals import Demands
 from offcert.proofs.settings import Settings
@@ -56,7 +56,7 @@ def searched(
     problem: Problem, upper: int, pivots: list[int] | None = None, workers: int = 1
 ) -> tuple[PivotOutwardOutcome, Offers]:
     offers = Offers(problem, upper)
-    program = PivotOutwardProgram(problem, max_labels=10**6, pivots=pivots, workers=workers)
+    program = PivotOutwardSearch(problem, max_labels=10**6, pivots=pivots, workers=workers)
     return program.improve(upper, 60.0, offers), offers
 
 
@@ -214,7 +214,7 @@ def test_it_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
             asked += 1
             return asked % 7 == 0
 
-        program = PivotOutwardProgram(problem, max_labels=10**6, stop=stop)
+        program = PivotOutwardSearch(problem, max_labels=10**6, stop=stop)
         offers = Offers(problem, upper)
         bounds = []
         for _ in range(100):
@@ -259,10 +259,10 @@ def test_every_round_pauses_as_it_is_told(monkeypatch: pytest.MonkeyPatch) -> No
 def test_other_problems_are_refused() -> None:
     problem = counterexample()
     with pytest.raises(MethodError, match="atomic"):
-        PivotOutwardProgram(replace(problem, transfers=Transfers.INTERRUPTIBLE), max_labels=9)
+        PivotOutwardSearch(replace(problem, transfers=Transfers.INTERRUPTIBLE), max_labels=9)
     duplex = replace(problem, platform=replace(problem.platform, link=Link.DUPLEX))
     with pytest.raises(MethodError, match="simplex"):
-        PivotOutwardProgram(duplex, max_labels=9)
+        PivotOutwardSearch(duplex, max_labels=9)
 
 
 def test_where_nothing_has_to_leave_there_is_nothing_to_prove() -> None:
@@ -275,7 +275,7 @@ def test_where_nothing_has_to_leave_there_is_nothing_to_prove() -> None:
 
 def test_where_heads_and_tails_say_little_nothing_is_searched() -> None:
     problem = counterexample()
-    program = PivotOutwardProgram(problem, max_labels=10**6, most_open=0.5)
+    program = PivotOutwardSearch(problem, max_labels=10**6, most_open=0.5)
     offers = Offers(problem, 1000)
     outcome = program.improve(1000, 60.0, offers)
     assert offers.offered == 0
