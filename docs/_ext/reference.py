@@ -228,7 +228,7 @@ def commands() -> str:
     """Return the help text of every command, as Markdown."""
     import argparse
 
-    from offcert.cli.program import parser
+    from offcert.cli.command_line import parser
 
     def sections(command: argparse.ArgumentParser) -> Iterator[str]:
         groups = [each for each in command._actions if isinstance(each.choices, dict)]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from offcert.certify.deadline_steps import climb_limits, descend_sinking, halve_limits
-from offcert.certify.descents import descend_set_search
 from offcert.certify.joint_methods import JOINT_METHODS, warm_joint_search
-from offcert.certify.joint_steps import bound_computing, descend_sequentially, descend_whole
 from offcert.certify.method import Choice, Method, called
 from offcert.certify.option import SEPARATOR, read_options
 from offcert.certify.own_method import names_own, own_method
@@ -15,7 +12,10 @@ from offcert.certify.schedule_methods import (
     SCHEDULE_METHODS,
     warm_set_search,
 )
-from offcert.certify.steps import climb_combinatorial
+from offcert.certify.search_steps.bounds import climb_combinatorial
+from offcert.certify.search_steps.deadlines import climb_limits, descend_sinking, halve_limits
+from offcert.certify.search_steps.descents import descend_set_search
+from offcert.certify.search_steps.joint import bound_computing, descend_sequentially, descend_whole
 from offcert.certify.warm import warm_plans
 from offcert.core.errors import InputError
 from offcert.core.messages import meant, show

@@ -92,7 +92,7 @@ SCHEDULE = Question(
     writer="schedule.files:problem_to_json",
     ladder="ladders.choice:rungs_for",
     placer="placing:place_schedule",
-    host="host_placing:of_schedule",
+    host="host_problem:of_schedule",
 )
 SPLIT = Question(
     name="sub-batches and algorithms of a step",
@@ -110,7 +110,7 @@ SPLIT = Question(
     reader="split.files:split_from_json",
     writer="split.files:split_to_json",
     placer="placing:place_rounds",
-    host="host_placing:of_rounds",
+    host="host_problem:of_rounds",
     conversion='version 1 lacks "settings": certify its problem again',
 )
 DEVICES = Question(

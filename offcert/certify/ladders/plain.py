@@ -10,7 +10,7 @@ from typing import Any
 
 from offcert.certify.registry import STEPS
 from offcert.certify.rung import Rung, is_long
-from offcert.certify.searched_steps import MANY_GAPS, NEAR, NEAR_OF_MANY
+from offcert.certify.search_steps.labels import MANY_GAPS, NEAR, NEAR_OF_MANY
 from offcert.questions.schedule.problem import Problem
 
 # Part of the makespan: if the outward search has left no more open, it goes on before the pivot

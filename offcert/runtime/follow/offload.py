@@ -31,13 +31,13 @@ from offcert.runtime.plan.plans import AnyPlan, CertificateLike, step_plans
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.segments.attach import Segments
 from offcert.runtime.segments.steps import SegmentedSteps
-from offcert.runtime.streaming.mover_makers import movers_for
+from offcert.runtime.streaming.mover_makers import mover_maker_for
 from offcert.runtime.watch.entered_hooks import enter_saving, leave_saving
 from offcert.runtime.watch.events import OPERATOR, Session
 from offcert.runtime.watch.guard import Guard, OffloadWarning
 from offcert.runtime.watch.hooks import Hooks, require_cpu, require_no_graphs, unwrap
 from offcert.runtime.watch.modes import within_transform
-from offcert.runtime.watch.saved_storages import owned_storages
+from offcert.runtime.watch.saved_hooks import owned_storages
 from offcert.runtime.watch.signature import Signature, signature
 from offcert.runtime.watch.tracker import LiveBytes
 
@@ -184,7 +184,7 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
         # Steps under plans that change nothing run without us, unless something is asked of them.
         self._asked = count or timed or reserved_memory is not None
         self._reserved = Reserved(device, reserved_memory)
-        self._movers = movers_for(device, directory, timed=timed, spill=spill)
+        self._mover_maker = mover_maker_for(device, directory, timed=timed, spill=spill)
         self._relay = Relay(self)
         self._hooks = Hooks(self._root, self._relay, Guard(self._relay.failed))
         self._segments = self._segmented()
@@ -213,7 +213,7 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
         self._entered_in = threading.get_ident()
         # It must not hold this object, which may be dropped without being left.
         with ExitStack() as undo:
-            undo.callback(self._movers.close)
+            undo.callback(self._mover_maker.close)
             undo.callback(unhook, self._hooks, self._segments)
             self._attach()
             undo.callback(watch_unseen(self._hooks, self._accounts).close)
@@ -245,7 +245,7 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
         run = session if isinstance(session, StepRun) else self._run
         leave_saving(self._hooks.local)
         if run is not None:
-            self._movers.distrust(run)
+            self._mover_maker.distrust(run)
         self._accounts.failed(error, reason, run)
 
     def _segmented(self) -> Segments | None:
@@ -359,7 +359,7 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
         # Memory of the host does not count.
         with nullcontext() if counter is None else counter.paused():
             try:
-                mover, room = self._movers.mover(chosen)
+                mover, room = self._mover_maker.mover(chosen)
             except OffcertError as error:
                 self._refuse("room", str(error))
                 return None
@@ -368,7 +368,7 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
         self._reserved.begin()
         told = self._relay.ended, self._reserved
         run = self._new_run(chosen, mover, counter, self._strict, *told)
-        self._movers.took(chosen, room, run)
+        self._mover_maker.took(chosen, room, run)
         accepted = run.accepts(call)
         assert accepted
         self._run, self._latest = run, weakref.ref(run)

@@ -24,7 +24,7 @@ class Outcome:
 
     step_plans: list[StepPlan]
     _accounts: Accounts
-    _movers: MoverMaker[object]
+    _mover_maker: MoverMaker[object]
     _model: nn.Module
     _root: nn.Module
     _run: StepRun | None
@@ -84,5 +84,5 @@ class Outcome:
 
         None unless times are taken note of, and before a step has ended.
         """
-        record = self._movers.record
+        record = self._mover_maker.record
         return record.schedule() if record is not None and record.operations > 0 else None

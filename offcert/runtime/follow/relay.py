@@ -14,7 +14,7 @@ from offcert.runtime.follow.accounts import Accounts
 from offcert.runtime.follow.run import StepRun
 from offcert.runtime.segments.attach import Segments
 from offcert.runtime.watch.events import Session
-from offcert.runtime.watch.guard import Guard, entry
+from offcert.runtime.watch.guard import Guard, guarded
 from offcert.runtime.watch.hooks import Hooks
 from offcert.runtime.watch.tracker import LiveBytes
 from offcert.runtime.watch.unseen import Unseen
@@ -100,7 +100,7 @@ class Excluding:
         """The guard of the counter."""
         return self._counter.guard
 
-    @entry()
+    @guarded()
     def __call__(self, parameter: torch.Tensor) -> None:
         """Leave the parameter's gradient out."""
         if parameter.grad is not None:

@@ -17,6 +17,7 @@ from offcert.runtime.plan.reports import StepReport, Unforeseen
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.segments.uncounted import HELD
 from offcert.runtime.streaming.synchronous import Mover
+from offcert.runtime.watch.entries import Entry
 from offcert.runtime.watch.events import (
     END,
     ENTER,
@@ -29,8 +30,7 @@ from offcert.runtime.watch.events import (
     Session,
 )
 from offcert.runtime.watch.hooks import Hooks
-from offcert.runtime.watch.saved import Entry
-from offcert.runtime.watch.saved_storages import Place
+from offcert.runtime.watch.saved_hooks import Place
 from offcert.runtime.watch.signature import Signature, as_if_on, covers
 from offcert.runtime.watch.tracker import LiveBytes
 

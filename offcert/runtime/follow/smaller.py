@@ -13,8 +13,8 @@ from typing import NamedTuple
 import torch
 
 from offcert.runtime.plan.step_plan import StepPlan
-from offcert.runtime.watch.saved import Entry
-from offcert.runtime.watch.saved_storages import Place, PlacedEntries, dtype_name
+from offcert.runtime.watch.entries import Entry
+from offcert.runtime.watch.saved_hooks import Place, PlacedEntries, dtype_name
 from offcert.runtime.watch.signature import Signature, fits_into
 
 

@@ -26,7 +26,7 @@ from offcert.runtime.plan.predict import Prediction, predict
 from offcert.runtime.plan.timetable import Timetable, host_residences_in_streams, timetable
 from offcert.runtime.segments.placed import NOTHING_AGAIN, PlacedProgram
 from offcert.runtime.watch.events import OUTPUT, Event
-from offcert.runtime.watch.saved_storages import Place
+from offcert.runtime.watch.saved_hooks import Place
 
 
 @dataclass(frozen=True)

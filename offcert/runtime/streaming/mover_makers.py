@@ -21,7 +21,7 @@ from offcert.runtime.streaming.stream_mover import StreamMover
 from offcert.runtime.streaming.synchronous import Mover, SynchronousMover
 from offcert.runtime.streaming.timed_mover import HOST_CLOCK, TimedMover
 from offcert.runtime.watch.guard import OffloadWarning
-from offcert.runtime.watch.saved_storages import Place
+from offcert.runtime.watch.saved_hooks import Place
 
 Room = TypeVar("Room")
 
@@ -261,7 +261,7 @@ def _returning(step_plan: StepPlan, file: Arena) -> list[list[Staged[Place]]]:
     return found
 
 
-def movers_for(
+def mover_maker_for(
     device: Device | None, directory: str | None, *, timed: bool, spill: str | None
 ) -> MoverMaker[Any]:
     """Return who makes movers for a device; for None, those that copy at once."""

@@ -24,8 +24,8 @@ from offcert.runtime.streaming.synchronous import (
     uncounted,
     unfreed,
 )
-from offcert.runtime.watch.saved import Entry
-from offcert.runtime.watch.saved_storages import Place
+from offcert.runtime.watch.entries import Entry
+from offcert.runtime.watch.saved_hooks import Place
 
 
 class Flight:

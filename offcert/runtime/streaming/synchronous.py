@@ -14,8 +14,8 @@ from offcert.runtime.device.store import HostStore
 from offcert.runtime.plan.reports import Unfreed
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.streaming.host_copies import HostCopies
-from offcert.runtime.watch.saved import Entry
-from offcert.runtime.watch.saved_storages import Place
+from offcert.runtime.watch.entries import Entry
+from offcert.runtime.watch.saved_hooks import Place
 from offcert.runtime.watch.tracker import LiveBytes
 
 

@@ -15,7 +15,7 @@ from offcert.runtime.plan.predict import Prediction
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.streaming.step_events import StepEvents
 from offcert.runtime.streaming.synchronous import MovedStep, SynchronousMover
-from offcert.runtime.watch.saved import Entry
+from offcert.runtime.watch.entries import Entry
 
 
 class GapsOfTensors:

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 import offcert
-from offcert.certify.host_placing import host_problem
+from offcert.certify.host_problem import host_problem
 from offcert.certify.method import Effort, Method
 from offcert.certify.placement_methods import PLACEMENT_METHODS
 from offcert.certify.placement_search import PlacementSearch

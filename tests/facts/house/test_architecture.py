@@ -143,7 +143,7 @@ BY_NAME: dict[str, set[str]] = {
     "proofs/any_certificate.py": named_by_questions("questions", "reader", "writer"),
     "certify/climbing.py": named_by_questions("certify", "ladder"),
     "certify/placing.py": named_by_questions("certify", "placer"),
-    "certify/host_placing.py": named_by_questions("certify", "host"),
+    "certify/host_problem.py": named_by_questions("certify", "host"),
     "proofs/reading.py": named_by_questions("proofs", "certificate"),
     "cli/output.py": named_by_questions("report", "text"),
     "cli/place.py": named_by_questions("report", "placed"),

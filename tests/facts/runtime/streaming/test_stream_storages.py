@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from offcert.runtime.follow.offload import offload
-from offcert.runtime.watch.saved import InPlaceError
+from offcert.runtime.watch.entries import InPlaceError
 from support.runtime.captured import evicted_bytes
 from support.runtime.stream_steps import (
     Layers,

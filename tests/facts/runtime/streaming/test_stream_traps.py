@@ -161,7 +161,7 @@ def test_pinned_memory_is_not_rounded_up(on):
         (size,) = sizes
         assert size == made.step_plans[0].host.pool == made.report.arena_bytes
         assert size & (size - 1), "a power of two would show nothing"
-        (room,) = made._movers._made
+        (room,) = made._mover_maker._made
         assert room._arena.view(0, size).untyped_storage().nbytes() == size
         if on.is_simulated:
             assert device.pinned_bytes == size
@@ -216,7 +216,7 @@ def test_no_stale_state_after_an_exception(on, where, error):
         assert same(gradients(on, model), expected)
         assert made.report.planned
         # A step that has failed holds no room, and no other one gets more.
-        assert len(made._movers._made) == 1
+        assert len(made._mover_maker._made) == 1
     on.settled(device)
     with pytest.raises(error), made:
         fails()

@@ -110,10 +110,10 @@ def climb_matched(search: Search, effort: Effort) -> None:
     """Search for the best head and tail that move the same tensors, on any trace and link."""
     search.begin("matched heads and tails")
     with held_interrupts():
-        from offcert.formulations.labels.matched_heads.bound import MatchedProgram
+        from offcert.formulations.labels.matched_heads.bound import MatchedHeadsSearch
     most = _MOST_MATCHED_OF_FINE if is_fine(search.problem) else _MOST_MATCHED
-    program = search.workings.program(
-        "matched", lambda: MatchedProgram(search.problem, max_labels=most)
+    program = search.workings.search(
+        "matched", lambda: MatchedHeadsSearch(search.problem, max_labels=most)
     )
     # What remains of the whole time when this step's is over.
     rest = max(0.0, search.remaining - effort.seconds)
@@ -136,10 +136,10 @@ def climb_joined(search: Search, effort: Effort) -> None:
     search.begin("matched heads and tails, gaps joined")
     with held_interrupts():
         from offcert.formulations.combinatorial.joined_gaps import joined_gaps
-        from offcert.formulations.labels.matched_heads.bound import MatchedProgram
+        from offcert.formulations.labels.matched_heads.bound import MatchedHeadsSearch
     problem = joined_gaps(search.problem)
     most = _MOST_MATCHED_OF_FINE if is_fine(search.problem) else _MOST_MATCHED
-    program = search.workings.program("joined", lambda: MatchedProgram(problem, max_labels=most))
+    program = search.workings.search("joined", lambda: MatchedHeadsSearch(problem, max_labels=most))
     rest = max(0.0, search.remaining - effort.seconds)
     finished = False
     while not finished and not search.done and search.remaining > rest:
@@ -191,9 +191,9 @@ def climb_outward(search: Search, effort: Effort) -> None:
     """Follow both sides of the cut outward from the pivot; it applies to simplex links only."""
     search.begin("outward from the pivot")
     with held_interrupts():
-        from offcert.formulations.labels.outward.bound import OutwardProgram
-    program = search.workings.program(
-        "outward", lambda: OutwardProgram(search.problem, workers=effort.workers)
+        from offcert.formulations.labels.outward.bound import OutwardSearch
+    program = search.workings.search(
+        "outward", lambda: OutwardSearch(search.problem, workers=effort.workers)
     )
     assert search.objective is not None
     seconds = _SEARCHING * effort.seconds
@@ -279,7 +279,7 @@ def climb_pivot(search: Search, effort: Effort) -> None:
         from offcert.formulations.labels.pivot.bound import PivotSearch
     assert search.objective is not None
     most = _MOST_LABELS_OF_FINE if is_fine(search.problem) else _MOST_LABELS
-    program = search.workings.program("pivot", lambda: PivotSearch(search.problem, max_labels=most))
+    program = search.workings.search("pivot", lambda: PivotSearch(search.problem, max_labels=most))
     # It keeps them, and need not be told again.
     known, search.workings.ends = search.workings.ends, []
     outcome = program.improve(search.objective, effort.seconds, known)
