@@ -168,7 +168,7 @@ def _proof(proof: Any) -> str:
 
 def _nested(proof: Any) -> list[Any]:
     """Return the dataclasses of the objects in a proof's fields."""
-    from offcert.proofs.forms import Nested
+    from offcert.core.forms import Nested
 
     return [rule.form.kind for rule in proof.rules() if isinstance(rule.form, Nested)]
 

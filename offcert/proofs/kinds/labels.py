@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from offcert.proofs.forms import IntegerLists, Lists, Nested, formed, integer, integers
+from offcert.core.forms import IntegerLists, Lists, Nested, formed, integer, integers
 from offcert.proofs.kind import SIMPLEX, ProofKind
 from offcert.proofs.proof import Proof
 
