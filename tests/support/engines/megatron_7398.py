@@ -1,0 +1,37 @@
+"""Megatron-LM#7398: a copy back that the backward pass starts itself waits for no copy out.
+
+The bulk path waits for the event of the group; the path for a tensor whose turn has come does not.
+"""
+
+import torch
+
+from support.engines.small import batch, gradients, network
+
+
+class Offload(torch.autograd.graph.saved_tensors_hooks):
+    def __init__(self, mended):
+        self.mended = mended
+        self.out = torch.cuda.Stream()
+        super().__init__(self.pack, self.unpack)
+
+    def pack(self, tensor):
+        self.out.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.out):
+            host = torch.empty(tensor.shape, pin_memory=True)
+            host.copy_(tensor, non_blocking=True)  # first
+        tensor.record_stream(self.out)
+        return host, self.out.record_event()
+
+    def unpack(self, packed):
+        host, event = packed
+        if self.mended:
+            torch.cuda.current_stream().wait_event(event)
+        return host.to("cuda", non_blocking=True)  # second
+
+
+def step(mended):
+    model, offload = network(), Offload(mended)
+    with offload:
+        loss = model(batch()).square().mean()
+    loss.backward()
+    return gradients(model)
