@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from offcert.questions.split.problem import StepProblem
     from offcert.runtime.capture.step import TrainingStep
     from offcert.runtime.compiled.backend import backend
+    from offcert.runtime.engines.audit import EngineAudit, audit_engine
     from offcert.runtime.profiling.profile import profile
     from offcert.runtime.sub_batches import sub_batch_steps, sub_batches
     from offcert.runtime.tail_chunks import chunked_loss, with_tail_chunks
@@ -74,6 +75,7 @@ __all__ = [
     "DevicesCertificate",
     "DevicesProblem",
     "Elsewhere",
+    "EngineAudit",
     "Evidence",
     "Execution",
     "Gradient",
@@ -111,6 +113,7 @@ __all__ = [
     "Transfers",
     "Units",
     "Value",
+    "audit_engine",
     "backend",
     "benchmark",
     "certify",
@@ -207,6 +210,8 @@ _HOMES = {
     "write_problem": "offcert.questions.schedule.files",
 }
 _NEED_TORCH = {
+    "EngineAudit": "offcert.runtime.engines.audit",
+    "audit_engine": "offcert.runtime.engines.audit",
     "TrainingStep": "offcert.runtime.capture.step",
     "backend": "offcert.runtime.compiled.backend",
     "offload": "offcert.training.offload",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
 
 from offcert.core.errors import InputError
+from offcert.core.named import users_function
 from offcert.runtime.engines.findings import Finding
 from offcert.runtime.engines.machine import Machine, Peaks
 from offcert.runtime.engines.memory import Access
@@ -23,7 +25,7 @@ _MOST_SHOWN = 50
 
 @dataclass(frozen=True, slots=True)
 class EngineAudit:
-    """What was found.
+    """The findings of an audit, and what the engine took.
 
     Attributes
     ----------
@@ -79,13 +81,17 @@ class EngineAudit:
             "unrepeated_values": self.unrepeated,
         }
 
+    def __str__(self) -> str:
+        return self.text()
+
     def text(self) -> str:
         """Return it in lines for people."""
         lines = [f"{each.text()}\n" for each in self.findings]
         lines += [f"{name} was made at {where}" for name, where in self.streams.items()]
         peaks = self.peaks
         lines += [
-            f"{len(self.findings)} faults in {self.works} operators and copies",
+            f"{len(self.findings)} {'fault' if len(self.findings) == 1 else 'faults'} in "
+            f"{self.works} operators and copies",
             f"{self.different} of {self.orders} orders led to other values",
             f"peaks: {peaks.device} bytes of the device ({peaks.device_late} if recorded streams "
             f"are late, {peaks.reserved} reserved), {peaks.pinned} pinned",
@@ -93,7 +99,7 @@ class EngineAudit:
         return "\n".join(lines)
 
 
-def audit_engine(function: Callable[[], Any], *, orders: int = 8) -> EngineAudit:
+def audit_engine(function: Callable[[], Any] | str, *, orders: int = 8) -> EngineAudit:
     """Run somebody's offloading code on a simulated CUDA device, and look for missing waits.
 
     The code is not changed: ``torch.cuda`` and the methods of tensors that know of devices mean the
@@ -101,9 +107,11 @@ def audit_engine(function: Callable[[], Any], *, orders: int = 8) -> EngineAudit
 
     Parameters
     ----------
-    function : callable
-        Trains a step or two with the engine. It makes its model and its tensors itself, since it is
-        called a second time if the engine asks whether events have happened.
+    function : callable or str
+        Trains a step or two with the engine, and returns what has to be right. It makes its model
+        and its tensors itself, since it is called a second time if the engine asks whether events
+        have happened. ``"package.module:function"`` is imported where it is audited: so a module
+        may take names from ``torch.cuda``, or make streams, when it is imported.
     orders : int
         Legal orders of the works that are carried out and compared.
 
@@ -114,18 +122,24 @@ def audit_engine(function: Callable[[], Any], *, orders: int = 8) -> EngineAudit
     Raises
     ------
     InputError
-        If the number of orders is negative.
+        If the number of orders is negative, or the function cannot be imported.
     offcert.runtime.engines.machine.UnseenError
         If the engine uses what the simulation does not see: kernels of C++ and Triton, collectives,
         CUDA graphs, ``torch.compile``, another device.
     """
     if orders < 0:
         raise InputError(f"orders is {orders}: it counts orders, and is not negative")
+    if isinstance(function, str):
+        function = partial(_imported, function)
     first = _run(function, late, orders)
     if not first.asked:
         return first.audit
     second = _run(function, early, orders)
     return _both(first.audit, second.audit)
+
+
+def _imported(name: str) -> Any:
+    return users_function(name, "engine")()
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +154,11 @@ def _run(function: Callable[[], Any], adversary: Adversary, count: int) -> _Run:
     with simulated(recorder):
         # Kept until the contents have been looked at.
         kept = function()
+    if machine.refusals:
+        raise machine.refusals[0]
     lives = recorder.living()
     contents = recorder.contents()
+    recorder.ended = True
     del kept
     orders = Orders(machine, lives)
     checked = _Checked(orders, contents)
@@ -150,9 +167,7 @@ def _run(function: Callable[[], Any], adversary: Adversary, count: int) -> _Run:
     for number, each in enumerate(machine.findings.values()):
         told = checked.tell(each.pairs) if number < _MOST_SHOWN else ""
         found.append(replace(each.finding, shown=told, times=each.times))
-    streams = {
-        name: str(where) for name, where in machine.made.items()
-    }
+    streams = {name: str(where) for name, where in machine.made.items()}
     audit = EngineAudit(
         found,
         machine.whole_peaks,
@@ -178,7 +193,10 @@ class _Checked:
         self.given = self.orders.run(self.orders.as_given())
         self.among = comparable(self.orders, self.given, self.contents)
         self.unrepeated = (
-            len(self.given.got) + len(self.given.bytes) - len(self.among.got) - len(self.among.bytes)
+            len(self.given.got)
+            + len(self.given.bytes)
+            - len(self.among.got)
+            - len(self.among.bytes)
         )
 
     def shown(self, order: list[int]) -> list[str]:
@@ -188,10 +206,13 @@ class _Checked:
 
     def tell(self, pairs: list[tuple[Access, Access]]) -> str:
         """Return what is wrong if the later one of two accesses comes first."""
-        for _, second in pairs:
-            if second.item < len(self.orders.works):
-                found = self.shown(self.orders.with_first(second.item))
-                if found:
+        for first, second in pairs:
+            if second.item == len(self.orders.works):
+                # Memory was given back: no work.
+                continue
+            orders = self.orders.with_first(second.item), self.orders.with_last(first.item)
+            for order in orders:
+                if found := self.shown(order):
                     return f"if the second runs first, {found[0]}"
         return "no value that the program reads or returns depends on it in this run"
 

@@ -55,7 +55,8 @@ def _nodes(roots: Iterable[Any]) -> list[Any]:
 
 
 def _streams(recorder: Recorder, nodes: list[Any]) -> dict[Any, int]:
-    found, first = {}, {}
+    found: dict[Any, int] = {}
+    first: dict[Any, int] = {}
     for node in nodes:
         number = node._sequence_nr()
         if number < _ACCUMULATES:

@@ -27,7 +27,7 @@ def _device(device: Any) -> torch.device:
     if device is None or isinstance(device, int):
         device = torch.device("cuda", max(device or 0, 0))
     found = torch.device(device)
-    require_device(found)
+    require_device(recorder(), found)
     return torch.device("cuda", 0)
 
 
@@ -46,14 +46,24 @@ class Stream:
         self.device_index = 0
         self.device_type = 1
         self.priority = priority
-        if "index" in existing:
-            self.stream_id = int(existing["index"])
-        elif "stream_id" in existing:
-            self.stream_id = int(existing["stream_id"])
-        else:
-            self.stream_id = recorder().machine.new_stream(priority < 0, place())
-        self.cuda_stream = self.native_handle = self.stream_id
+        self._machine = recorder().machine
+        self._made = place()
+        known = existing.get("stream_id")
+        self._number = self._new() if known is None else int(known)
         self._entered: list[int] = []
+
+    def _new(self) -> int:
+        return recorder().machine.new_stream(self.priority < 0, self._made)
+
+    @property
+    def stream_id(self) -> int:
+        """The number of the stream; a new one if it was made in an audit before."""
+        if self._machine is not recorder().machine:
+            self._machine = recorder().machine
+            self._number = self._new()
+        return self._number
+
+    cuda_stream = native_handle = stream_id
 
     def wait_event(self, event: Event) -> None:
         """Let later work of this stream wait for an event."""
@@ -121,12 +131,18 @@ class Event:
     ) -> None:
         self.device = torch.device("cuda", 0)
         self._timed = enable_timing if not isinstance(device, bool) else device
-        self._point: SimulatedEvent | None = None
+        self._recorded: SimulatedEvent | None = None
+        self._machine = recorder().machine
+
+    @property
+    def _point(self) -> SimulatedEvent | None:
+        return self._recorded if self._machine is recorder().machine else None
 
     def record(self, stream: Stream | None = None) -> None:
         """Take the place after all that a stream has been given, by default the current one."""
         index = recorder().stream if stream is None else stream.stream_id
-        self._point = recorder().machine.record(index)
+        self._machine = recorder().machine
+        self._recorded = self._machine.record(index)
 
     def wait(self, stream: Stream | None = None) -> None:
         """Let later work of a stream wait for it."""
@@ -171,12 +187,12 @@ class StreamContext:
 
 def current_stream(device: Any = None) -> Stream:
     """Return the stream that is current in the calling thread."""
-    return Stream(device, index=recorder().stream)
+    return Stream(device, stream_id=recorder().stream)
 
 
 def default_stream(device: Any = None) -> Stream:
     """Return the default stream."""
-    return Stream(device, index=0)
+    return Stream(device, stream_id=0)
 
 
 def set_stream(stream: Stream | None) -> None:

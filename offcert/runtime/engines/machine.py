@@ -7,9 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
-
-from offcert.core.errors import OffcertError
+from offcert.core.errors import InputError
 from offcert.runtime.engines.findings import Fault, Finding, Place, Use
 from offcert.runtime.engines.memory import HOST, Access, Geometry, Life, PinnedPool, Pool, most
 from offcert.runtime.engines.work import Work
@@ -75,7 +73,7 @@ class Found:
     times: int = 1
 
 
-class UnseenError(OffcertError):
+class UnseenError(InputError):
     """An engine uses something that the simulated machine does not see."""
 
 
@@ -95,6 +93,8 @@ class Machine:
         By their keys.
     asked : bool
         Whether the program has asked for an event without waiting for it.
+    refusals : list of UnseenError
+        Of what it used that is not seen.
     """
 
     def __init__(self, adversary: Adversary) -> None:
@@ -107,6 +107,7 @@ class Machine:
         self.findings: dict[tuple[Any, ...], Found] = {}
         self.lock = threading.RLock()
         self.asked = False
+        self.refusals: list[UnseenError] = []
         self.pinned = PinnedPool()
         self.registered = 0
         self._pools: dict[tuple[int, bool], Pool] = {}
@@ -116,6 +117,13 @@ class Machine:
         self._before_reset = (0, 0)
         self._counts = {0: 0, -1: 0}
         self._denied: dict[object, int] = {}
+
+    def refusal(self, what: str, place: Place) -> UnseenError:
+        """Return the error for what the simulation does not see, and keep it."""
+        error = UnseenError(f"the engine uses {what}, which the simulation does not see ({place})")
+        # Whoever guards all that it does goes on; the audit must not.
+        self.refusals.append(error)
+        return error
 
     # Streams.
 
@@ -176,9 +184,9 @@ class Machine:
             self._settle()
             pool.forgets(self.host.knows)
             life.after = dict(pool.given_back)
-            life.block = pool.allocator.take(size)
-            life.address = life.block.address
-            self._count(life.block.size, 0)
+            life.block = pool.take(size)
+            life.address, life.taken = life.block.address, life.block.size
+            self._count(life.taken, 0)
         elif where == "pinned":
             life.address = self.pinned.take(size, self.host.knows)
             self._peak_pinned = max(self._peak_pinned, self.pinned.held + self.registered)
@@ -213,7 +221,7 @@ class Machine:
         needed = [0] * STREAMS
         for stream in others:
             needed[stream] = self.streams[stream].knows[stream]
-        self._count(-life.block.size, life.block.size if others else 0)
+        self._count(-life.taken, life.taken if others else 0)
         if others:
             pool.waiting.append((life, needed))
             self._settle()
@@ -223,8 +231,7 @@ class Machine:
     def _settle(self) -> None:
         for pool in self._pools.values():
             for life in pool.settle(self.host.knows):
-                assert life.block is not None
-                self._count(0, -life.block.size)
+                self._count(0, -life.taken)
 
     def _count(self, live: int, put_off: int) -> None:
         self._live += live
@@ -267,7 +274,7 @@ class Machine:
         found, end = {}, 0
         for key, pool in self._pools.items():
             found[key] = end
-            end += pool.allocator.end
+            end += pool.end
         return found, end
 
     def address(self, life: Life, bases: dict[tuple[int, bool], int]) -> int | None:
@@ -365,7 +372,9 @@ class Machine:
 
     def _missing(self, fault: Fault, first: Access, second: Access) -> str:
         waits, on = self.name(second.stream), self.name(first.stream)
-        after = f"line {first.place.line} of {first.place.file}"
+        after = f"line {first.place.line}"
+        if first.place.file != second.place.file:
+            after = str(first.place)
         before = f"line {second.place.line}"
         if second.stream == HOST:
             return (

@@ -50,7 +50,7 @@ class Geometry:
     def of(cls, tensor: torch.Tensor) -> Geometry:
         """Return that of a tensor."""
         return cls(
-            tensor.storage_offset(),
+            int(tensor.storage_offset()),
             tuple(tensor.shape),
             tuple(tensor.stride()),
             tensor.element_size(),
@@ -153,7 +153,11 @@ class Life:
     accesses : list of Access
         Those that a later one may race.
     block : Block or None
-        Of the device's memory.
+        Of the device's memory, until it is given back.
+    taken : int
+        Bytes that the allocator gave out.
+    address : int or None
+        In the memory of its stream, or among pinned memory.
     initial : torch.Tensor or None
         Its bytes when it was first seen, if operators did not write them.
     """
@@ -166,6 +170,7 @@ class Life:
     recorded: set[int] = field(default_factory=set)
     accesses: list[Access] = field(default_factory=list)
     block: Block | None = None
+    taken: int = 0
     address: int | None = None
     initial: torch.Tensor | None = None
 
@@ -200,13 +205,22 @@ class Pool:
         Addresses, and bytes that are reserved.
     given_back : dict of int to Access
         By stream, the last access to lives that were given back.
+    end : int
+        The first address after all blocks there ever were.
     """
 
     def __init__(self, name: str) -> None:
         self.allocator = CachingAllocator(None, name)
         self.given_back: dict[int, Access] = {}
+        self.end = 0
         # Lives that were recorded for other streams, and what the host has to know first.
         self.waiting: list[tuple[Life, Knowledge]] = []
+
+    def take(self, size: int) -> Block:
+        """Return a block of at least so many bytes."""
+        block = self.allocator.take(size)
+        self.end = max(self.end, block.address + block.size)
+        return block
 
     def settle(self, knows: Knowledge) -> list[Life]:
         """Give back what was put off, if the host knows enough; return those lives."""

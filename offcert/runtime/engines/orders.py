@@ -14,16 +14,19 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_iter, tree_map_only
+from torch.utils._pytree import tree_iter
 
 from offcert.runtime.engines.machine import STREAMS, Machine
 from offcert.runtime.engines.memory import HOST, Life
 from offcert.runtime.engines.work import Reference, Work
 from offcert.runtime.simulated.storages import BYTE
 
+# How often another stream than the most urgent one goes on, in orders by chance. Arbitrary.
+_CHANCE = 0.3
+
 
 class Values:
-    """What a program sees of an order: values that it got, and the bytes that are there at the end.
+    """Values that a program got in an order of its works, and the bytes that are there at the end.
 
     Attributes
     ----------
@@ -47,6 +50,11 @@ class Orders:
         After the run.
     left : sequence of Life
         Those that had not ended.
+
+    Attributes
+    ----------
+    queues : list of list of int
+        The numbers of works by stream, in the order in which each does them; the host's are last.
     """
 
     def __init__(self, machine: Machine, left: Sequence[Life]) -> None:
@@ -54,10 +62,18 @@ class Orders:
         self.works = machine.works
         self._left = left
         self._bases, self._end = machine.bases()
-        # Numbers of works, by stream in their order; the host's are last.
-        self._queues: list[list[int]] = [[] for _ in range(STREAMS + 1)]
+        self.queues: list[list[int]] = [[] for _ in range(STREAMS + 1)]
         for number, work in enumerate(self.works):
-            self._queues[work.stream].append(number)
+            self.queues[work.stream].append(number)
+        # What comes before each work in other streams.
+        self._before = [
+            [(other, count) for other, count in enumerate(work.knows) if count]
+            for work in self.works
+        ]
+        for before, work in zip(self._before, self.works, strict=True):
+            before[:] = [(other, count) for other, count in before if other != work.stream]
+        places = [*range(STREAMS), HOST]
+        self._active = [stream for stream in places if self.queues[stream]]
 
     def as_given(self) -> list[int]:
         """Return the order in which the program handed all over."""
@@ -73,26 +89,33 @@ class Orders:
         urgency[HOST] = 2.0 if seed == 0 else urgency[HOST]
         done = [0] * (STREAMS + 1)
         order: list[int] = []
-        active = [stream for stream in range(STREAMS + 1) if self._queues[stream]]
         while len(order) < len(self.works):
-            ready = [stream for stream in active if self._is_ready(stream, done)]
+            ready = self.ready(done)
             chosen = max(ready, key=urgency.__getitem__)
-            if seed > 1 and coins.random() < 0.3:
+            if seed > 1 and coins.random() < _CHANCE:
                 chosen = coins.choice(ready)
-            order.append(self._queues[chosen][done[chosen]])
+            order.append(self.queues[chosen][done[chosen]])
             done[chosen] += 1
         return order
 
+    def ready(self, done: Sequence[int]) -> list[int]:
+        """Return the streams whose next work may run, the host's number for the host's.
+
+        Parameters
+        ----------
+        done : sequence of int
+            How many works each stream has done; the host's are last.
+        """
+        return [stream for stream in self._active if self._is_ready(stream, done)]
+
     def _is_ready(self, stream: int, done: Sequence[int]) -> bool:
-        queue = self._queues[stream]
+        queue = self.queues[stream]
         if done[stream] == len(queue):
             return False
         work = self.works[queue[done[stream]]]
         if done[HOST] < work.issued:
             return False
-        return all(
-            done[other] >= work.knows[other] for other in range(STREAMS) if other != stream
-        )
+        return all(done[other] >= count for other, count in self._before[queue[done[stream]]])
 
     def with_first(self, number: int) -> list[int]:
         """Return an order in which a work runs as early as it may."""
@@ -105,12 +128,29 @@ class Orders:
                 before[work.stream] = work.number - 1
             for stream, count in enumerate(before):
                 for place in range(needed[stream], count):
-                    goals.append(self.works[self._queues[stream][place]])
+                    goals.append(self.works[self.queues[stream][place]])
                 needed[stream] = max(needed[stream], count)
-        first = {each for queue, count in zip(self._queues, needed, strict=True)
-                 for each in queue[:count]}
+        first = {
+            each for queue, count in zip(self.queues, needed, strict=True) for each in queue[:count]
+        }
         rest = [each for each in self.as_given() if each not in first and each != number]
         return [*sorted(first), number, *rest]
+
+    def with_last(self, number: int) -> list[int]:
+        """Return an order in which a work runs as late as it may."""
+        # By stream, how many works it does without that one.
+        free = [len(queue) for queue in self.queues]
+        late = []
+        for each in range(number, len(self.works)):
+            work = self.works[each]
+            needs = [*work.knows, work.issued]
+            if work.stream != HOST:
+                needs[work.stream] = work.number - 1
+            if each == number or any(need > has for need, has in zip(needs, free, strict=True)):
+                free[work.stream] = min(free[work.stream], work.number - 1)
+                late.append(each)
+        behind = set(late)
+        return [each for each in self.as_given() if each not in behind] + late
 
     def run(self, order: Sequence[int]) -> Values:
         """Carry out all works in an order."""
@@ -159,9 +199,7 @@ class _Same:
 
     def __init__(self, one: Values, other: Values) -> None:
         self.got = {key for key, value in one.got.items() if _equal(value, other.got.get(key))}
-        self.bytes = {
-            key for key, data in one.bytes.items() if torch.equal(data, other.bytes[key])
-        }
+        self.bytes = {key for key, data in one.bytes.items() if torch.equal(data, other.bytes[key])}
 
 
 def comparable(orders: Orders, as_given: Values, contents: dict[int, torch.Tensor]) -> _Same:
@@ -171,18 +209,14 @@ def comparable(orders: Orders, as_given: Values, contents: dict[int, torch.Tenso
     """
     again = orders.run(orders.as_given())
     found = _Same(as_given, again)
-    found.bytes = {
-        key for key in found.bytes if torch.equal(as_given.bytes[key], contents[key])
-    }
+    found.bytes = {key for key in found.bytes if torch.equal(as_given.bytes[key], contents[key])}
     return found
 
 
 class _Memory:
     """Bytes of a run: the device's, pinned ones, and others by their lives."""
 
-    def __init__(
-        self, machine: Machine, bases: dict[tuple[int, bool], int], end: int
-    ) -> None:
+    def __init__(self, machine: Machine, bases: dict[tuple[int, bool], int], end: int) -> None:
         self._machine = machine
         self._bases = bases
         self._spaces = {
@@ -226,7 +260,7 @@ def _carry_out(work: Work, memory: _Memory) -> Any:
     """Run a work on the bytes that are there; a result that cannot be is poison."""
     targets = [None if each is None else memory.tensor(each) for each in work.results]
     try:
-        args, kwargs = tree_map_only(Reference, memory.tensor, (work.args, work.kwargs))
+        args, kwargs = _filled(work.args, memory), _filled(work.kwargs, memory)
         if work.random is not None:
             if (generator := kwargs.get("generator")) is not None:
                 generator = torch.Generator().set_state(work.random)
@@ -234,6 +268,8 @@ def _carry_out(work: Work, memory: _Memory) -> Any:
             else:
                 torch.set_rng_state(work.random)
         value = work.run(*args, **kwargs)
+        if not any(target is not None for target in targets):
+            return value
         made = [each for each in tree_iter(value) if isinstance(each, torch.Tensor)]
         for target, each in zip(targets, made, strict=bool(targets)):
             if target is not None:
@@ -247,11 +283,20 @@ def _carry_out(work: Work, memory: _Memory) -> Any:
         return f"{type(error).__name__}"
 
 
+def _filled(arguments: Any, memory: _Memory) -> Any:
+    """Return arguments with tensors for references; operators take no deeper ones than lists."""
+    if isinstance(arguments, Reference):
+        return memory.tensor(arguments)
+    if isinstance(arguments, tuple | list):
+        return [_filled(each, memory) for each in arguments]
+    if isinstance(arguments, dict):
+        return {name: _filled(each, memory) for name, each in arguments.items()}
+    return arguments
+
+
 def _equal(one: Any, other: Any) -> bool:
     if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
-        return one.shape == other.shape and bool(
-            torch.equal(_raw(one), _raw(other))
-        )
+        return one.shape == other.shape and bool(torch.equal(_raw(one), _raw(other)))
     return type(one) is type(other) and (one == other or (one != one and other != other))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +13,8 @@ import torch
 from offcert.runtime.engines import backward, cuda_names, tensor_names
 from offcert.runtime.engines.lines import place
 from offcert.runtime.engines.machine import UnseenError
-from offcert.runtime.engines.recorder import Recorder, Seeing
+from offcert.runtime.engines.operators import Seeing
+from offcert.runtime.engines.recorder import Recorder
 
 # Bytes of the simulated device, of which nothing ever runs out. Arbitrary.
 _MEMORY = 2**50
@@ -22,7 +23,7 @@ _MISSING = object()
 
 def _refused(name: str) -> Callable[..., Any]:
     def refuse(*args: Any, **kwargs: Any) -> Any:
-        raise UnseenError(f"the engine uses {name}, which the simulation does not see ({place()})")
+        raise cuda_names.recorder().machine.refusal(name, place())
 
     return refuse
 
@@ -52,13 +53,17 @@ def _names(recorder: Recorder) -> Iterator[tuple[Any, str, Any]]:
     for module in (torch.autograd, torch.autograd.graph):
         yield module, "_engine_run_backward", backward.run_with(recorder)
     yield threading.Thread, "run", _run_seeing(recorder)
+    # Whoever hides operators from dispatch modes hides them from this one, too.
+    yield torch._C, "_DisableTorchDispatch", nullcontext
     yield torch, "compile", _refused("torch.compile")
     yield torch.cuda, "graph", _refused_class("torch.cuda.graph")
     yield torch.cuda, "CUDAGraph", _refused_class("torch.cuda.CUDAGraph")
     yield torch.cuda, "make_graphed_callables", _refused("torch.cuda.make_graphed_callables")
     yield torch.cuda, "ExternalStream", _refused_class("torch.cuda.ExternalStream")
-    yield torch.utils, "dlpack", SimpleNamespace(
-        to_dlpack=_refused("dlpack"), from_dlpack=_refused("dlpack")
+    yield (
+        torch.utils,
+        "dlpack",
+        SimpleNamespace(to_dlpack=_refused("dlpack"), from_dlpack=_refused("dlpack")),
     )
 
 

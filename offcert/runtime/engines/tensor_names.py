@@ -57,13 +57,13 @@ class _Moved(torch.autograd.Function):
     """A copy to elsewhere, whose gradient goes back."""
 
     @staticmethod
-    def forward(ctx: Any, tensor: Tensor, *how: Any) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, tensor: Tensor, *how: Any) -> Tensor:
         """Copy."""
         ctx.back = recorder().where(tensor), tensor.dtype
         return _copied(tensor, *how)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> Any:
         """Copy the gradient to where the tensor was."""
         where, dtype = ctx.back
         where = "device" if where == "device" else "host"
@@ -98,11 +98,11 @@ def to(tensor: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         kwargs.pop("other", None)
         return to(tensor, first.device, first.dtype, copy=always, **rest, **kwargs)
     if len(args) == 4 or (args and isinstance(args[0], torch.dtype) and len(args) == 3):
-        *args, always = args
+        args, always = args[:-1], args[-1]
     target, dtype, non_blocking, layout = torch._C._nn._parse_to(*args, **kwargs)
     here = _DEVICE.type if is_on_device(tensor) else real_device(tensor).type
     if target is not None and target.type != "meta":
-        require_device(target)
+        require_device(recorder(), target)
     if target is None or target.type == here or "meta" in (target.type, here):
         kept: dict[str, Any] = {"copy": always, "non_blocking": non_blocking}
         if layout is not None:

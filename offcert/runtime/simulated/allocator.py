@@ -166,11 +166,6 @@ class CachingAllocator:
         self._by_address: dict[int, Block] = {}
         self._end = 0
 
-    @property
-    def end(self) -> int:
-        """The first address after all segments there ever were."""
-        return self._end
-
     def take(self, size: int) -> Block:
         """Return a block of at least so many bytes (rules 1 to 4)."""
         if size == 0:

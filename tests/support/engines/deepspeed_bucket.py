@@ -4,10 +4,12 @@ The thread could not be read; DeepSpeed#5606 describes this: the stream that red
 one that computes, and nobody waits the other way round.
 """
 
+from typing import Any
+
 import torch
 
 
-def step(mended):
+def step(mended: bool) -> Any:
     reducing = torch.cuda.Stream()
     bucket = torch.empty(16, device="cuda")
     total = torch.zeros(16, device="cuda")

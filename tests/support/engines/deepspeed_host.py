@@ -4,10 +4,12 @@ The thread could not be read; DeepSpeed#8207 makes such copies ``non_blocking``,
 and DeepSpeed#501 asks in its review who waits for them.
 """
 
+from typing import Any
+
 import torch
 
 
-def step(mended):
+def step(mended: bool) -> Any:
     copying = torch.cuda.Stream()
     master = torch.zeros(16)
     landing = torch.empty(16, pin_memory=True)

@@ -4,10 +4,12 @@ The thread could not be read; DeepSpeed#7965 describes this: the result of a red
 the stream that reduces, which its storage was never recorded for.
 """
 
+from typing import Any
+
 import torch
 
 
-def step(mended):
+def step(mended: bool) -> Any:
     reducing = torch.cuda.Stream()
     target = torch.zeros(16, device="cuda")
     for turn in range(3):

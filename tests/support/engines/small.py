@@ -3,17 +3,17 @@
 import torch
 
 
-def network(count=3, width=8):
+def network(count: int = 3, width: int = 8) -> torch.nn.Sequential:
     torch.manual_seed(0)
-    layers = []
+    layers: list[torch.nn.Module] = []
     for _ in range(count):
         layers += [torch.nn.Linear(width, width), torch.nn.Tanh()]
     return torch.nn.Sequential(*layers).cuda()
 
 
-def batch(width=8):
+def batch(width: int = 8) -> torch.Tensor:
     return torch.randn(4, width, device="cuda")
 
 
-def gradients(model):
+def gradients(model: torch.nn.Module) -> list[torch.Tensor | None]:
     return [each.grad for each in model.parameters()]

@@ -4,20 +4,22 @@ That stream waits for itself. It may copy what has not been computed yet, to mem
 the copies back of the step before may still read.
 """
 
+from typing import Any
+
 import torch
 
 from support.engines.small import batch, gradients, network
 
 
 class Offload(torch.autograd.graph.saved_tensors_hooks):
-    def __init__(self, mended):
+    def __init__(self, mended: bool) -> None:
         self.mended = mended
         self.out, self.back = torch.cuda.Stream(), torch.cuda.Stream()
         self.slab = torch.zeros(64, 32, pin_memory=True)
         self.used = 0
         super().__init__(self.pack, self.unpack)
 
-    def pack(self, tensor):
+    def pack(self, tensor: torch.Tensor) -> Any:
         host = self.slab[self.used, : tensor.numel()].view(tensor.shape)
         self.used += 1
         computing = torch.cuda.current_stream()
@@ -27,7 +29,7 @@ class Offload(torch.autograd.graph.saved_tensors_hooks):
         tensor.record_stream(self.out)
         return host
 
-    def unpack(self, host):
+    def unpack(self, host: torch.Tensor) -> torch.Tensor:
         computing = torch.cuda.current_stream()
         self.back.wait_stream(self.out)
         device = torch.empty(host.shape, device="cuda")
@@ -38,12 +40,13 @@ class Offload(torch.autograd.graph.saved_tensors_hooks):
         return device
 
 
-def step(mended):
+def step(mended: bool) -> Any:
     model, offload = network(1), Offload(mended)
+    weight = next(model.parameters())
     for _ in range(2):
         offload.used = 0
-        x = batch()
+        x = torch.sin(batch())  # first
         with offload:
-            loss = torch.sin(x * model[0].weight[:4]).mean()  # first
+            loss = torch.sin(x * weight[:4]).mean()  # first
         loss.backward()
     return gradients(model)[:1]

@@ -5,16 +5,18 @@ recomputed layers has saved is used after that, and dropped with the memory of t
 copies.
 """
 
+from typing import Any
+
 import torch
 
 
 class Offload:
-    def __init__(self, mended):
+    def __init__(self, mended: bool) -> None:
         self.mended = mended
         self.copying = torch.cuda.Stream()
-        self.kept = []
+        self.kept: list[Any] = []
 
-    def back(self, host):
+    def back(self, host: torch.Tensor) -> torch.Tensor:
         computing = torch.cuda.current_stream()
         for event, _ in self.kept:
             self.copying.wait_event(event)
@@ -26,11 +28,11 @@ class Offload:
             device.record_stream(computing)
         return device
 
-    def used(self, device):
+    def used(self, device: torch.Tensor) -> None:
         self.kept.append((torch.cuda.current_stream().record_event(), device))
 
 
-def step(mended):
+def step(mended: bool) -> Any:
     offload = Offload(mended)
     hosts = [torch.full((16,), float(turn)).pin_memory() for turn in range(3)]
     total, view = torch.zeros(16, device="cuda"), None

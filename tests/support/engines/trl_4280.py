@@ -3,25 +3,27 @@
 It was allocated in the stream that copies, so the next copy back may get its memory at once.
 """
 
+from typing import Any
+
 import torch
 
 from support.engines.small import batch, gradients, network
 
 
 class Offload(torch.autograd.graph.saved_tensors_hooks):
-    def __init__(self, mended):
+    def __init__(self, mended: bool) -> None:
         self.mended = mended
         self.copying = torch.cuda.Stream()
         super().__init__(self.pack, self.unpack)
 
-    def pack(self, tensor):
+    def pack(self, tensor: torch.Tensor) -> Any:
         self.copying.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.copying):
             host = tensor.to("cpu", non_blocking=True)
         tensor.record_stream(self.copying)
         return host
 
-    def unpack(self, host):
+    def unpack(self, host: torch.Tensor) -> torch.Tensor:
         computing = torch.cuda.current_stream()
         with torch.cuda.stream(self.copying):
             device = host.to("cuda", non_blocking=True)  # second
@@ -31,7 +33,7 @@ class Offload(torch.autograd.graph.saved_tensors_hooks):
         return device
 
 
-def step(mended):
+def step(mended: bool) -> Any:
     model, offload = network(), Offload(mended)
     x = batch()
     torch.cuda.synchronize()

@@ -4,19 +4,21 @@ The backward pass finds the clone in the stash and reads it in the stream that c
 waited for nothing; and the clone's memory belongs to the stream that copies.
 """
 
+from typing import Any
+
 import torch
 
 from support.engines.small import batch, gradients, network
 
 
 class Offload(torch.autograd.graph.saved_tensors_hooks):
-    def __init__(self, mended):
+    def __init__(self, mended: bool) -> None:
         self.mended = mended
         self.copying = torch.cuda.Stream()
-        self.stash = {}
+        self.stash: dict[int, Any] = {}
         super().__init__(self.pack, self.unpack)
 
-    def pack(self, tensor):
+    def pack(self, tensor: torch.Tensor) -> Any:
         if self.mended:
             tensor = tensor.clone()
         self.copying.wait_stream(torch.cuda.current_stream())
@@ -30,11 +32,11 @@ class Offload(torch.autograd.graph.saved_tensors_hooks):
         self.stash[number] = tensor, host
         return number
 
-    def unpack(self, number):
+    def unpack(self, number: int) -> torch.Tensor:
         return self.stash[number][0]
 
 
-def step(mended):
+def step(mended: bool) -> Any:
     model, offload = network(1), Offload(mended)
     with offload:
         loss = torch.sin(model(batch())).mean()
