@@ -42,12 +42,12 @@ def add(commands: Commands) -> None:
         type=source,
         action="append",
         metavar="FILE",
-        help="what somebody else decides, as JSON; may be given several times, for one table",
+        help="what somebody else decides, as JSON; several times for one table (default: none)",
     )
     parser.add_argument(
         "--engine",
         metavar="MODULE:FUNCTION",
-        help="instead of PROBLEM: code that trains a step or two, run on a simulated CUDA device",
+        help="code that trains a step or two, for a simulated CUDA device (default: PROBLEM's plans)",
     )
     parser.add_argument(
         "--orders",
