@@ -11,10 +11,10 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from offcert.certify.interrupts import held_interrupts
-from offcert.certify.joint_steps import known_programs
 from offcert.certify.method import Effort
 from offcert.certify.search import Search
-from offcert.certify.steps import climb_combinatorial
+from offcert.certify.search_steps.bounds import climb_combinatorial
+from offcert.certify.search_steps.joint import known_programs
 from offcert.core.errors import PlanError
 from offcert.core.execution import Execution
 from offcert.core.result import Bound, Evidence
@@ -178,7 +178,7 @@ def descend_sinking(search: Search, effort: Effort) -> None:
         if not (chain and persistency_faults(network, plan.execution)):
             search.offer_executed(plan.execution, plan.schedule, limit)
 
-    sinking = search.workings.program(
+    sinking = search.workings.search(
         "sinking",
         lambda: SinkingSearch(
             problem,
@@ -225,7 +225,7 @@ def climb_limits(search: Search, effort: Effort) -> None:
 
 def _best_bound(problem: Problem, deadline: int, seconds: float) -> Bound | None:
     """Return a proved bound on the time, the first that is above a deadline or the best."""
-    from offcert.certify.joint_steps import climb_joint
+    from offcert.certify.search_steps.joint import climb_joint
 
     inner = Search(problem, seconds)
     inner.enough = deadline

@@ -108,7 +108,7 @@ def climb_fluid(search: Search, effort: Effort) -> None:
         return
     search.begin("fluid MILP")
     with held_interrupts():
-        from offcert.certify.fluid_climb import climb_milp
+        from offcert.certify.search_steps.fluid import climb_milp
     climb_milp(
         search,
         effort.seconds,
@@ -120,7 +120,7 @@ def climb_fluid_lp(search: Search, effort: Effort) -> None:
     """Prove the linear relaxation of the fluid model: on nested traces, the fractional optimum."""
     search.begin("fluid LP")
     with held_interrupts():
-        from offcert.certify.fluid_climb import climb_lp
+        from offcert.certify.search_steps.fluid import climb_lp
     climb_lp(search, effort.seconds)
 
 

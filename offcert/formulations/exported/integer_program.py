@@ -20,7 +20,7 @@ LARGEST = 2_000_000
 
 
 @dataclass(frozen=True)
-class Program:
+class IntegerProgram:
     """A linear program in 0-1 variables, to be minimised.
 
     Attributes
@@ -74,7 +74,7 @@ class CellModel(TimeIndexedModel):
     def _scale(self, amount: int) -> int:
         return 1
 
-    def program(self) -> Program:
+    def program(self) -> IntegerProgram:
         """Return the program with names."""
         model = self.model
         last = self.operations[-1]
@@ -89,7 +89,7 @@ class CellModel(TimeIndexedModel):
         one = len(model.low)
         rows.append((((one, 1),), 1, None))
         names = (*self._names(), self.cells.name)
-        return Program(names, (*cost, constant), tuple(rows), self._comments())
+        return IntegerProgram(names, (*cost, constant), tuple(rows), self._comments())
 
     def _names(self) -> list[str]:
         names = [f"absent_{number}" for number in range(len(self.model.low))]

@@ -1,4 +1,4 @@
-"""`StepCertificate`: the split and the alternatives chosen for a step, and bounds on all others.
+"""`SplitCertificate`: the split and the alternatives chosen for a step, and bounds on all others.
 
 The rounds of the split that was chosen have certificates of their own, for the traces that their
 choices make. For every round of every split there is a tree of cases. A case has proved bounds for
@@ -25,7 +25,7 @@ from offcert.proofs.bounds_json import bound_from_json, bounds_to_json
 from offcert.proofs.certificate import Certificate, certificate_from_json
 from offcert.proofs.questions import SPLIT
 from offcert.questions.split.menu import Menu
-from offcert.questions.split.problem import Round, StepProblem
+from offcert.questions.split.problem import Round, SplitProblem
 
 
 @dataclass(frozen=True)
@@ -70,12 +70,12 @@ class RoundAnswer:
 
 
 @dataclass(frozen=True, repr=False)
-class StepCertificate(AnyCertificate[StepProblem], Bounded):
+class SplitCertificate(AnyCertificate[SplitProblem], Bounded):
     """A claim about a step, and the evidence for it.
 
     Attributes
     ----------
-    problem : StepProblem
+    problem : SplitProblem
         Embedded whole.
     split : int or None
         The split that was chosen; None if no schedule is known.
@@ -167,7 +167,7 @@ class StepCertificate(AnyCertificate[StepProblem], Bounded):
         }
 
     @classmethod
-    def _read_answer(cls, fields: Fields, problem: StepProblem) -> dict[str, Any]:
+    def _read_answer(cls, fields: Fields, problem: SplitProblem) -> dict[str, Any]:
         split = None
         if fields.get("split", (int, type(None))) is not None:
             split = fields.integer("split", 0)
@@ -256,7 +256,7 @@ def case_from_json(fields: Fields, menu: Menu) -> Case:
     return Division(operation, tuple(parts), bounds)
 
 
-def read_step_certificate(path: str | Path) -> StepCertificate:
+def read_split_certificate(path: str | Path) -> SplitCertificate:
     """Return the certificate in a file, without verifying what it claims.
 
     Raises
@@ -264,13 +264,13 @@ def read_step_certificate(path: str | Path) -> StepCertificate:
     InputError
         If the file cannot be read or is no certificate of a step.
     """
-    return read_document(path, StepCertificate.from_json)
+    return read_document(path, SplitCertificate.from_json)
 
 
-step_certificate_from_json = StepCertificate.from_json
+split_certificate_from_json = SplitCertificate.from_json
 
 
-def _cases_from_json(fields: Fields, problem: StepProblem) -> tuple[tuple[Case, ...], ...]:
+def _cases_from_json(fields: Fields, problem: SplitProblem) -> tuple[tuple[Case, ...], ...]:
     rows = fields.get("bounds", list)
     if len(rows) != len(problem.splits):
         raise InputError(f"bounds must have {len(problem.splits)} entries, not {len(rows)}")

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from offcert.formulations.labels.matched_heads.bound import MatchedOutcome
     from offcert.formulations.labels.outward.bound import OutwardOutcome
     from offcert.formulations.labels.pivot import PivotOutcome
-    from offcert.formulations.labels.pivot_outward import PivotOutwardOutcome
     from offcert.proofs.proof import Proof
     from offcert.questions.schedule.problem import Problem
     from offcert.questions.schedule.schedule import Schedule
@@ -53,9 +52,6 @@ _MOST_INSERTED = 16
 _SEARCHING = 0.7
 # Seconds that verification may take beyond its share. Arbitrary.
 _LONGER = 3.0
-# Part of the makespan: the pivot program searches one side alone if heads and tails leave no more
-# open. Arbitrary.
-_NEAR_ENOUGH = 0.02
 # Seconds of the first outward search; parts of the makespan that may be open for it to go on, in
 # general and where gaps are many, of which it closes most; gaps that are many. Measured; no record.
 _FIRST_LOOK = 1.0
@@ -114,10 +110,10 @@ def climb_matched(search: Search, effort: Effort) -> None:
     """Search for the best head and tail that move the same tensors, on any trace and link."""
     search.begin("matched heads and tails")
     with held_interrupts():
-        from offcert.formulations.labels.matched_heads.bound import MatchedProgram
+        from offcert.formulations.labels.matched_heads.bound import MatchedHeadsSearch
     most = _MOST_MATCHED_OF_FINE if is_fine(search.problem) else _MOST_MATCHED
-    program = search.workings.program(
-        "matched", lambda: MatchedProgram(search.problem, max_labels=most)
+    program = search.workings.search(
+        "matched", lambda: MatchedHeadsSearch(search.problem, max_labels=most)
     )
     # What remains of the whole time when this step's is over.
     rest = max(0.0, search.remaining - effort.seconds)
@@ -140,10 +136,10 @@ def climb_joined(search: Search, effort: Effort) -> None:
     search.begin("matched heads and tails, gaps joined")
     with held_interrupts():
         from offcert.formulations.combinatorial.joined_gaps import joined_gaps
-        from offcert.formulations.labels.matched_heads.bound import MatchedProgram
+        from offcert.formulations.labels.matched_heads.bound import MatchedHeadsSearch
     problem = joined_gaps(search.problem)
     most = _MOST_MATCHED_OF_FINE if is_fine(search.problem) else _MOST_MATCHED
-    program = search.workings.program("joined", lambda: MatchedProgram(problem, max_labels=most))
+    program = search.workings.search("joined", lambda: MatchedHeadsSearch(problem, max_labels=most))
     rest = max(0.0, search.remaining - effort.seconds)
     finished = False
     while not finished and not search.done and search.remaining > rest:
@@ -195,9 +191,9 @@ def climb_outward(search: Search, effort: Effort) -> None:
     """Follow both sides of the cut outward from the pivot; it applies to simplex links only."""
     search.begin("outward from the pivot")
     with held_interrupts():
-        from offcert.formulations.labels.outward.bound import OutwardProgram
-    program = search.workings.program(
-        "outward", lambda: OutwardProgram(search.problem, workers=effort.workers)
+        from offcert.formulations.labels.outward.bound import OutwardSearch
+    program = search.workings.search(
+        "outward", lambda: OutwardSearch(search.problem, workers=effort.workers)
     )
     assert search.objective is not None
     seconds = _SEARCHING * effort.seconds
@@ -283,7 +279,7 @@ def climb_pivot(search: Search, effort: Effort) -> None:
         from offcert.formulations.labels.pivot.bound import PivotSearch
     assert search.objective is not None
     most = _MOST_LABELS_OF_FINE if is_fine(search.problem) else _MOST_LABELS
-    program = search.workings.program("pivot", lambda: PivotSearch(search.problem, max_labels=most))
+    program = search.workings.search("pivot", lambda: PivotSearch(search.problem, max_labels=most))
     # It keeps them, and need not be told again.
     known, search.workings.ends = search.workings.ends, []
     outcome = program.improve(search.objective, effort.seconds, known)
@@ -295,38 +291,13 @@ def climb_pivot(search: Search, effort: Effort) -> None:
         _add_searched(search, "pivot", outcome.lower_bound, outcome.to_proof(), confirmable)
 
 
-def _pivot_is_confirmable(search: Search, outcome: PivotOutcome | PivotOutwardOutcome) -> bool:
+def _pivot_is_confirmable(search: Search, outcome: PivotOutcome) -> bool:
     """Return whether verification can search as much, with such numbers."""
     return (
         outcome.labels <= _MOST_CONFIRMED_PIVOT
         and within_reach(search.problem, outcome.pivot, outcome.lower_bound)
         and (outcome.ends is None or _ends_within_reach(search, outcome.ends))
     )
-
-
-def climb_pivot_outward(search: Search, effort: Effort, most_open: float = _NEAR_ENOUGH) -> None:
-    """Run the pivot program on one side, and ask the other outward; for the same problems.
-
-    Only if heads and tails leave no more than a certain part of the makespan open.
-    """
-    search.begin("pivot program, other side outward")
-    with held_interrupts():
-        from offcert.formulations.labels.pivot_outward.bound import PivotOutwardProgram
-    assert search.objective is not None
-    most = _MOST_LABELS_OF_FINE if is_fine(search.problem) else _MOST_LABELS
-    program = search.workings.program(
-        "pivot-outward",
-        lambda: PivotOutwardProgram(
-            search.problem, max_labels=most, workers=effort.workers, most_open=most_open
-        ),
-    )
-    known = search.workings.ends
-    offer = partial(_offer_outward, search)
-    outcome = program.improve(search.objective, effort.seconds, offer, known)
-    if outcome.lower_bound > search.proved_bound and outcome.ends is not None:
-        confirmable = _pivot_is_confirmable(search, outcome)
-        proof = outcome.to_proof()
-        _add_searched(search, "pivot-outward", outcome.lower_bound, proof, confirmable)
 
 
 def _add_searched(search: Search, method: str, value: int, proof: Proof, confirmable: bool) -> None:

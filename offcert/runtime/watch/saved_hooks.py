@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from offcert.runtime.watch.guard import RAISING, Guard, entry
+from offcert.runtime.watch.entries import Entry, Handle, is_plain
+from offcert.runtime.watch.guard import RAISING, Guard, guarded
 from offcert.runtime.watch.parts import Parts
-from offcert.runtime.watch.saved import Entry, Handle, is_plain
 from offcert.runtime.watch.tracker import LiveBytes
 
 
@@ -203,7 +203,7 @@ class SavedStorages:
         with self._tracker.paused():
             return handle.restore()
 
-    @entry()
+    @guarded()
     def _told(self, handle: Handle) -> None:
         self.asked_for(handle)
 
@@ -212,7 +212,7 @@ class SavedStorages:
         with nullcontext() if self._tracker is None else self._tracker.paused():
             return Handle(tensor, None)
 
-    @entry(_alone)
+    @guarded(_alone)
     def pack(self, tensor: torch.Tensor) -> Handle:
         """Return what autograd holds instead of a tensor."""
         return self._pack(tensor)

@@ -15,14 +15,10 @@ from offcert.core.result import Evidence
 from offcert.core.trace import Operation, Trace
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.questions import SCHEDULE
-from offcert.proofs.step_certificate import (
-    Case,
-    Division,
-    StepCertificate,
-)
+from offcert.proofs.split_certificate import Case, Division, SplitCertificate
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.questions.split.menu import Alternative
-from offcert.questions.split.problem import Round, StepProblem
+from offcert.questions.split.problem import Round, SplitProblem
 from offcert.verify.findings import Verification, examined
 from offcert.verify.limits import Allowance, BeyondLimitsError
 from offcert.verify.recheck import recheck
@@ -31,8 +27,8 @@ from offcert.verify.schedules.check import check_schedule
 _PARTS = ("duration", "workspace")
 
 
-def check_step(
-    verification: Verification[StepCertificate], document: Any, allowance: Allowance
+def check_split(
+    verification: Verification[SplitCertificate], document: Any, allowance: Allowance
 ) -> None:
     """Check the rounds, one by one, and that their cases leave no choice out.
 
@@ -66,7 +62,7 @@ def check_step(
         _check_round(verification, place, answer.certificate, inner, allowance)
 
 
-def _compare(verification: Verification[StepCertificate]) -> None:
+def _compare(verification: Verification[SplitCertificate]) -> None:
     """Whether the bound is one on the objective."""
     certificate = verification.certificate
     objective, bound = certificate.objective, certificate.lower_bound
@@ -77,7 +73,7 @@ def _compare(verification: Verification[StepCertificate]) -> None:
 
 
 def _check_round(
-    verification: Verification[StepCertificate],
+    verification: Verification[SplitCertificate],
     place: str,
     certificate: Certificate,
     document: Any,
@@ -88,7 +84,7 @@ def _check_round(
     verification.unverified += [f"{place}: {each}" for each in found.unverified]
 
 
-def _platform_faults(certificate: StepCertificate, problem: Problem) -> list[str]:
+def _platform_faults(certificate: SplitCertificate, problem: Problem) -> list[str]:
     """Whether a round is scheduled on the step's platform, and nothing else is left open."""
     step = certificate.problem
     faults = []
@@ -141,7 +137,7 @@ def choice_faults(each: Round, choice: tuple[int, ...], problem: Problem) -> lis
 
 
 def _check_case(
-    verification: Verification[StepCertificate],
+    verification: Verification[SplitCertificate],
     place: str,
     each: Round,
     case: Case,
@@ -191,7 +187,7 @@ def _check_case(
             verification.faults.append(f"{here}: {fault}")
 
 
-def relaxation(step: StepProblem, each: Round, allowed: Mapping[int, Iterable[int]]) -> Problem:
+def relaxation(step: SplitProblem, each: Round, allowed: Mapping[int, Iterable[int]]) -> Problem:
     """Return a problem whose bounds are bounds for every choice of a case.
 
     No operation takes longer, or more workspace, than any alternative that the case leaves it and

@@ -9,13 +9,13 @@ from offcert.core.named import named
 from offcert.core.trace import require_integer
 from offcert.proofs.any_certificate import AnyCertificate
 from offcert.proofs.certificate import Certificate
-from offcert.proofs.step_certificate import StepCertificate
+from offcert.proofs.split_certificate import SplitCertificate
 from offcert.questions.placement.problem import PlacementProblem, Residence
 from offcert.questions.schedule.host_residences import HOST_ALIGNMENT, host_placement_problem
 
 
 def host_problem(
-    what: Certificate | StepCertificate, alignment: int = HOST_ALIGNMENT
+    what: Certificate | SplitCertificate, alignment: int = HOST_ALIGNMENT
 ) -> PlacementProblem:
     """Return the problem of finding addresses on the host for what has left the device.
 
@@ -25,7 +25,7 @@ def host_problem(
 
     Parameters
     ----------
-    what : Certificate or StepCertificate
+    what : Certificate or SplitCertificate
         With schedules of whole transfers.
     alignment : int
         Bytes of which every address is a multiple.
@@ -52,7 +52,7 @@ def of_schedule(certificate: Certificate, alignment: int) -> PlacementProblem:
     return host_placement_problem(*checked_schedule(certificate), alignment)
 
 
-def of_rounds(what: StepCertificate, alignment: int) -> PlacementProblem:
+def of_rounds(what: SplitCertificate, alignment: int) -> PlacementProblem:
     """Return the problem of the copies that the rounds of a step make; see `host_problem`."""
     if what.split is None:
         raise InputError("the certificate holds no schedule, so there is nothing to be placed")

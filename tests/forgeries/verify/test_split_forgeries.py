@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from offcert.certify.ladder import certify
-from offcert.certify.splitting import certify_step
+from offcert.certify.splitting import certify_split
 from offcert.core.computations import Computation
 from offcert.core.network import Network
 from offcert.core.platform import Platform
@@ -20,12 +20,12 @@ from offcert.core.result import Bound, Evidence, SolveStatus
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.core.units import Units
 from offcert.proofs.certificate import Certificate
-from offcert.proofs.step_certificate import Division, Leaf, RoundAnswer, StepCertificate
+from offcert.proofs.split_certificate import Division, Leaf, RoundAnswer, SplitCertificate
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.result import Result
 from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.split.menu import Alternative, Menu
-from offcert.questions.split.problem import Round, Split, StepProblem
+from offcert.questions.split.problem import Round, Split, SplitProblem
 from offcert.verify.document import verify
 from offcert.verify.limits import Limits
 
@@ -47,21 +47,21 @@ TENSORS = "its tensors are not the round's"
 
 
 @cache
-def certificate() -> StepCertificate:
+def certificate() -> SplitCertificate:
     """Return the certificate of a step of one round, which runs twice."""
     split = Split([Round(1, 2, TRACE, MENU)])
-    step = StepProblem("forged", (split,), Platform(14, Fraction(1)))
-    found = certify_step(step, time_limit=5, workers=1)
+    step = SplitProblem("forged", (split,), Platform(14, Fraction(1)))
+    found = certify_split(step, time_limit=5, workers=1)
     assert (found.split, found.objective, found.lower_bound) == (0, 22, 22)
     assert found.rounds[0].choice == (1, 1)
     return found
 
 
-def faults_of(forged: StepCertificate) -> list[str]:
+def faults_of(forged: SplitCertificate) -> list[str]:
     return verify(json.loads(json.dumps(forged.to_json()))).faults
 
 
-def answered(found: Certificate, choice: tuple[int, ...] = (1, 1)) -> StepCertificate:
+def answered(found: Certificate, choice: tuple[int, ...] = (1, 1)) -> SplitCertificate:
     """Return the certificate with another choice or certificate for its round."""
     return replace(certificate(), rounds=(RoundAnswer(choice, found),))
 
@@ -170,7 +170,7 @@ FALSE = Bound("fractional", 12, Evidence.PROVED)
 
 
 @cache
-def slow() -> StepCertificate:
+def slow() -> SplitCertificate:
     """Return a certificate whose schedule is not the best, so that it contradicts no bound."""
     trace = MENU.chosen(TRACE, (0, 1))
     found = certify(replace(own(), network=trace), time_limit=5, workers=1)
@@ -235,8 +235,8 @@ def test_bounds_of_parts_may_use_what_all_cases_around_them_say() -> None:
 
 def test_alternatives_too_large_for_the_memory_count_only_where_there_is_no_other() -> None:
     huge = Menu({1: [Alternative("fast", 3, 6), Alternative("huge", 1, 15)]})
-    step = StepProblem("huge", (Split([Round(1, 1, TRACE, huge)]),), Platform(14, Fraction(1)))
-    found = certify_step(step, time_limit=5, workers=1)
+    step = SplitProblem("huge", (Split([Round(1, 1, TRACE, huge)]),), Platform(14, Fraction(1)))
+    found = certify_split(step, time_limit=5, workers=1)
     assert (found.objective, found.lower_bound) == (11, 11)
     lean = Bound("fractional", 11, Evidence.PROVED)
     assert faults_of(replace(found, cases=((Leaf((lean,)),),))) == []

@@ -39,20 +39,20 @@ class Classes(NamedTuple):
     followed: Integers
 
 
-class State(NamedTuple):
+class OrderState(NamedTuple):
     """All gaps in the orders in which they would leave and come back, and which of them do."""
 
     offloads: Integers
     prefetches: Integers
     chosen: Booleans
 
-    def copy(self) -> State:
+    def copy(self) -> OrderState:
         """Return a copy."""
-        return State(self.offloads.copy(), self.prefetches.copy(), self.chosen.copy())
+        return OrderState(self.offloads.copy(), self.prefetches.copy(), self.chosen.copy())
 
 
 @inlined
-def _assign(state: State, other: State) -> None:
+def _assign(state: OrderState, other: OrderState) -> None:
     for place in range(other.offloads.size):
         state.offloads[place] = other.offloads[place]
         state.prefetches[place] = other.prefetches[place]
@@ -139,7 +139,7 @@ def _reorder(order: Integers, chosen: Booleans) -> bool:
 
 
 @inlined
-def _move(classes: Classes, state: State, tolerance: float) -> bool:
+def _move(classes: Classes, state: OrderState, tolerance: float) -> bool:
     """Change the state at random; return whether it may be worth a value."""
     if classes.again.size and np.random.random() < _AGAIN:
         gap = np.random.choice(classes.again)
@@ -168,9 +168,9 @@ def anneal(
     gaps: Integers,
     settings: Integers,
     classes: Classes,
-    state: State,
+    state: OrderState,
     value: int,
-    best: State,
+    best: OrderState,
     best_value: int,
     scratch: Integers,
     run: tuple[int, int],
@@ -184,7 +184,7 @@ def anneal(
         Of an `OrderedArrays`.
     classes : Classes
         What to choose from.
-    state, best : State
+    state, best : OrderState
         Of makespans `value` and `best_value`.
     run : (int, int)
         Steps, and a seed.
@@ -194,7 +194,7 @@ def anneal(
     steps, seed = run
     hot, cold, rate = temperatures
     np.random.seed(seed)
-    new = State(state.offloads.copy(), state.prefetches.copy(), state.chosen.copy())
+    new = OrderState(state.offloads.copy(), state.prefetches.copy(), state.chosen.copy())
     leaving, returning = np.empty_like(new.offloads), np.empty_like(new.prefetches)
     close = gaps[:, SIZE].max() / _CLOSE
     temperature = hot

@@ -9,7 +9,7 @@ from offcert.core.platform import Link, Platform
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.split.menu import Alternative, Menu
-from offcert.questions.split.problem import Round, Split, StepProblem
+from offcert.questions.split.problem import Round, Split, SplitProblem
 from support.oracles.schedules import brute_force
 from support.problems.random_instances import seeded
 
@@ -71,16 +71,16 @@ def test_what_must_be_true_of_rounds_and_splits() -> None:
         Split(())
     splits = (Split([Round(4, 1, trace)]), Split([Round(3, 2, trace)]))
     with pytest.raises(InputError, match="same batch, not of 4 and 6"):
-        StepProblem("s", splits, Platform(9, Fraction(1)))
+        SplitProblem("s", splits, Platform(9, Fraction(1)))
     with pytest.raises(InputError, match="at least one Split"):
-        StepProblem("s", (), Platform(9, Fraction(1)))
+        SplitProblem("s", (), Platform(9, Fraction(1)))
 
 
 def test_a_round_is_a_problem_of_its_own() -> None:
     trace = random_round(0, 4)
     menu = Menu({1: (Alternative("slow", 9), Alternative("fast", 3, 6))})
     rest = Round(1, 1, trace)
-    step = StepProblem("s", (Split([Round(3, 2, trace, menu), rest]),), Platform(30, Fraction(1)))
+    step = SplitProblem("s", (Split([Round(3, 2, trace, menu), rest]),), Platform(30, Fraction(1)))
     assert (step.batch, step.sizes) == (7, (3,))
     assert step.problem(0, 0, (1,)).trace.operations[1] == Operation("o1 [fast]", 3, 6)
     assert step.problem(0, 0).trace.operations[1] == Operation("o1", 3, 0)

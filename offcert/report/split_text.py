@@ -6,13 +6,13 @@ from collections import Counter
 from typing import Any
 
 from offcert.core.units import format_gap, format_size, format_time
-from offcert.proofs.step_certificate import StepCertificate
-from offcert.questions.split.problem import StepProblem
+from offcert.proofs.split_certificate import SplitCertificate
+from offcert.questions.split.problem import SplitProblem
 from offcert.report.findings import Text, notes_lines, notes_summary
 from offcert.verify.document import Verification
 
 
-def step_summary(certificate: StepCertificate) -> dict[str, Any]:
+def step_summary(certificate: SplitCertificate) -> dict[str, Any]:
     """Return what is claimed about a step as JSON values; times in ticks."""
     step = certificate.problem
     chosen = certificate.split
@@ -34,7 +34,7 @@ def step_summary(certificate: StepCertificate) -> dict[str, Any]:
     }
 
 
-def describe_step(certificate: StepCertificate) -> str:
+def describe_step(certificate: SplitCertificate) -> str:
     """Return what is claimed about a step for people."""
     step, units = certificate.problem, certificate.problem.units
     memory = format_size(step.platform.memory, units)
@@ -56,7 +56,7 @@ def describe_step(certificate: StepCertificate) -> str:
     return "\n".join([*lines, *notes_lines(certificate.notes)])
 
 
-def _alternatives(certificate: StepCertificate) -> Counter[str]:
+def _alternatives(certificate: SplitCertificate) -> Counter[str]:
     """Return how often each alternative was chosen, in the rounds of the split that was chosen."""
     counts: Counter[str] = Counter()
     if certificate.split is not None:
@@ -69,7 +69,7 @@ def _alternatives(certificate: StepCertificate) -> Counter[str]:
     return Counter(dict(sorted(counts.items())))
 
 
-def _describe_valid(verification: Verification[StepCertificate]) -> str:
+def _describe_valid(verification: Verification[SplitCertificate]) -> str:
     certificate = verification.certificate
     units = certificate.problem.units
     lines = [f"VALID: {certificate.status}"]
@@ -90,7 +90,7 @@ SPLIT = Text(
 )
 
 
-def describe_step_problem(step: StepProblem) -> str:
+def describe_split_problem(step: SplitProblem) -> str:
     """Return what a step leaves open, for people."""
     units = step.units
     lines = [f"{step.name}: batch {step.batch}"]

@@ -13,7 +13,7 @@ import pytest
 
 from offcert.certify.ladder import certify
 from offcert.certify.running import SearchProgress
-from offcert.certify.splitting import certify_step
+from offcert.certify.splitting import certify_split
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
 from offcert.core.platform import Link, Platform
@@ -21,11 +21,11 @@ from offcert.core.result import SolveStatus
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.settings import Notes, Settings
-from offcert.proofs.step_certificate import Division, StepCertificate, step_certificate_from_json
-from offcert.questions.split.files import step_digest, step_from_json, step_to_json
+from offcert.proofs.split_certificate import Division, SplitCertificate, split_certificate_from_json
+from offcert.questions.split.files import split_digest, split_from_json, split_to_json
 from offcert.questions.split.menu import Alternative, Menu
-from offcert.questions.split.problem import Round, Split, StepProblem
-from offcert.report.step_text import describe_step, step_summary
+from offcert.questions.split.problem import Round, Split, SplitProblem
+from offcert.report.split_text import describe_step, step_summary
 from offcert.verify.document import verify
 from offcert.verify.limits import Limits
 from support.oracles.schedules import brute_force
@@ -56,7 +56,7 @@ def random_round(seed: int, images: int, count: int) -> Round:
     return Round(images, count, Trace(steps, tensors), menu)
 
 
-def random_step(seed: int) -> StepProblem:
+def random_step(seed: int) -> SplitProblem:
     rng = seeded(1000 + seed)
     splits = (
         Split([random_round(seed, 3, 1)]),
@@ -64,10 +64,10 @@ def random_step(seed: int) -> StepProblem:
         Split([random_round(seed, 1, 3)]),
     )
     link = Link.DUPLEX if seed % 4 == 0 else Link.SIMPLEX
-    return StepProblem("tiny", splits, Platform(rng.randint(8, 26), Fraction(2, 3), link))
+    return SplitProblem("tiny", splits, Platform(rng.randint(8, 26), Fraction(2, 3), link))
 
 
-def optimum(step: StepProblem) -> int | None:
+def optimum(step: SplitProblem) -> int | None:
     """Return the least ticks of a step, by enumeration of splits and choices."""
     best: int | None = None
     for index, split in enumerate(step.splits):
@@ -82,7 +82,7 @@ def optimum(step: StepProblem) -> int | None:
     return best
 
 
-def document_of(certificate: StepCertificate) -> Any:
+def document_of(certificate: SplitCertificate) -> Any:
     return json.loads(json.dumps(certificate.to_json()))
 
 
@@ -91,12 +91,12 @@ def document_of(certificate: StepCertificate) -> Any:
 def test_the_best_split_and_choice_by_enumeration(seed: int) -> None:
     step = random_step(seed)
     expected = optimum(step)
-    found = certify_step(step, time_limit=10, workers=1)
+    found = certify_split(step, time_limit=10, workers=1)
     document = document_of(found)
     verification = verify(document)
     assert verification.faults == []
     assert verification.valid
-    assert step_certificate_from_json(document).to_json() == found.to_json()
+    assert split_certificate_from_json(document).to_json() == found.to_json()
     if expected is None:
         assert found.status is SolveStatus.INFEASIBLE
         return
@@ -106,7 +106,7 @@ def test_the_best_split_and_choice_by_enumeration(seed: int) -> None:
     # Two operations on a menu: dividing them leaves nothing open but what bounds do not see.
     assert found.objective == expected
     # However little time there is, what is said is true.
-    hasty = certify_step(step, time_limit=0.01, workers=1)
+    hasty = certify_split(step, time_limit=0.01, workers=1)
     assert verify(document_of(hasty)).faults == []
     assert hasty.lower_bound is not None
     assert hasty.lower_bound <= expected
@@ -116,7 +116,7 @@ def test_the_best_split_and_choice_by_enumeration(seed: int) -> None:
 def test_some_cases_had_to_be_divided() -> None:
     divided = 0
     for seed in range(SEEDS):
-        found = certify_step(random_step(seed), time_limit=10, workers=1)
+        found = certify_split(random_step(seed), time_limit=10, workers=1)
         divided += sum(isinstance(case, Division) for row in found.cases for case in row)
     assert divided > 2
 
@@ -124,7 +124,7 @@ def test_some_cases_had_to_be_divided() -> None:
 def signed(document: dict[str, Any]) -> dict[str, Any]:
     """Return a document whose derived fields say what they should, as far as they can."""
     document = {name: value for name, value in document.items() if name != "digest"}
-    again = step_certificate_from_json(document | {"digest": ""}).to_json()
+    again = split_certificate_from_json(document | {"digest": ""}).to_json()
     for name in ("status", "objective", "lower_bound", "gap", "split_bounds"):
         document[name] = again[name]
     document["digest"] = canonical_digest(document)
@@ -133,7 +133,7 @@ def signed(document: dict[str, Any]) -> dict[str, Any]:
 
 def divided_certificate() -> dict[str, Any]:
     for seed in range(SEEDS):
-        found = certify_step(random_step(seed), time_limit=10, workers=1)
+        found = certify_split(random_step(seed), time_limit=10, workers=1)
         cases = [case for row in found.cases for case in row]
         if found.objective and any(isinstance(case, Division) for case in cases):
             return document_of(found)
@@ -235,38 +235,38 @@ def test_verification_keeps_to_its_limits() -> None:
 
 def test_steps_are_written_and_read() -> None:
     step = random_step(3)
-    document = json.loads(json.dumps(step_to_json(step)))
-    assert step_from_json(document) == step
-    assert step_digest(step_from_json(document)) == step_digest(step)
+    document = json.loads(json.dumps(split_to_json(step)))
+    assert split_from_json(document) == step
+    assert split_digest(split_from_json(document)) == split_digest(step)
     assert "sharing" not in document
     platform = replace(step.platform, prefetch_bandwidth=Fraction(5, 7), sharing=2)
     shared = replace(step, platform=platform)
-    assert step_from_json(json.loads(json.dumps(step_to_json(shared)))) == shared
+    assert split_from_json(json.loads(json.dumps(split_to_json(shared)))) == shared
     document["splits"][0]["rounds"][0]["menu"][0]["alternatives"][0]["speed"] = 1
     with pytest.raises(InputError, match=r'alternatives\[0\]\.speed" is not known'):
-        step_from_json(document)
-    document = step_to_json(step)
+        split_from_json(document)
+    document = split_to_json(step)
     document["splits"][0]["rounds"][0]["menu"] *= 2
     with pytest.raises(InputError, match=r"must not be \d again"):
-        step_from_json(document)
-    document = step_to_json(step) | {"transfers": "some"}
+        split_from_json(document)
+    document = split_to_json(step) | {"transfers": "some"}
     with pytest.raises(InputError, match="transfers must be one of"):
-        step_from_json(document)
+        split_from_json(document)
 
 
 def test_a_step_that_fits_nowhere() -> None:
     step = random_step(0).with_memory(2)
-    found = certify_step(step, time_limit=5)
+    found = certify_split(step, time_limit=5)
     assert found.status is SolveStatus.INFEASIBLE
     assert found.summary() == "INFEASIBLE: no sub-batch fits"
     assert verify(document_of(found)).valid
 
 
 def test_what_is_known_is_kept_and_told() -> None:
-    kept: list[StepCertificate] = []
+    kept: list[SplitCertificate] = []
     told: list[SearchProgress] = []
     step = random_step(5)
-    found = certify_step(step, time_limit=5, progress=told.append, keep=kept.append)
+    found = certify_split(step, time_limit=5, progress=told.append, keep=kept.append)
     assert kept
     assert {each.notes.unfinished for each in kept} == {"a search over choices"}
     assert found.notes == Notes()
@@ -288,7 +288,7 @@ def test_an_interrupt_in_a_part_ends_the_whole(monkeypatch: pytest.MonkeyPatch) 
         return replace(certificate, notes=replace(certificate.notes, interrupted=True))
 
     monkeypatch.setattr("offcert.certify.split_cases.certify", interrupted)
-    found = certify_step(random_step(5), time_limit=5)
+    found = certify_split(random_step(5), time_limit=5)
     assert calls == ["certify"]
     assert found.notes.interrupted
     assert step_summary(found)["interrupted"]
@@ -297,11 +297,11 @@ def test_an_interrupt_in_a_part_ends_the_whole(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_full_disk_costs_nothing() -> None:
-    def keep(_: StepCertificate) -> None:
+    def keep(_: SplitCertificate) -> None:
         raise OSError(28, "No space left on device")
 
     with pytest.warns(UserWarning, match="could not be kept"):
-        found = certify_step(random_step(5), time_limit=5, keep=keep)
+        found = certify_split(random_step(5), time_limit=5, keep=keep)
     assert found.objective is not None
 
 
@@ -311,16 +311,16 @@ def test_what_failed_in_a_part_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         return replace(certificate, notes=replace(certificate.notes, failed={"annealing": "why"}))
 
     monkeypatch.setattr("offcert.certify.split_cases.certify", failing)
-    found = certify_step(random_step(5), time_limit=5)
+    found = certify_split(random_step(5), time_limit=5)
     assert found.notes.failed == {"annealing": "why"}
     assert "  annealing failed: why" in describe_step(found).splitlines()
     document = document_of(found)
     assert document["settings"]["failed"] == {"annealing": "why"}
-    assert step_certificate_from_json(document) == found
+    assert split_certificate_from_json(document) == found
 
 
 def test_a_version_before_is_refused_with_what_to_do() -> None:
-    document = document_of(certify_step(random_step(0).with_memory(2), time_limit=1))
+    document = document_of(certify_split(random_step(0).with_memory(2), time_limit=1))
     del document["settings"]
     why = r'version 1 of offcert-step-certificate is not known; this program reads 2 \(.*"settings"'
     with pytest.raises(InputError, match=why):
@@ -330,10 +330,10 @@ def test_a_version_before_is_refused_with_what_to_do() -> None:
 
 
 def test_bad_arguments() -> None:
-    with pytest.raises(InputError, match="step must be a StepProblem"):
-        certify_step("vgg16")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="step must be a SplitProblem"):
+        certify_split("vgg16")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="time_limit must be a positive"):
-        certify_step(random_step(0), time_limit=0)
+        certify_split(random_step(0), time_limit=0)
 
 
 PAGE = Path(__file__).parents[3] / "docs" / "formats" / "step.md"
@@ -341,11 +341,11 @@ PAGE = Path(__file__).parents[3] / "docs" / "formats" / "step.md"
 
 def test_the_step_on_the_page_about_the_format() -> None:
     (block,) = re.findall(r"```json\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    step = step_from_json(json.loads(block))
-    found = certify_step(step, time_limit=10)
+    step = split_from_json(json.loads(block))
+    found = certify_split(step, time_limit=10)
     assert (found.objective, found.lower_bound) == (45, 45)
     # Every field that readers ask for is explained.
-    sources = ("questions/split/files.py", "core/platform_json.py", "proofs/step_certificate.py")
+    sources = ("questions/split/files.py", "core/platform_json.py", "proofs/split_certificate.py")
     text = "".join((PAGE.parents[2] / "offcert" / name).read_text() for name in sources)
     asked = set(re.findall(r'\.(?:get|optional|integers?|each|has)\(\s*"(\w+)"', text))
     assert {"splits", "alternatives", "choice", "parts"} <= asked
@@ -354,7 +354,7 @@ def test_the_step_on_the_page_about_the_format() -> None:
 
 def test_cases_by_an_operation_that_offers_nothing_are_refused() -> None:
     step = random_step(0)
-    document = json.loads(json.dumps(certify_step(step, time_limit=1).to_json()))
+    document = json.loads(json.dumps(certify_split(step, time_limit=1).to_json()))
     fixed = next(o for o in range(5) if o not in step.splits[0].rounds[0].menu.of)
     document["bounds"][0][0] = {"bounds": [], "operation": fixed, "parts": []}
     with pytest.raises(InputError, match=f"{fixed} is not on the menu"):
