@@ -47,7 +47,7 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--engine",
         metavar="MODULE:FUNCTION",
-        help="code that trains a step or two, for a simulated CUDA device (default: PROBLEM's plans)",
+        help="code that trains a step, for a simulated CUDA device (default: PROBLEM's plans)",
     )
     parser.add_argument(
         "--orders",
