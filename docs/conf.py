@@ -33,7 +33,7 @@ extensions = [
     "reference",
 ]
 html_math_renderer = "mathml"
-# What a reader copies from a block of commands are the commands, not the prompts and what is printed.
+# What a reader copies from a block of commands are these, not prompts and what is printed.
 copybutton_prompt_text = "$ "
 copybutton_line_continuation_character = "\\"
 exclude_patterns = ["_ext", "certificates"]

@@ -56,9 +56,11 @@ if TYPE_CHECKING:
     from offcert.questions.split.problem import SplitProblem
     from offcert.runtime.capture.step import TrainingStep
     from offcert.runtime.compiled.backend import backend
+    from offcert.runtime.engines.audit import EngineAudit, audit_engine
     from offcert.runtime.profiling.profile import profile
     from offcert.runtime.sub_batches import sub_batch_steps, sub_batches
     from offcert.runtime.tail_chunks import chunked_loss, with_tail_chunks
+    from offcert.training.budget import budget_solver
     from offcert.training.doctor import doctor
     from offcert.training.offload import offload
     from offcert.verify.document import verify
@@ -74,6 +76,7 @@ __all__ = [
     "DevicesCertificate",
     "DevicesProblem",
     "Elsewhere",
+    "EngineAudit",
     "Evidence",
     "Execution",
     "Gradient",
@@ -111,8 +114,10 @@ __all__ = [
     "Transfers",
     "Units",
     "Value",
+    "audit_engine",
     "backend",
     "benchmark",
+    "budget_solver",
     "certify",
     "certify_devices",
     "certify_split",
@@ -207,8 +212,11 @@ _HOMES = {
     "write_problem": "offcert.questions.schedule.files",
 }
 _NEED_TORCH = {
+    "EngineAudit": "offcert.runtime.engines.audit",
+    "audit_engine": "offcert.runtime.engines.audit",
     "TrainingStep": "offcert.runtime.capture.step",
     "backend": "offcert.runtime.compiled.backend",
+    "budget_solver": "offcert.training.budget",
     "offload": "offcert.training.offload",
     "profile": "offcert.runtime.profiling.profile",
     "sub_batch_steps": "offcert.runtime.sub_batches",

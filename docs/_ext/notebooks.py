@@ -2,9 +2,9 @@
 
     python docs/_ext/notebooks.py [NAME ...]
 
-executes the tutorials of the gallery, or some of them, in empty folders, and writes what they print and draw to
-``docs/gallery/*.ipynb``, which Jupyter opens. A page of the site shows one where it has a comment such
-as ``<!-- notebook llm -->``.
+executes the tutorials of the gallery, or some of them, in empty folders, and writes what they
+print and draw to ``docs/gallery/*.ipynb``, which Jupyter opens. A page of the site shows one where
+it has a comment such as ``<!-- notebook llm -->``.
 """
 
 from __future__ import annotations
@@ -86,7 +86,8 @@ def executed(page: str) -> dict[str, Any]:
         cell["execution_count"] = number + 1
         cell["outputs"] = list(_outputs(cell["source"], namespace))
     language = {"name": "python", "display_name": "Python 3", "language": "python"}
-    return {"cells": cells, "metadata": {"kernelspec": language}, "nbformat": 4, "nbformat_minor": 5}
+    version = {"nbformat": 4, "nbformat_minor": 5}
+    return {"cells": cells, "metadata": {"kernelspec": language}} | version
 
 
 def _outputs(source: str, namespace: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -19,6 +19,7 @@ from offcert.core.documents import (
     write_json,
 )
 from offcert.core.errors import InputError
+from offcert.core.forms import TEXT, Integer, Record
 from offcert.core.network_json import trace_from_json, trace_to_json
 from offcert.core.platform_json import platform_from_fields, units_from_fields
 from offcert.questions.split.menu import Alternative, Menu
@@ -27,6 +28,9 @@ from offcert.questions.split.problem import Round, Split, SplitProblem
 SPLIT_FORMAT = "offcert-step"
 # The version of the format. By definition.
 SPLIT_VERSION = 1
+
+
+_ALTERNATIVE = Record(Alternative, name=TEXT, duration=Integer(0), workspace=Integer(0))
 
 
 def split_to_json(step: SplitProblem) -> dict[str, Any]:
@@ -67,10 +71,7 @@ def menu_to_json(menu: Menu) -> list[dict[str, Any]]:
     return [
         {
             "operation": operation,
-            "alternatives": [
-                {"name": way.name, "duration": way.duration, "workspace": way.workspace}
-                for way in row
-            ],
+            "alternatives": list(map(_ALTERNATIVE.write, row)),
         }
         for operation, row in menu.offers
     ]
@@ -89,17 +90,9 @@ def menu_from_json(fields: Fields, name: str) -> Menu:
         operation = item.integer("operation", 0)
         if operation in offers:
             raise InputError(f"{item.path('operation')} must not be {operation} again")
-        offers[operation] = [_alternative_from_json(each) for each in item.each("alternatives")]
+        offers[operation] = _ALTERNATIVE.read_all(item, "alternatives")
         item.finish()
     return Menu(offers)
-
-
-def _alternative_from_json(item: Fields) -> Alternative:
-    way = Alternative(
-        item.get("name", str), item.integer("duration", 0), item.integer("workspace", 0)
-    )
-    item.finish()
-    return way
 
 
 def split_from_json(document: Any, place: str = "") -> SplitProblem:
