@@ -42,7 +42,11 @@ class Unsent(TorchDispatchMode):
 
 # Collectives whose first argument is what they write to, and return.
 _WRITTEN = (
-    (torch.ops.c10d._allgather_base_, torch.ops.c10d._reduce_scatter_base_, torch.ops.c10d.allreduce_)
+    (
+        torch.ops.c10d._allgather_base_,
+        torch.ops.c10d._reduce_scatter_base_,
+        torch.ops.c10d.allreduce_,
+    )
     if torch.distributed.is_available()
     else ()
 )
@@ -76,12 +80,13 @@ def sharding_kept(
         module.reshard()
     before = [_Content(each) for each in sharded.remembered()]
     try:
-        if replace is not None:
-            for each in sharded.parameters:
+        for each in sharded.parameters:
+            # Gathered into storages of the block's own: those that are there stay freed.
+            each.all_gather_outputs = []
+            each.__dict__.pop("_unsharded_param", None)
+            if replace is not None:
                 each._sharded_param_data = replace(each._sharded_param_data)
                 each.sharded_param = replace(each.sharded_param)
-                each.all_gather_outputs = []
-                each.__dict__.pop("_unsharded_param", None)
         yield
     finally:
         if replace is None:

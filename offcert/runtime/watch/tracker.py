@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,9 @@ from offcert.runtime.watch.sharded import Sharded, are_distributed, local
 # Constructors such as torch.tensor() allocate below the dispatcher; the new storage is first seen
 # as the argument of this operator.
 _ADOPTING = {torch.ops.aten.lift_fresh.default}
+
+# Seconds that are waited, at most, for threads to let go of what a collective has sent. Arbitrary.
+_SETTLING = 0.05
 
 Listener = Callable[[Any, tuple[Any, ...], dict[str, Any], Any], None]
 Announcer = Callable[[Any, tuple[Any, ...], dict[str, Any]], None]
@@ -99,6 +103,7 @@ class LiveBytes(TorchDispatchMode):
         self.guard: Guard = RAISING
         self.sharded: Sharded | None = None
         self._begun: list[StorageRecord] = []
+        self._sent: list[tuple[torch.UntypedStorage, int]] = []
         self._counting = False
         # Keyed by the address of the storage, which is unique while the storage lives.
         self._alive: dict[int, StorageRecord] = {}
@@ -125,7 +130,9 @@ class LiveBytes(TorchDispatchMode):
             # The operators come by that it consists of on this process.
             return NotImplemented
         self._before(func, args, kwargs)
+        users = _users(args) if func.namespace == "c10d" else []
         out = func(*args, **kwargs)
+        self._sent += users
         refused = self._after(func, args, kwargs, out)
         if refused is not None:
             try:
@@ -200,6 +207,7 @@ class LiveBytes(TorchDispatchMode):
         """
         if self.sharded is None or not self._counting:
             return []
+        self._settle()
         grown, gone = [], []
         for storage in self.sharded.gathered():
             record, size = self._alive.get(storage._cdata), storage.nbytes()
@@ -224,6 +232,18 @@ class LiveBytes(TorchDispatchMode):
             self._is_in(storage, record)
         found, self._begun = self._begun, []
         return found + [record for _, record in grown]
+
+    def _settle(self) -> None:
+        """Wait until threads that have sent storages for a collective hold them no more.
+
+        They let go of them just after whoever waited for the collective goes on, so that it would
+        be a matter of chance when the storages die.
+        """
+        sent, self._sent = self._sent, []
+        end = time.monotonic() + _SETTLING
+        for storage, users in sent:
+            while torch._C._storage_Use_Count(storage._cdata) > users and time.monotonic() < end:
+                time.sleep(1e-5)
 
     def _is_in(self, storage: torch.UntypedStorage, record: StorageRecord) -> None:
         """Let a record be about a storage from now on, until that dies."""
@@ -331,7 +351,7 @@ class LiveBytes(TorchDispatchMode):
         self.live = self.peak = 0
         self.away = self.most = 0
         self.sharded = sharded if sharded else None
-        self._begun = []
+        self._begun, self._sent = [], []
         self._counting = True
         if sharded:
             begun = (self.adopt(each) for each in sharded.under_way())
@@ -339,6 +359,7 @@ class LiveBytes(TorchDispatchMode):
 
     def stop(self) -> None:
         """Let operators pass uncounted; deaths of counted storages still count."""
+        self._settle()
         self._counting = False
 
     @contextmanager
@@ -349,6 +370,12 @@ class LiveBytes(TorchDispatchMode):
             yield
         finally:
             self._counting = counting
+
+
+def _users(values: Any) -> list[tuple[torch.UntypedStorage, int]]:
+    """Return the storages of tensors, each with how many users it has now."""
+    found = {each._cdata: each for each in (t.untyped_storage() for t in _tensors(values))}
+    return [(each, torch._C._storage_Use_Count(key)) for key, each in found.items()]
 
 
 def _tensors(values: Any) -> Iterator[torch.Tensor]:
