@@ -30,7 +30,7 @@ class Unsent(TorchDispatchMode):
         """Return what a collective writes to, and that it has been done."""
         if func.namespace != "c10d":
             return func(*args, **(kwargs or {}))
-        if func.overloadpacket not in _WRITTEN:
+        if func.name() not in _WRITTEN:
             raise InputError(
                 f"what {func.overloadpacket} does is not known without data: capture the step with "
                 'tensors="real", in all processes'
@@ -41,15 +41,7 @@ class Unsent(TorchDispatchMode):
 
 
 # Collectives whose first argument is what they write to, and return.
-_WRITTEN = (
-    (
-        torch.ops.c10d._allgather_base_,
-        torch.ops.c10d._reduce_scatter_base_,
-        torch.ops.c10d.allreduce_,
-    )
-    if torch.distributed.is_available()
-    else ()
-)
+_WRITTEN = ("c10d::_allgather_base_", "c10d::_reduce_scatter_base_", "c10d::allreduce_")
 
 
 @contextmanager
