@@ -55,7 +55,8 @@ def is_sharded(model: nn.Module) -> bool:
 def _groups(model: nn.Module) -> list[Any]:
     if isinstance(model, nn.parallel.DistributedDataParallel):
         return [model.process_group]
-    meshes = [each.device_mesh for each in model.parameters() if is_distributed(each)]
+    held: list[Any] = [each for each in model.parameters() if is_distributed(each)]
+    meshes = [each.device_mesh for each in held]
     largest = max(meshes, key=lambda mesh: (mesh.ndim, mesh.size()), default=None)
     return [] if largest is None else list(largest.get_all_groups())
 

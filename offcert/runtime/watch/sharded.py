@@ -56,7 +56,7 @@ def states_of(modules: Iterable[nn.Module]) -> list[tuple[nn.Module, Any]]:
     kind = getattr(sys.modules.get("torch.distributed.fsdp"), "FSDPModule", None)
     if kind is None:
         return []
-    return [(each, each._get_fsdp_state()) for each in modules if isinstance(each, kind)]  # type: ignore[attr-defined]
+    return [(each, each._get_fsdp_state()) for each in modules if isinstance(each, kind)]
 
 
 class Sharded:
@@ -84,6 +84,16 @@ class Sharded:
 
     def __bool__(self) -> bool:
         return bool(self.states)
+
+    def shards_of(self, modules: Iterable[nn.Module]) -> list[Any]:
+        """Return the sharded parameters of some modules."""
+        inside = {id(module) for module in modules}
+        owners = [(each, each._module_info) for each in self.parameters]
+        return [
+            each
+            for each, info in owners
+            if any(id(module) in inside for module in (info.module, *info.shared_modules))
+        ]
 
     def whole(self, parameters: Iterable[torch.Tensor]) -> list[torch.Tensor]:
         """Return parameters, with the shard in the place of each that is gathered now."""
@@ -144,6 +154,13 @@ class Sharded:
             else:
                 runs.append([1, row])
         return [runs, any(True for _ in self.gradients())]
+
+
+def mark_of(parameter: Any) -> Any:
+    """Return what changes when the shard of a parameter does, as far as that is counted."""
+    shard, flat = parameter.sharded_param, parameter._sharded_param_data
+    held = [each for each in (shard, local(shard), flat) if not each.is_inference()]
+    return id(shard), flat.untyped_storage()._cdata, [each._version for each in held]
 
 
 class Gathered:
