@@ -18,7 +18,7 @@ from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.watch.sharded import is_distributed, states_of
 
 
-def require_agreement(model: nn.Module, programs: Sequence[StepPlan]) -> None:
+def require_agreement(model: nn.Module, step_plans: Sequence[StepPlan]) -> None:
     """Compare plans with the other processes of a model that is replicated or sharded.
 
     All of them must come here, as they must come to every step. Of other models nothing is known
@@ -31,7 +31,7 @@ def require_agreement(model: nn.Module, programs: Sequence[StepPlan]) -> None:
     """
     if not dist.is_available() or not dist.is_initialized():
         return
-    known = [(dist.get_rank(), digest_of(programs))]
+    known = [(dist.get_rank(), digest_of(step_plans))]
     for group in _groups(model):
         # Along one dimension of a mesh after the other, everybody hears of everybody.
         found: list[Any] = [None] * dist.get_world_size(group)
@@ -61,6 +61,6 @@ def _groups(model: nn.Module) -> list[Any]:
     return [] if largest is None else list(largest.get_all_groups())
 
 
-def digest_of(programs: Sequence[StepPlan]) -> str:
+def digest_of(step_plans: Sequence[StepPlan]) -> str:
     """Return a digest of plans: equal if they move and run again the same at the same moments."""
-    return " ".join(program.digest for program in programs)
+    return " ".join(step_plan.digest for step_plan in step_plans)

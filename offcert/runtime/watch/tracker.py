@@ -12,7 +12,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from offcert.runtime.watch.guard import RAISING, Guard, entry
+from offcert.runtime.watch.guard import RAISING, Guard, guarded
 from offcert.runtime.watch.sharded import Sharded, are_distributed, local
 
 # Constructors such as torch.tensor() allocate below the dispatcher; the new storage is first seen
@@ -142,7 +142,7 @@ class LiveBytes(TorchDispatchMode):
                 del refused
         return out
 
-    @entry()
+    @guarded()
     def _before(self, func: Any, args: Any, kwargs: Any) -> None:
         self.look()
         if self.announcer is not None:
@@ -151,7 +151,7 @@ class LiveBytes(TorchDispatchMode):
             for tensor in _tensors((args, kwargs)):
                 self._meet(tensor.untyped_storage())
 
-    @entry()
+    @guarded()
     def _after(self, func: Any, args: Any, kwargs: Any, out: Any) -> Exception | None:
         """Account for what an operator has returned; return that there is no memory for it."""
         try:
@@ -285,7 +285,7 @@ class LiveBytes(TorchDispatchMode):
         self.live -= record.size
         record.died = self.now
 
-    @entry()
+    @guarded()
     def _is_dead(self, key: int, record: StorageRecord) -> None:
         self._bury(key, record)
 
