@@ -168,7 +168,7 @@ def _proof(proof: Any) -> str:
 
 def _nested(proof: Any) -> list[Any]:
     """Return the dataclasses of the objects in a proof's fields."""
-    from offcert.proofs.forms import Nested
+    from offcert.core.forms import Nested
 
     return [rule.form.kind for rule in proof.rules() if isinstance(rule.form, Nested)]
 
@@ -228,7 +228,7 @@ def commands() -> str:
     """Return the help text of every command, as Markdown."""
     import argparse
 
-    from offcert.cli.program import parser
+    from offcert.cli.command_line import parser
 
     def sections(command: argparse.ArgumentParser) -> Iterator[str]:
         groups = [each for each in command._actions if isinstance(each.choices, dict)]

@@ -12,8 +12,8 @@ from offcert.core.errors import InputError, OffcertError
 from offcert.core.trace import require_integer
 from offcert.formulations.common.time_grid import choose_grid
 from offcert.formulations.exported.cells import Cells, Keeps, require_exportable
+from offcert.formulations.exported.integer_program import CellModel, IntegerProgram
 from offcert.formulations.exported.interval import MODEL, Instance
-from offcert.formulations.exported.program import CellModel, Program
 from offcert.formulations.exported.text import lp, mps, opb
 from offcert.heuristics.evictions.greedy import greedy
 from offcert.heuristics.evictions.sequential import sequential
@@ -29,7 +29,7 @@ FORMATS = {
     "mzn": INTERVAL,
     "csv": INTERVAL,
 }
-PROGRAMS: dict[str, Callable[[Program], Iterator[str]]] = {"mps": mps, "lp": lp, "opb": opb}
+PROGRAMS: dict[str, Callable[[IntegerProgram], Iterator[str]]] = {"mps": mps, "lp": lp, "opb": opb}
 # Variables of a program whose grid nobody has chosen. Arbitrary.
 _VARIABLES = 20_000
 

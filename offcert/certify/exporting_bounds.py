@@ -9,9 +9,9 @@ from typing import Any
 from offcert.certify.exporting import PROGRAMS, ModelFiles
 from offcert.core.errors import InputError
 from offcert.core.result import Bound, Evidence
-from offcert.formulations.exported.argument import Argument, Certificate
-from offcert.formulations.exported.fluid import fluid_argument
-from offcert.formulations.exported.joint import joint_argument
+from offcert.formulations.exported.fluid_rows import fluid_argument
+from offcert.formulations.exported.joint_rows import joint_argument
+from offcert.formulations.exported.vipr import Argument, ViprCertificate
 from offcert.proofs.registry import PROOFS
 from offcert.questions.schedule.problem import Problem
 
@@ -82,7 +82,7 @@ def export_bound(
         raise InputError(f"{bound.method} cannot be exported: {misfit}")
     proof = kind.proof.read(bound.details)
     argument = ARGUMENTS[bound.method](problem, bound.value, proof, every)
-    certificate = Certificate(argument)
+    certificate = ViprCertificate(argument)
     program = argument.program
     lines = certificate.text() if form == VIPR else PROGRAMS[form](program)
     return ExportedBound(

@@ -92,7 +92,7 @@ SCHEDULE = Question(
     writer="schedule.files:problem_to_json",
     ladder="ladders.choice:rungs_for",
     placer="placing:place_schedule",
-    host="host_placing:of_schedule",
+    host="host_problem:of_schedule",
 )
 SPLIT = Question(
     name="sub-batches and algorithms of a step",
@@ -102,15 +102,15 @@ SPLIT = Question(
         *(*_PROBLEM, "split", "objective", "lower_bound", "gap", "split_bounds", "rounds"),
         *("bounds", "settings", "versions"),
     ),
-    certificate="step_certificate:StepCertificate",
-    checker="steps.check:check_step",
-    text="step_text:SPLIT",
+    certificate="split_certificate:SplitCertificate",
+    checker="split.check:check_split",
+    text="split_text:SPLIT",
     command="choose",
-    placed="placement_text:OF_STEP",
-    reader="split.files:step_from_json",
-    writer="split.files:step_to_json",
+    placed="placement_text:OF_SPLIT",
+    reader="split.files:split_from_json",
+    writer="split.files:split_to_json",
     placer="placing:place_rounds",
-    host="host_placing:of_rounds",
+    host="host_problem:of_rounds",
     conversion='version 1 lacks "settings": certify its problem again',
 )
 DEVICES = Question(

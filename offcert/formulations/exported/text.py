@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from offcert.formulations.exported.program import Program
+from offcert.formulations.exported.integer_program import IntegerProgram
 
 
-def mps(program: Program) -> Iterator[str]:
+def mps(program: IntegerProgram) -> Iterator[str]:
     """Yield the lines of a free MPS file."""
     yield from (f"* {line}" for line in program.comments)
     yield from ("NAME offcert", "ROWS", " N objective")
@@ -38,7 +38,7 @@ def mps(program: Program) -> Iterator[str]:
     yield "ENDATA"
 
 
-def lp(program: Program) -> Iterator[str]:
+def lp(program: IntegerProgram) -> Iterator[str]:
     """Yield the lines of a file in CPLEX's LP format."""
     yield from (f"\\ {line}" for line in program.comments)
     yield "Minimize"
@@ -61,12 +61,12 @@ def lp(program: Program) -> Iterator[str]:
     yield "End"
 
 
-def _sum(program: Program, terms: Iterable[tuple[int, int]]) -> Iterator[str]:
+def _sum(program: IntegerProgram, terms: Iterable[tuple[int, int]]) -> Iterator[str]:
     for column, value in terms:
         yield f" {'-' if value < 0 else '+'} {abs(value)} {program.names[column]}"
 
 
-def opb(program: Program) -> Iterator[str]:
+def opb(program: IntegerProgram) -> Iterator[str]:
     """Yield the lines of a pseudo-Boolean problem; comments say what its variables are called."""
     count = sum(1 if low != high else 2 for _, low, high in program.rows)
     yield f"* #variable= {len(program.names)} #constraint= {count}"

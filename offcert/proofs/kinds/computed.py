@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from offcert.proofs.forms import integer
+from offcert.core.forms import integer
 from offcert.proofs.kind import ALL, SIMPLEX, WHOLE_OR_PAUSING, ProofKind
 from offcert.proofs.proof import Proof
 

@@ -143,7 +143,7 @@ BY_NAME: dict[str, set[str]] = {
     "proofs/any_certificate.py": named_by_questions("questions", "reader", "writer"),
     "certify/climbing.py": named_by_questions("certify", "ladder"),
     "certify/placing.py": named_by_questions("certify", "placer"),
-    "certify/host_placing.py": named_by_questions("certify", "host"),
+    "certify/host_problem.py": named_by_questions("certify", "host"),
     "proofs/reading.py": named_by_questions("proofs", "certificate"),
     "cli/output.py": named_by_questions("report", "text"),
     "cli/place.py": named_by_questions("report", "placed"),
@@ -151,7 +151,8 @@ BY_NAME: dict[str, set[str]] = {
     "cli/verify.py": {
         "offcert.report.elsewhere",
         "offcert.verify.document",
-        "offcert.verify.pivot_outward.check",
+        "offcert.verify.outward.check",
+        "offcert.verify.pivot.check",
     },
     # What those above look up with it, and the user's own code.
     "core/named.py": set(),
@@ -285,7 +286,7 @@ def test_verification_reaches_questions_and_proofs_only() -> None:
         "from offcert.formulations.labels.outward.model import NOTHING",
         "from offcert.formulations.labels import atomic_heads",
         "import offcert.formulations.labels.matched_heads.bound as bound",
-        "def late():\n    from offcert.formulations.labels.pivot_outward import cut",
+        "def late():\n    from offcert.formulations.labels.pivot import cut",
         "from offcert.certify.search import Search",
         "from offcert.questions.schedule.simulate import simulate",
         "from offcert import heuristics",

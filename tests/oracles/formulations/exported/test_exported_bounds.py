@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from offcert.certify.fluid_climb import document
+from offcert.certify.search_steps.fluid import document
 from offcert.core.errors import InputError
 from offcert.core.network import Network
 from offcert.core.strategy import Strategy
-from offcert.formulations.exported.argument import Argument, Certificate
-from offcert.formulations.exported.fluid import FluidFacts, fluid_argument
-from offcert.formulations.exported.joint import JointFacts, joint_argument
-from offcert.formulations.exported.program import Program
+from offcert.formulations.exported.fluid_rows import FluidFacts, fluid_argument
+from offcert.formulations.exported.integer_program import IntegerProgram
+from offcert.formulations.exported.joint_rows import JointFacts, joint_argument
+from offcert.formulations.exported.vipr import Argument, ViprCertificate
 from offcert.formulations.fluid.tree import prove
 from offcert.proofs.fluid_document import KINDS, pack
 from offcert.proofs.kinds.fluid import FluidProof
@@ -42,7 +42,7 @@ from support.problems.random_networks import recompute_problem
 from support.seeds import by_seeds
 
 
-def broken(program: Program, values: list[Fraction]) -> list[str]:
+def broken(program: IntegerProgram, values: list[Fraction]) -> list[str]:
     """Return the names of the rows and variables whose conditions some values do not meet."""
     found = [
         name
@@ -58,7 +58,7 @@ def broken(program: Program, values: list[Fraction]) -> list[str]:
     return found
 
 
-def least(program: Program) -> float:
+def least(program: IntegerProgram) -> float:
     """Return the least objective, as HiGHS finds it."""
     matrix = np.zeros((len(program.rows), len(program.names)))
     for row, (terms, _, _) in enumerate(program.rows):
@@ -79,7 +79,7 @@ def least(program: Program) -> float:
 
 def proved_in_vipr(argument: Argument) -> Fraction:
     """Return what the certificate of an argument proves, by a checker of its own."""
-    return proved_by("\n".join(Certificate(argument).text()))
+    return proved_by("\n".join(ViprCertificate(argument).text()))
 
 
 def executed(problem: Problem, most: int) -> Iterator[tuple[Network, Strategy, Times]]:
@@ -206,7 +206,7 @@ def test_joint_bounds_are_proved_by_their_certificates() -> None:
             assert proved_in_vipr(argument) == bound.value
             branched += len(argument.nodes) > 1
             with pytest.raises(InputError, match="its weights prove"):
-                Certificate(replace(argument, value=best + 1))
+                ViprCertificate(replace(argument, value=best + 1))
             if number % 3 == 0 or len(argument.nodes) > 1:
                 assert bound.value - 1e-6 <= least(argument.program) <= best + 1e-6
     assert branched
@@ -220,7 +220,7 @@ def proof_of(method: str, details: object) -> JointProof:
     return proof
 
 
-def fluid_program(problem: Problem, whole: bool) -> tuple[FluidFacts, Program]:
+def fluid_program(problem: Problem, whole: bool) -> tuple[FluidFacts, IntegerProgram]:
     """Return all facts about a problem."""
     facts = FluidFacts(problem, FluidProof(whole=whole, proof=""))
     for family in KINDS:
@@ -261,7 +261,7 @@ def test_fluid_bounds_are_proved_by_their_certificates() -> None:
         branched += len(argument.nodes) > 1
         lacking += any(not isinstance(n, int) and not n.possible for n in argument.nodes)
         with pytest.raises(InputError, match="its weights prove"):
-            Certificate(replace(argument, value=best + 1))
+            ViprCertificate(replace(argument, value=best + 1))
         if number < 3:
             assert found.value - 1e-6 <= least(argument.program) <= best + 1e-6
     assert branched > 3
