@@ -64,8 +64,6 @@ class JointFacts:
         self.grown: dict[tuple[int, int], int] = {}
         self._add_time()
 
-    # What is known of a share, or the share.
-
     def made(self, value: int, span: int) -> bool:
         """Return whether a value was made before a span begins."""
         return 2 * self.known.maker[value] < self.grid.at[self.grid.spans[span][0]]
@@ -199,6 +197,8 @@ class JointFacts:
             "returned": self._returned,
             "returns": self._returns,
         }
+        if family in ("left", "returned", "returns") and not self.movable[about[0]]:
+            return None
         if family == "left":
             return self._left(span, about[0])
         return stated[family](span, about[0]) if self.made(about[0], span) else None
@@ -232,9 +232,7 @@ class JointFacts:
             return None
         return [(1, self.there(value, span)), (-1, self.present(value, end))], 0
 
-    def _left(self, span: int, value: int) -> Sum | None:
-        if not self.movable[value]:
-            return None
+    def _left(self, span: int, value: int) -> Sum:
         begin, end = self.grid.spans[span]
         moment, known = self.grid.at[begin], self.known
         terms: Terms = [(-1, self.left(value, end)), (1, self.left(value, begin))]
@@ -250,15 +248,11 @@ class JointFacts:
         terms += [(1, self.present(state, begin)) for state in states]
         return [*terms, (1, self.again(maker, span))], 0
 
-    def _returned(self, span: int, value: int) -> Sum | None:
-        if not self.movable[value]:
-            return None
+    def _returned(self, span: int, value: int) -> Sum:
         end = self.grid.spans[span][1]
         return [(1, self.left(value, end)), (-1, self.back(value, span))], 0
 
-    def _returns(self, span: int, value: int) -> Sum | None:
-        if not self.movable[value]:
-            return None
+    def _returns(self, span: int, value: int) -> Sum:
         windows = range(*self.grid.spans[span])
         parts = [(1, self.back(value, window)) for window in windows]
         return [*parts, (-1, self.back(value, span))], 0
