@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from offcert.runtime.profiling.profile import profile
     from offcert.runtime.sub_batches import sub_batch_steps, sub_batches
     from offcert.runtime.tail_chunks import chunked_loss, with_tail_chunks
+    from offcert.training.budget import budget_solver
     from offcert.training.doctor import doctor
     from offcert.training.offload import offload
     from offcert.verify.document import verify
@@ -116,6 +117,7 @@ __all__ = [
     "audit_engine",
     "backend",
     "benchmark",
+    "budget_solver",
     "certify",
     "certify_devices",
     "certify_split",
@@ -214,6 +216,7 @@ _NEED_TORCH = {
     "audit_engine": "offcert.runtime.engines.audit",
     "TrainingStep": "offcert.runtime.capture.step",
     "backend": "offcert.runtime.compiled.backend",
+    "budget_solver": "offcert.training.budget",
     "offload": "offcert.training.offload",
     "profile": "offcert.runtime.profiling.profile",
     "sub_batch_steps": "offcert.runtime.sub_batches",
