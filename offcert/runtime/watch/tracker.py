@@ -209,9 +209,10 @@ class LiveBytes(TorchDispatchMode):
         list of StorageRecord
             Of those that have been gathered.
         """
+        if self._sent:
+            self._settle()
         if self.sharded is None or not self._counting:
             return []
-        self._settle()
         grown, gone = [], []
         for storage in self.sharded.gathered():
             record, size = self._alive.get(storage._cdata), storage.nbytes()
