@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from offcert.certify.kept_plans import KeptPlans
 from offcert.certify.methods import solve
 from offcert.core.errors import InputError, PlanError
 from offcert.proofs.certificate import Certificate
@@ -79,6 +80,7 @@ class Making(Offload):
         host_memory: int | None = None,
         spills: bool = False,
         background: bool = True,
+        plans: KeptPlans | None = None,
         **following: Any,
     ) -> None:
         super().__init__(model, (), **following)
@@ -88,6 +90,9 @@ class Making(Offload):
         self._host_memory = host_memory
         self._spills = spills
         self._background = background
+        self._plans = plans
+        # Certificates that were found among the plans that are kept, by their identities.
+        self._found_again: dict[int, Certificate] = {}
         # First calls of plans for steps that a larger plan should have done for, but did not.
         self._own: list[Signature] = []
         # Kinds of steps that are left without a plan, and why.
@@ -112,6 +117,10 @@ class Making(Offload):
             self._barred |= opaque_modules(self._root)
         allowed = without(problem, self._barred)
         number = self._outgrown(first_call(problem))
+        kept = self._kept(allowed, number)
+        if kept is not None:
+            self._arrived(problem, kept, number)
+            return
         makeshift = self._makeshift(allowed)
         if makeshift is None or (self._open is None and self._planner.hardware is not None):
             # There is nothing to follow meanwhile, or nobody trains yet.
@@ -141,8 +150,12 @@ class Making(Offload):
         """Search for the plan that takes the place of a makeshift."""
         made = self._made[number]
         problem = allowed if made.before is not None else made.problem
-        made.search = begin(self._order(problem, allowed, number), apart=self._background)
-        if not self._background:
+        kept = self._kept(problem, number)
+        if kept is None:
+            made.search = begin(self._order(problem, allowed, number), apart=self._background)
+        else:
+            made.search = Done(kept)
+        if kept is not None or not self._background:
             self._look(number)
 
     def _know(self, number: int, made: _Made) -> _Made:
@@ -166,6 +179,29 @@ class Making(Offload):
             self._device is not None,
             None if allowed is problem else planner.limited(problem),
         )
+
+    def _kept(self, allowed: Problem, number: int | None) -> Found | None:
+        """Return a plan that is kept in the folder, if there is one."""
+        if self._plans is None:
+            return None
+        room = None if self._spills else self._left_without(number)
+        with suppress(InputError):
+            problem = self._planner.limited(allowed)
+            found = self._plans.find(problem, room, lambda why: self._tell("kept", why))
+            if found is not None:
+                self._found_again[id(found)] = found
+                return Found(found)
+        return None
+
+    def _keep(self, certificate: Certificate, number: int | None) -> None:
+        """Keep the certificate of a plan in the folder."""
+        if self._plans is None or id(certificate) in self._found_again:
+            return
+        try:
+            room = None if self._spills else self._left_without(number)
+            self._plans.keep(certificate, room)
+        except InputError as error:
+            self._tell("kept", f"the plan is not kept: {error}")
 
     def _look(self, number: int) -> None:
         """Take the plan of a search that has ended."""
@@ -197,6 +233,7 @@ class Making(Offload):
                 self._settle(first_call(problem), why)
             return
         assert certificate is not None
+        self._keep(certificate, number)
         left = self._left_without(number)
         made = step_plan(
             certificate.problem,
@@ -220,7 +257,9 @@ class Making(Offload):
         try:
             number = self._take(made, number)
             self._know(number, known)
-            tell_of_plans(self, [(known.certificate, made)])
+            again = self._plans is not None and id(known.certificate) in self._found_again
+            folder = self._plans.folder if again and self._plans is not None else None
+            tell_of_plans(self, [(known.certificate, made)], folder)
         except (InputError, PlanError) as error:
             if not made.segments:
                 raise
