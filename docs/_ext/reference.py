@@ -49,8 +49,26 @@ def mentions() -> dict[str, set[str]]:
 
 
 def inner(module: str) -> bool:
-    """Whether a module is used by its own room only: then it is named, but not shown in full."""
-    return mentions().get(module) == {module.split(".")[1]}
+    """Whether a module is named, but not shown in full.
+
+    That is so if programs import nothing of it, and at most one room besides its own uses it.
+    """
+    own = module.split(".")[1]
+    others = mentions().get(module, set()) - {own}
+    is_room = module == f"offcert.{own}"
+    return len(others) < 2 and not is_room and module not in homes("offcert").values()
+
+
+@cache
+def homes(package: str) -> dict[str, str]:
+    """Return in which module each name that a package exports is defined."""
+    # What type checkers are told is where a name is defined; a room may stand for its function.
+    return {
+        alias.name: node.module or ""
+        for node in ast.walk(ast.parse(inspect.getsource(importlib.import_module(package))))
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
 
 
 def room(package: str) -> str:
@@ -64,7 +82,7 @@ def room(package: str) -> str:
     if not hidden:
         return text
     table = "\n".join(hidden)
-    return f"{text}\n## Inside the room\n\n| module | what is in it |\n| --- | --- |\n{table}\n"
+    return f"{text}\n## Other modules\n\n| module | what is in it |\n| --- | --- |\n{table}\n"
 
 
 def _summary(module: str) -> str:
@@ -77,18 +95,31 @@ def _first_sentence(value: Any) -> str:
 
 
 def names(package: str) -> str:
-    """Return a table of the names that a package exports: what each is, and where it is defined."""
+    """Return the names that a package exports by role: what each is, and where it is defined."""
     exported = importlib.import_module(package)
-    # What type checkers are told is where a name is defined; a room may stand for its function.
-    homes = {
-        alias.name: node.module or ""
-        for node in ast.walk(ast.parse(inspect.getsource(exported)))
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-    rows = ["| name | what it is |", "| --- | --- |"]
-    rows += [_row(name, homes[name]) for name in sorted(exported.__all__, key=str.lower)]
-    return "\n".join(rows) + "\n"
+    homes_of = homes(package)
+    written = []
+    for role, rooms in _ROLES.items():
+        found = [name for name in exported.__all__ if homes_of[name].split(".")[1] in rooms]
+        rows = [_row(name, homes_of[name]) for name in sorted(found, key=str.lower)]
+        written.append("\n".join([f"## {role}\n", "| name | what it is |", "| --- | --- |", *rows]))
+    missing = {homes_of[name].split(".")[1] for name in exported.__all__}.difference(
+        *_ROLES.values()
+    )
+    if missing:
+        raise ValueError(f"the reference says of no role that it is in {', '.join(missing)}")
+    return "\n\n".join(written) + "\n"
+
+
+# What the names that a package exports are for, by the rooms that they are defined in.
+_ROLES = {
+    "Capture and train": ("runtime", "training"),
+    "Search": ("certify", "campaign"),
+    "Verify": ("verify",),
+    "Problems and plans": ("questions", "instances"),
+    "Certificates": ("proofs",),
+    "Parts of a step and of a machine": ("core",),
+}
 
 
 def _row(name: str, home: str) -> str:

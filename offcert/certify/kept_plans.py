@@ -10,6 +10,7 @@ verified, and has to be about the very step.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from offcert.core.documents import canonical_digest, read_json
 from offcert.core.errors import InputError
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.files import problem_to_json
-from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.verify.document import verify
 
 # What is said of a problem that is not about what is executed, or is another way to say it.
@@ -84,21 +85,30 @@ class KeptPlans:
             return None
         if not verification.valid:
             refuse(f"the plan in {path} is not used: {verification.faults[0]}")
-        elif self._asked(certificate.problem, room) != self._asked(problem, room):
+        elif not self._is_for(certificate.problem, problem):
             refuse(f"the plan in {path} is not used: it is for another step")
         elif certificate.result.schedule is not None:
             return certificate
         return None
 
-    def keep(self, certificate: Certificate, room: int | None) -> None:
-        """Write a certificate to its place.
+    def keep(self, certificate: Certificate, problem: Problem, room: int | None) -> None:
+        """Write a certificate to its place; parameters as for `digest`.
+
+        If a plan with running again was asked for, it may be one without.
 
         Raises
         ------
         InputError
             If it cannot be written.
         """
-        certificate.write(self._path(certificate.problem, room))
+        certificate.write(self._path(problem, room))
+
+    def _is_for(self, made: Problem, asked: Problem) -> bool:
+        """Whether a plan for one problem is one for another; less may run again in it."""
+        if made.recompute not in (Recompute.NONE, asked.recompute):
+            return False
+        same = replace(made, recompute=asked.recompute)
+        return self._asked(same, None) == self._asked(asked, None)
 
     def _path(self, problem: Problem, room: int | None) -> Path:
         return self.folder / f"{self.digest(problem, room)}.json"

@@ -28,6 +28,7 @@ from offcert.certify.search_steps.labels import (
     climb_pivot,
 )
 from offcert.certify.warm import NO_LIMIT, compiling, small, tiny
+from offcert.proofs.registry import PROOFS
 
 # For which networks, where not for any trace.
 _NESTED = f"{SINGLE_GAPS}, one within the other"
@@ -123,14 +124,7 @@ def warm_pivot() -> None:
 BOUNDS = Method(
     run=_nothing,
     summary="the bounds that are computed, not searched for",
-    bounds=(
-        "prop3",
-        "prop3-subset-sum",
-        "fractional",
-        "fractional-subset-sum",
-        "fractional-large-tensors",
-        "fractional-large-tensors-returns",
-    ),
+    bounds=tuple(name for name, kind in PROOFS.items() if kind.at_once),
 )
 _ANNEALING = Method(
     run=descend_local_search,

@@ -21,24 +21,38 @@ LARGEST = 2_000_000
 
 @dataclass(frozen=True)
 class IntegerProgram:
-    """A linear program in 0-1 variables, to be minimised.
+    """A linear program to be minimised; its variables are 0 or 1 where nothing else is said.
 
     Attributes
     ----------
     names : tuple of str
-        Of the variables. The last one is 1: it carries the constant of the objective.
+        Of the variables. The last one of a time-indexed program is 1: it carries the constant of
+        the objective.
     cost : tuple of int
         Their coefficients in the objective.
     rows : tuple of (terms, int or None, int or None)
         Pairs of a variable's number and its coefficient, and the least and the most of their sum.
     comments : tuple of str
         Lines about it.
+    row_names : tuple of str
+        Of the rows; none: their numbers.
+    continuous : frozenset of int
+        Variables that may have any value from 0 to 1, or without an end.
+    endless : frozenset of int
+        Variables without a largest value.
     """
 
     names: tuple[str, ...]
     cost: tuple[int, ...]
     rows: tuple[tuple[tuple[tuple[int, int], ...], int | None, int | None], ...]
     comments: tuple[str, ...]
+    row_names: tuple[str, ...] = ()
+    continuous: frozenset[int] = frozenset()
+    endless: frozenset[int] = frozenset()
+
+    def row_name(self, row: int) -> str:
+        """Return the name of a row."""
+        return self.row_names[row] if self.row_names else f"r{row}"
 
 
 class CellModel(TimeIndexedModel):

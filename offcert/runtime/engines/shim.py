@@ -102,6 +102,7 @@ def _of_cuda(recorder: Recorder) -> Iterator[tuple[Any, str, Any]]:
         "reset_max_memory_allocated": lambda *device: machine.reset_peaks(),
         "memory_stats_as_nested_dict": lambda *device: _statistics(recorder),
         "empty_cache": _always(None),
+        "_sleep": _always(None),
         "get_rng_state": lambda *device: torch.get_rng_state(),
         "set_rng_state": lambda state, *device: torch.set_rng_state(state),
         "manual_seed": lambda seed: None,

@@ -147,7 +147,9 @@ BY_NAME: dict[str, set[str]] = {
     "proofs/reading.py": named_by_questions("proofs", "certificate"),
     "cli/output.py": named_by_questions("report", "text"),
     "cli/place.py": named_by_questions("report", "placed"),
-    "cli/plot.py": named_by_questions("report", "picture"),
+    "cli/plot.py": named_by_questions("report", "picture", "snapshot"),
+    "certify/running.py": named_by_questions("questions", "answers"),
+    "campaign/benchmark.py": named_by_questions("campaign", "measured"),
     "cli/verify.py": {
         "offcert.report.elsewhere",
         "offcert.verify.document",

@@ -70,6 +70,22 @@ def test_the_next_run_finds_the_plan_and_searches_for_nothing(
     assert all(map(torch.equal, gradients, [p.grad for p in plain.parameters()]))  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
+def test_a_loop_that_is_timed_finds_its_plan_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "offcert.training")
+    for _ in range(2):
+        model = network()
+        options = {"memory": "25%", "plans": tmp_path, "background": False, "time_limit": 1}
+        with offcert.offload(model, "auto", **options) as training:  # type: ignore[arg-type]
+            for _ in range(8):
+                model(BATCH).mean().backward()
+        assert training.steps["planned"] == 7
+    assert caplog.text.count("found in 0") == 1
+    assert f"found in {tmp_path}" in caplog.text
+
+
 def test_another_limit_is_another_plan(kept: Path) -> None:
     before = set(kept.iterdir())
     train(kept, memory="50%")

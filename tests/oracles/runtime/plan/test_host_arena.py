@@ -10,6 +10,7 @@ from torch import nn
 
 import offcert
 from offcert.core.platform import Kind
+from offcert.questions.placement.check import placement_faults
 from offcert.questions.placement.problem import Placement, PlacementProblem
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem
@@ -21,7 +22,6 @@ from offcert.runtime.plan.host_layout import HostLayout
 from offcert.runtime.plan.predict import predict
 from offcert.runtime.streaming.host_copies import HostCopies
 from offcert.runtime.watch.entries import Entry
-from offcert.verify.placement.overlap import placement_faults
 from support.oracles.placement import least_pool
 from support.problems.placements import random_placement_problem
 from support.runtime.captured import Outcome, compare, mean_step, problem_of_step
