@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from offcert.certify.deadline_steps import climb_limits, descend_sinking, halve_limits
-from offcert.certify.descents import descend_set_search
+from offcert.certify.descents import descend_pieces, descend_set_search
 from offcert.certify.joint_methods import JOINT_METHODS, warm_joint_search
 from offcert.certify.joint_steps import bound_computing, descend_sequentially, descend_whole
 from offcert.certify.method import Choice, Method, called
@@ -30,6 +30,7 @@ METHODS: dict[str, Method] = called(
 STEPS: dict[str, Method] = METHODS | called(
     {
         "combinatorial-bounds": Method(climb_combinatorial),
+        "pieces": Method(descend_pieces, warm=(warm_set_search,)),
         "set-search": Method(descend_set_search, warm=(warm_set_search,)),
         # Only where heads and tails leave little open.
         "pivot-outward-near": Method(

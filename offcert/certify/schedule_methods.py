@@ -141,6 +141,7 @@ BOUNDS = Method(
         "prop3",
         "prop3-subset-sum",
         "fractional",
+        "fractional-pieces",
         "fractional-subset-sum",
         "fractional-large-tensors",
         "fractional-large-tensors-returns",

@@ -69,6 +69,14 @@ PROOFS = (
         transfers=ALL,
     ),
     ProofKind(
+        "fractional-pieces",
+        Computed,
+        "pieces:fractional_pieces",
+        "the fractional optima of the pieces of a step between which nothing is away",
+        page="pieces",
+        transfers=ALL,
+    ),
+    ProofKind(
         "fractional-subset-sum",
         Computed,
         "fractional:fractional_whole",
