@@ -21,7 +21,7 @@ from claims_sections import replaced
 from modnn import Case
 
 from offcert.certify.ladder import certify
-from offcert.certify.splitting import certify_step
+from offcert.certify.splitting import certify_split
 from offcert.core.documents import read_json, write_atomically, write_json
 from offcert.core.errors import NoPlanError
 from offcert.core.result import SolveStatus
@@ -34,7 +34,7 @@ from offcert.instances.modnn.algorithms import GIGABYTE
 from offcert.instances.modnn.networks import NETWORKS
 from offcert.instances.modnn.problems import modnn_step
 from offcert.instances.modnn.tasks import step_round, step_split
-from offcert.proofs.step_certificate import StepCertificate
+from offcert.proofs.split_certificate import SplitCertificate
 from offcert.questions.schedule.check import check
 from offcert.questions.split.problem import Round
 from offcert.verify import document
@@ -116,10 +116,10 @@ def attempt(case: Case, one: Round, count: int) -> int | None:
         return None
 
 
-def certified(case: Case, memory: int, leave: bool, seconds: float) -> StepCertificate:
+def certified(case: Case, memory: int, leave: bool, seconds: float) -> SplitCertificate:
     """Return a verified certificate of the step with all its choices."""
     step = modnn_step(case.network, memory=memory, image=case.image, weights_leave=leave)
-    found = certify_step(step, time_limit=seconds, workers=1, target_gap=0.0005)
+    found = certify_split(step, time_limit=seconds, workers=1, target_gap=0.0005)
     require_valid(found)
     return found
 

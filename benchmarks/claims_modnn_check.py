@@ -22,7 +22,7 @@ from claims_modnn import DOCS, FIGURE, ROWS
 from modnn import Case
 
 from offcert.core.documents import read_json
-from offcert.proofs.step_certificate import StepCertificate
+from offcert.proofs.split_certificate import SplitCertificate
 from papers.claims.evidence import EvidenceFile, EvidenceRow, Figures, evidence_of
 from papers.claims.evidence_check import Again, Judge, verdicts_on
 from papers.claims.modnn import modnn_section
@@ -85,7 +85,7 @@ def evidence(seconds: float | None = None) -> EvidenceFile:
     limit = measured.seconds if seconds is None else seconds
 
     @cache
-    def made(network: str, memory: int, leave: bool) -> tuple[StepCertificate, Any]:
+    def made(network: str, memory: int, leave: bool) -> tuple[SplitCertificate, Any]:
         case = Case(network, memory, False, 224)
         found = claims_modnn.certified(case, memory, leave, limit)
         print(f"certified {network} with {memory} bytes", file=sys.stderr, flush=True)

@@ -7,7 +7,7 @@ Every figure is the time of a whole batch by that of the ideal case: all images 
 algorithms, as much memory as it takes. "Whole" is Algorithm 1 with all images at once; beside it is
 what is proved for any schedule and any algorithms then. "Eq. 8" is the sub-batch that the paper
 selects, moDNN the time of Algorithm 1 with it, vDNN+ that of vDNN with it (or with the next smaller
-one in which it fits), vDNN that of vDNN with the whole batch. "Best" is what `certify_step`
+one in which it fits), vDNN that of vDNN with the whole batch. "Best" is what `certify_split`
 chooses; "bound" is proved for every sub-batch that is regular and every choice of algorithms. "Task
 graph" is the largest gap that `certify` leaves on a trace whose sub-batch and algorithms are
 chosen: those of moDNN, those of the best choice, and the whole batch with the leanest algorithms,
@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from offcert.certify.ladder import certify
-from offcert.certify.splitting import certify_step
+from offcert.certify.splitting import certify_split
 from offcert.core.documents import write_json
 from offcert.core.errors import NoPlanError
 from offcert.core.platform import Platform
@@ -37,7 +37,7 @@ from offcert.instances.modnn.algorithms import GIGABYTE
 from offcert.instances.modnn.networks import NETWORKS, modnn_network
 from offcert.instances.modnn.problems import RATE, UNITS, modnn_step
 from offcert.instances.modnn.tasks import step_round, step_split
-from offcert.proofs.step_certificate import StepCertificate
+from offcert.proofs.split_certificate import SplitCertificate
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.split.problem import Round
 from offcert.verify import document
@@ -98,7 +98,7 @@ def measure(case: Case, seconds: float, workers: int) -> Row:
     }
     step = modnn_step(case.network, memory=memory, image=case.image, apart=case.apart)
     began = time.monotonic()
-    found = certify_step(step, time_limit=seconds, workers=workers, target_gap=0.0005)
+    found = certify_split(step, time_limit=seconds, workers=workers, target_gap=0.0005)
     row["whole"] = case.relative(case.batch, case.modnn)
     row |= {"best_seconds": time.monotonic() - began, **_best(case, found)}
     row["valid"] = document.verify(found).valid
@@ -122,7 +122,7 @@ def _vdnn_plus(case: Case) -> Row | None:
     return {"size": size, "time": value}
 
 
-def _best(case: Case, found: StepCertificate) -> Row:
+def _best(case: Case, found: SplitCertificate) -> Row:
     size = None if found.split is None else found.problem.sizes[found.split]
     objective, bound = found.objective, found.lower_bound
     # The whole batch is offered first.
@@ -137,7 +137,7 @@ def _best(case: Case, found: StepCertificate) -> Row:
     }
 
 
-def _traces(case: Case, selected: int, found: StepCertificate) -> Iterator[tuple[str, Trace]]:
+def _traces(case: Case, selected: int, found: SplitCertificate) -> Iterator[tuple[str, Trace]]:
     """Yield traces whose sub-batch and algorithms are chosen."""
     each = case.profile(selected)
     with suppress(NoPlanError):

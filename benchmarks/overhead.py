@@ -122,7 +122,7 @@ def measure(case: Case, steps: int, time_limit: float) -> dict[str, Any]:
         "ratios": ratios,
         "saved_bytes": sum(t.size for t in problem.trace.tensors if t.evictable),
         "moved_bytes": report.offloaded_bytes,
-        "moved_storages": sum(map(len, planned.programs[0].parts.values())),
+        "moved_storages": sum(map(len, planned.step_plans[0].parts.values())),
     }
 
 
@@ -152,18 +152,20 @@ def measure_again(case: Case, steps: int) -> dict[str, Any]:
 def side_by_side(variants: dict[str, Variant], steps: int) -> dict[str, float]:
     """Return the median ratio of every variant's steps to those of the first beside them."""
     seconds: dict[str, list[float]] = {label: [] for label in variants}
+    # A first look at the command needs no more steps that do not count than those that do.
+    warming = min(3, steps)
     with ExitStack() as contexts, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", OffloadWarning)
         for variant in variants.values():
             if variant.context is not None:
                 contexts.enter_context(variant.context)
-        for _ in range(steps + 3):
+        for _ in range(steps + warming):
             for label, variant in variants.items():
                 seconds[label].append(variant.run())
-    plain = seconds.pop(next(iter(variants)))[3:]
+    plain = seconds.pop(next(iter(variants)))[warming:]
     return {
-        label: statistics.median(a / b for a, b in zip(times[3:], plain, strict=True))
+        label: statistics.median(a / b for a, b in zip(times[warming:], plain, strict=True))
         for label, times in seconds.items()
     }
 

@@ -241,7 +241,7 @@ class Bench:
             time, peak = self._repeat(once, device, None, after)
             if self._simulated:
                 peak = made.report.peak
-        [program] = made.programs
+        [program] = made.step_plans
         assert program.timetable is not None
         predicted = forecast(program.problem, program.timetable).makespan
         bound = certificate.result.lower_bound

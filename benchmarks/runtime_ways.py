@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 
 from offcert.runtime.device.interface import Arena, Device, Event, Part
 from offcert.runtime.watch.parts import Parts
-from offcert.runtime.watch.saved_storages import owned_storages
+from offcert.runtime.watch.saved_hooks import owned_storages
 from offcert.runtime.watch.tracker import LiveBytes
 
 

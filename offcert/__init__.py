@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from offcert.certify.ladder import certify
     from offcert.certify.methods import solve
     from offcert.certify.placing import place
-    from offcert.certify.splitting import certify_step
+    from offcert.certify.splitting import certify_split
     from offcert.core.chain import Chain
     from offcert.core.checkpoint_chain import CheckpointChain
     from offcert.core.computations import Computation, Run, Value
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from offcert.proofs.certificate import Certificate, read_certificate
     from offcert.proofs.devices_certificate import DevicesCertificate, read_devices_certificate
     from offcert.proofs.placement.certificate import PlacementCertificate, read_placement
-    from offcert.proofs.step_certificate import StepCertificate, read_step_certificate
+    from offcert.proofs.split_certificate import SplitCertificate, read_split_certificate
     from offcert.questions.devices.files import read_devices_problem
     from offcert.questions.devices.problem import Accumulation, DevicesProblem, Gradient
     from offcert.questions.placement.files import read_placement_problem
@@ -52,13 +52,15 @@ if TYPE_CHECKING:
     from offcert.questions.schedule.result import Result
     from offcert.questions.schedule.schedule import Schedule, Transfer
     from offcert.questions.schedule.simulate import simulate
-    from offcert.questions.split.files import read_step
-    from offcert.questions.split.problem import StepProblem
+    from offcert.questions.split.files import read_split
+    from offcert.questions.split.problem import SplitProblem
     from offcert.runtime.capture.step import TrainingStep
     from offcert.runtime.compiled.backend import backend
+    from offcert.runtime.engines.audit import EngineAudit, audit_engine
     from offcert.runtime.profiling.profile import profile
     from offcert.runtime.sub_batches import sub_batch_steps, sub_batches
     from offcert.runtime.tail_chunks import chunked_loss, with_tail_chunks
+    from offcert.training.budget import budget_solver
     from offcert.training.doctor import doctor
     from offcert.training.offload import offload
     from offcert.verify.document import verify
@@ -74,6 +76,7 @@ __all__ = [
     "DevicesCertificate",
     "DevicesProblem",
     "Elsewhere",
+    "EngineAudit",
     "Evidence",
     "Execution",
     "Gradient",
@@ -101,8 +104,8 @@ __all__ = [
     "Schedule",
     "Segment",
     "SolveStatus",
-    "StepCertificate",
-    "StepProblem",
+    "SplitCertificate",
+    "SplitProblem",
     "Strategy",
     "Tensor",
     "Trace",
@@ -111,11 +114,13 @@ __all__ = [
     "Transfers",
     "Units",
     "Value",
+    "audit_engine",
     "backend",
     "benchmark",
+    "budget_solver",
     "certify",
     "certify_devices",
-    "certify_step",
+    "certify_split",
     "check",
     "chunked_loss",
     "doctor",
@@ -128,8 +133,8 @@ __all__ = [
     "read_placement",
     "read_placement_problem",
     "read_problem",
-    "read_step",
-    "read_step_certificate",
+    "read_split",
+    "read_split_certificate",
     "simulate",
     "solve",
     "sub_batch_steps",
@@ -178,8 +183,8 @@ _HOMES = {
     "Schedule": "offcert.questions.schedule.schedule",
     "Segment": "offcert.core.program",
     "SolveStatus": "offcert.core.result",
-    "StepCertificate": "offcert.proofs.step_certificate",
-    "StepProblem": "offcert.questions.split.problem",
+    "SplitCertificate": "offcert.proofs.split_certificate",
+    "SplitProblem": "offcert.questions.split.problem",
     "Strategy": "offcert.core.strategy",
     "Tensor": "offcert.core.trace",
     "Trace": "offcert.core.trace",
@@ -189,7 +194,7 @@ _HOMES = {
     "Value": "offcert.core.computations",
     "benchmark": "offcert.campaign.benchmark",
     "certify_devices": "offcert.certify.devices",
-    "certify_step": "offcert.certify.splitting",
+    "certify_split": "offcert.certify.splitting",
     "check": "offcert.questions.schedule.check",
     "doctor": "offcert.training.doctor",
     "place": "offcert.certify.placing",
@@ -199,16 +204,19 @@ _HOMES = {
     "read_placement": "offcert.proofs.placement.certificate",
     "read_placement_problem": "offcert.questions.placement.files",
     "read_problem": "offcert.questions.schedule.files",
-    "read_step": "offcert.questions.split.files",
-    "read_step_certificate": "offcert.proofs.step_certificate",
+    "read_split": "offcert.questions.split.files",
+    "read_split_certificate": "offcert.proofs.split_certificate",
     "simulate": "offcert.questions.schedule.simulate",
     "solve": "offcert.certify.methods",
     "verify_on": "offcert.verify.elsewhere",
     "write_problem": "offcert.questions.schedule.files",
 }
 _NEED_TORCH = {
+    "EngineAudit": "offcert.runtime.engines.audit",
+    "audit_engine": "offcert.runtime.engines.audit",
     "TrainingStep": "offcert.runtime.capture.step",
     "backend": "offcert.runtime.compiled.backend",
+    "budget_solver": "offcert.training.budget",
     "offload": "offcert.training.offload",
     "profile": "offcert.runtime.profiling.profile",
     "sub_batch_steps": "offcert.runtime.sub_batches",

@@ -7,7 +7,7 @@ from functools import partial
 
 from offcert.certify.method import Effort
 from offcert.certify.search import Search
-from offcert.certify.steps import climb_time_indexed_cpsat, climb_time_indexed_milp
+from offcert.certify.search_steps.bounds import climb_time_indexed_cpsat, climb_time_indexed_milp
 from offcert.certify.watchdog import watched
 from offcert.core.errors import InputError
 from offcert.proofs.certificate import Certificate

@@ -49,8 +49,26 @@ def mentions() -> dict[str, set[str]]:
 
 
 def inner(module: str) -> bool:
-    """Whether a module is used by its own room only: then it is named, but not shown in full."""
-    return mentions().get(module) == {module.split(".")[1]}
+    """Whether a module is named, but not shown in full.
+
+    That is so if programs import nothing of it, and at most one room besides its own uses it.
+    """
+    own = module.split(".")[1]
+    others = mentions().get(module, set()) - {own}
+    is_room = module == f"offcert.{own}"
+    return len(others) < 2 and not is_room and module not in homes("offcert").values()
+
+
+@cache
+def homes(package: str) -> dict[str, str]:
+    """Return in which module each name that a package exports is defined."""
+    # What type checkers are told is where a name is defined; a room may stand for its function.
+    return {
+        alias.name: node.module or ""
+        for node in ast.walk(ast.parse(inspect.getsource(importlib.import_module(package))))
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
 
 
 def room(package: str) -> str:
@@ -64,7 +82,7 @@ def room(package: str) -> str:
     if not hidden:
         return text
     table = "\n".join(hidden)
-    return f"{text}\n## Inside the room\n\n| module | what is in it |\n| --- | --- |\n{table}\n"
+    return f"{text}\n## Other modules\n\n| module | what is in it |\n| --- | --- |\n{table}\n"
 
 
 def _summary(module: str) -> str:
@@ -79,15 +97,8 @@ def _first_sentence(value: Any) -> str:
 def names(package: str) -> str:
     """Return a table of the names that a package exports: what each is, and where it is defined."""
     exported = importlib.import_module(package)
-    # What type checkers are told is where a name is defined; a room may stand for its function.
-    homes = {
-        alias.name: node.module or ""
-        for node in ast.walk(ast.parse(inspect.getsource(exported)))
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
     rows = ["| name | what it is |", "| --- | --- |"]
-    rows += [_row(name, homes[name]) for name in sorted(exported.__all__, key=str.lower)]
+    rows += [_row(name, homes(package)[name]) for name in sorted(exported.__all__, key=str.lower)]
     return "\n".join(rows) + "\n"
 
 
@@ -168,7 +179,7 @@ def _proof(proof: Any) -> str:
 
 def _nested(proof: Any) -> list[Any]:
     """Return the dataclasses of the objects in a proof's fields."""
-    from offcert.proofs.forms import Nested
+    from offcert.core.forms import Nested
 
     return [rule.form.kind for rule in proof.rules() if isinstance(rule.form, Nested)]
 
@@ -228,7 +239,7 @@ def commands() -> str:
     """Return the help text of every command, as Markdown."""
     import argparse
 
-    from offcert.cli.program import parser
+    from offcert.cli.command_line import parser
 
     def sections(command: argparse.ArgumentParser) -> Iterator[str]:
         groups = [each for each in command._actions if isinstance(each.choices, dict)]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from offcert.campaign.cells import CERTIFY, CellSettings, grid
 from offcert.campaign.pool import Failure, Pool, Task
@@ -29,10 +29,12 @@ from offcert.certify.own_method import GIVEN
 from offcert.certify.placing import place
 from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
-from offcert.core.named import users_function
+from offcert.core.named import named, users_function
 from offcert.core.options import require_count, require_seconds, require_seed
 from offcert.core.threads import cores
 from offcert.instances.library import Library
+from offcert.proofs.questions import SCHEDULE
+from offcert.proofs.reading import asked_by
 from offcert.questions.placement.files import placement_problem_digest
 from offcert.questions.placement.problem import PlacementProblem
 from offcert.questions.schedule.problem import Problem
@@ -113,21 +115,34 @@ def benchmark(
     time_limit, seed = require_seconds(time_limit, "time_limit"), require_seed(seed, "seed")
     processes = cores() if jobs is None else require_count(jobs, "jobs")
     names = _names([methods] if callable(methods) or isinstance(methods, str) else methods)
-    single = isinstance(problems, str | Problem | PlacementProblem)
+    single = isinstance(problems, str) or asked_by(problems) is not None
     given: list[Any] = [problems] if single else list(problems)  # type: ignore[arg-type]
-    if any(isinstance(problem, PlacementProblem) for problem in given):
-        if not all(isinstance(problem, PlacementProblem) for problem in given):
-            raise InputError("problems must all be placement problems, or none of them")
-        found = _placed(given, names, time_limit, seed, processes)
-    else:
-        cells = grid(
-            _subjects(given, library),
-            [*names, *([CERTIFY] if certify else [])],
-            settings=CellSettings(time_limit, seed),
-        )
-        rows = run(cells, Table(), jobs=processes).rows
-        found = measured_of(rows, Library(library))
+    # Whatever is no problem, or none whose methods are measured, is refused with the schedules.
+    asked = {row.measured for each in given if (row := asked_by(each)) and row.measured}
+    if any(asked_by(each) is None for each in given) or not asked:
+        asked.add(SCHEDULE.measured)
+    if len(asked) > 1:
+        raise InputError("problems must all be placement problems, or none of them")
+    how = Measuring(names, CellSettings(time_limit, seed), processes, certify, library)
+    found = named("campaign", asked.pop())(given, how)
     return Benchmark(tuple(found), tuple(standings(found)))
+
+
+class Measuring(NamedTuple):
+    """How methods are measured: their names, what each call is given, and on how many cores."""
+
+    names: Sequence[str]
+    settings: CellSettings
+    jobs: int
+    certify: bool
+    library: str | Path | None
+
+
+def schedules_measured(given: Sequence[Any], how: Measuring) -> list[Measured]:
+    """Return what methods did on problems of schedules, their files, or names in the library."""
+    methods = [*how.names, *([CERTIFY] if how.certify else [])]
+    cells = grid(_subjects(given, how.library), methods, settings=how.settings)
+    return measured_of(run(cells, Table(), jobs=how.jobs).rows, Library(how.library))
 
 
 def _names(methods: Iterable[Function | str]) -> list[str]:
@@ -173,16 +188,14 @@ def _subjects(given: Sequence[Any], library: str | Path | None) -> list[Subject]
 _Item = tuple[PlacementProblem, str, float, int]
 
 
-def _placed(
-    problems: Sequence[PlacementProblem],
-    names: Sequence[str],
-    time_limit: float,
-    seed: int,
-    jobs: int,
-) -> list[Measured]:
+def placements_measured(problems: Sequence[PlacementProblem], how: Measuring) -> list[Measured]:
+    """Return what methods did on problems of addresses."""
+    names, time_limit, seed = how.names, how.settings.time_limit, how.settings.seed
     items = [(problem, name, time_limit, seed) for problem in problems for name in names]
     tasks = [Task((item,), time_limit + OWN_GRACE) for item in items]
-    pool = Pool(place_one, jobs, start="fork" if any(n in GIVEN for n in names) else "forkserver")
+    pool = Pool(
+        place_one, how.jobs, start="fork" if any(n in GIVEN for n in names) else "forkserver"
+    )
     with closing(pool.run(tasks)) as answers:
         found = {(id(item[0]), item[1]): answer for item, answer in answers}
     measured = []

@@ -10,6 +10,7 @@ from typing import Any
 from offcert.campaign.cells import CERTIFY
 from offcert.campaign.schema import FAILED, NO_PLAN, Row
 from offcert.core.errors import InputError
+from offcert.core.messages import aligned
 from offcert.core.result import SolveStatus
 from offcert.instances.library import Library
 from offcert.instances.records import Record
@@ -210,8 +211,6 @@ def _mean(ratios: Sequence[float]) -> float | None:
 
 def describe_standings(found: Iterable[Standing]) -> str:
     """Return a line for every method in every group, for people."""
-    from offcert.campaign.text import aligned
-
     header = "group", "method", "problems", "legal", "failed", "as the best"
     ratios = "mean to best", "largest", "mean to proved bound", "largest"
     lines = [[*header, *ratios, "seconds"]]

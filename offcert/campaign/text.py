@@ -8,6 +8,7 @@ from typing import Any
 from offcert.campaign.cells import CERTIFY
 from offcert.campaign.run import Summary
 from offcert.campaign.schema import FAILED, NO_PLAN, Row
+from offcert.core.messages import aligned
 from offcert.core.result import SolveStatus
 from offcert.core.units import Units, format_size, format_time
 
@@ -113,15 +114,3 @@ def _gap(row: Row) -> str:
     gap = f"{100 * (1 - row['lower_bound'] / max(row['makespan'], 1)):.3g} %"
     # A gap that rests on a solver's word says so.
     return gap if row["evidence"] == "proved" else f"{gap} ({row['evidence']})"
-
-
-def aligned(lines: list[list[str]]) -> str:
-    """Return a table for people: the first column to the left, all others to the right."""
-    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-    return "\n".join(
-        "  ".join(
-            text.ljust(width) if column == 0 else text.rjust(width)
-            for column, (text, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    )

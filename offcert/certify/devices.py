@@ -24,7 +24,6 @@ from offcert.proofs.devices_bounds import DEVICE
 from offcert.proofs.devices_certificate import DevicesCertificate
 from offcert.proofs.questions import DEVICES
 from offcert.proofs.settings import Settings
-from offcert.questions.devices.check import check_devices
 from offcert.questions.devices.problem import DevicesProblem
 from offcert.questions.devices.schedule import DevicesSchedule
 from offcert.questions.schedule.plan import Plan
@@ -95,7 +94,7 @@ class DevicesSearch(Running[DevicesCertificate]):
         UnsoundError
             If it is none of the problem, or shorter than a proved lower bound.
         """
-        if not self._admits(schedule.makespan, lambda: check_devices(self.problem, schedule)):
+        if not self._admits(schedule.makespan, self.problem, schedule):
             return False
         self.schedule, self.found_by = schedule, found_by
         return self._took()

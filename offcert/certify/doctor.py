@@ -7,8 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from operator import itemgetter
 
 from offcert.certify.ladder import certify
+from offcert.certify.others.audit import beginning, carried_out
+from offcert.certify.others.decisions import decision_of
 from offcert.certify.search import SearchProgress
 from offcert.core.errors import InputError
 from offcert.core.options import require_seconds
@@ -49,6 +52,38 @@ class Size:
 
 
 @dataclass(frozen=True)
+class OtherWay:
+    """A way to save memory that needs no plan, at one size of a training step.
+
+    Attributes
+    ----------
+    name : str
+        ``"every layer checkpointed"`` or ``"save_on_cpu"``.
+    step : int
+        Nanoseconds of the step, as `offcert.certify.others.audit.audit` counts them.
+    peak : int
+        Bytes of activations and workspaces on the device.
+    host : int
+        Bytes of the host that copies take.
+    fits : bool
+        Whether the device has as much left beside all else.
+    """
+
+    name: str
+    step: int
+    peak: int
+    host: int
+    fits: bool
+
+
+# What PyTorch and frameworks around it do on one line, as `decision_of` reads it.
+_OTHERS = (
+    {"plan": "trainer", "gradient_checkpointing": True, "name": "every layer checkpointed"},
+    {"plan": "save_on_cpu", "name": "save_on_cpu"},
+)
+
+
+@dataclass(frozen=True)
 class Diagnosis:
     """The needs of one size of a training step on a device, and the best plan known for it.
 
@@ -68,6 +103,10 @@ class Diagnosis:
         Of the problem; None if what is beside it takes the whole device.
     host_memory : int or None
         Bytes of the host that may be pinned for copies; None if that is not limited.
+    others : tuple of OtherWay
+        Ways that need no plan, of those that the step has: a way is missing where the step does not
+        say what is computed from what, where the names of its computations have no layers, or where
+        a layer does something that cannot run again.
     """
 
     asked: Mapping[str, int]
@@ -77,6 +116,7 @@ class Diagnosis:
     beside: Mapping[str, int]
     certificate: Certificate | None
     host_memory: int | None = None
+    others: tuple[OtherWay, ...] = ()
 
     @cached_property
     def _plain(self) -> Trace:
@@ -236,6 +276,7 @@ def diagnose(
     for index, size in enumerate(sizes):
         try:
             problem, beside = _asked(size.profile(), device_memory, recompute)
+            others, known = _others(problem, device_memory - sum(beside.values()))
             certificate = None
             if sum(beside.values()) <= device_memory:
                 share = (deadline - time.monotonic()) / (len(sizes) - index)
@@ -245,15 +286,15 @@ def diagnose(
                     workers=workers,
                     seed=seed,
                     progress=progress,
+                    known=known,
                 )
         except KeyboardInterrupt:
             break
-        known = Diagnosis(
-            size.asked, size.samples, device_memory, problem, beside, certificate, host_memory
-        )
-        diagnoses.append(known)
+        needs = problem, beside, certificate, host_memory, others
+        diagnosis = Diagnosis(size.asked, size.samples, device_memory, *needs)
+        diagnoses.append(diagnosis)
         if found is not None:
-            found(known)
+            found(diagnosis)
         if certificate is not None and certificate.notes.interrupted:
             break
     return diagnoses
@@ -271,6 +312,33 @@ def _asked(
         beside = with_copies_of_buffers(beside)
     left = max(0, device_memory - sum(beside.values()))
     return asked.with_memory(left), {name: size for name, size in beside.items() if size}
+
+
+def _others(problem: Problem, left: int) -> tuple[tuple[OtherWay, ...], Certificate | None]:
+    """Return the ways that need no plan, and a certificate of the fastest one to begin with.
+
+    Parameters
+    ----------
+    problem : Problem
+        At the limit that the device leaves.
+    left : int
+        Bytes of the device that it leaves; less than 0 where it has none.
+    """
+    found, beginnings = [], []
+    for document in _OTHERS if problem.computed is not None else ():
+        try:
+            decision = decision_of(problem.computed, document)  # type: ignore[arg-type]
+        except InputError:
+            continue
+        done = carried_out(problem, decision)
+        if done.faults:
+            continue
+        step, fits = done.schedule.makespan, done.peak <= left
+        found.append(OtherWay(decision.name, step, done.peak, done.host, fits))
+        if fits and (problem.recompute is Recompute.ANY or not decision.execution.repeated):
+            known = beginning(problem, decision.execution, done.schedule)
+            beginnings += [] if known is None else [(step, known)]
+    return tuple(found), min(beginnings, key=itemgetter(0), default=(0, None))[1]
 
 
 def largest(diagnoses: Sequence[Diagnosis]) -> Diagnosis | None:

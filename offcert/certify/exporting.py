@@ -12,8 +12,8 @@ from offcert.core.errors import InputError, OffcertError
 from offcert.core.trace import require_integer
 from offcert.formulations.common.time_grid import choose_grid
 from offcert.formulations.exported.cells import Cells, Keeps, require_exportable
+from offcert.formulations.exported.integer_program import CellModel, IntegerProgram
 from offcert.formulations.exported.interval import MODEL, Instance
-from offcert.formulations.exported.program import CellModel, Program
 from offcert.formulations.exported.text import lp, mps, opb
 from offcert.heuristics.evictions.greedy import greedy
 from offcert.heuristics.evictions.sequential import sequential
@@ -29,13 +29,13 @@ FORMATS = {
     "mzn": INTERVAL,
     "csv": INTERVAL,
 }
-_PROGRAMS: dict[str, Callable[[Program], Iterator[str]]] = {"mps": mps, "lp": lp, "opb": opb}
+PROGRAMS: dict[str, Callable[[IntegerProgram], Iterator[str]]] = {"mps": mps, "lp": lp, "opb": opb}
 # Variables of a program whose grid nobody has chosen. Arbitrary.
 _VARIABLES = 20_000
 
 
 @dataclass(frozen=True)
-class Exported:
+class ModelFiles:
     """A model as text.
 
     Attributes
@@ -43,19 +43,9 @@ class Exported:
     files : mapping of str to str
         What each file holds, by its ending: ``".mps"``; ``".mzn"`` and ``".dzn"``; or, of tables,
         ``"/operations.csv"`` and so on.
-    cells : Cells
-        How its times are rounded.
-    exact : bool
-        Whether nothing was rounded.
-    variables, rows : int or None
-        Of a program.
     """
 
     files: Mapping[str, str]
-    cells: Cells
-    exact: bool
-    variables: int | None = None
-    rows: int | None = None
 
     def write(self, path: str | Path) -> list[Path]:
         """Write the files and return their names; tables go into a folder.
@@ -77,6 +67,26 @@ class Exported:
             write_text(name, text)
             written.append(name)
         return written
+
+
+@dataclass(frozen=True)
+class Exported(ModelFiles):
+    """A problem as a model.
+
+    Attributes
+    ----------
+    cells : Cells
+        How its times are rounded.
+    exact : bool
+        Whether nothing was rounded.
+    variables, rows : int or None
+        Of a program.
+    """
+
+    cells: Cells
+    exact: bool
+    variables: int | None = None
+    rows: int | None = None
 
 
 def _make_folder(folder: Path) -> None:
@@ -131,9 +141,9 @@ def export(
         grid = choose_grid(problem, max(horizon, known), _VARIABLES)
     cells = Cells(require_integer(grid, "grid", 1), Keeps(keeps), horizon)
     exact = cells.exact(problem)
-    if form in _PROGRAMS:
+    if form in PROGRAMS:
         program = CellModel(problem, cells).program()
-        text = "\n".join(_PROGRAMS[form](program)) + "\n"
+        text = "\n".join(PROGRAMS[form](program)) + "\n"
         return Exported({f".{form}": text}, cells, exact, len(program.names), len(program.rows))
     instance = Instance.of(problem, cells)
     if form == "csv":

@@ -12,13 +12,13 @@ from offcert.certify.method import Effort
 from offcert.certify.running import UnsoundError
 from offcert.certify.schedule_tables import read_schedule
 from offcert.certify.search import Search, chooses_execution
-from offcert.certify.steps import climb_combinatorial
+from offcert.certify.search_steps.bounds import climb_combinatorial
 from offcert.core.documents import read_text
 from offcert.core.errors import InputError, PlanError
 from offcert.core.execution import Execution
 from offcert.core.result import Evidence
 from offcert.formulations.common.outcome import rough_plans
-from offcert.formulations.exported.program import CellModel, read_solution
+from offcert.formulations.exported.integer_program import CellModel, read_solution
 from offcert.instances.library import Library
 from offcert.instances.records import Record
 from offcert.proofs.certificate import Certificate

@@ -5,8 +5,16 @@ from __future__ import annotations
 from fractions import Fraction
 from functools import partial
 
-from offcert.certify.checkpoint_steps import descend_checkpoints, descend_combined, descend_graphs
-from offcert.certify.joint_steps import (
+from offcert.certify.method import Effort, Method
+from offcert.certify.option import NONE, Option, number, numbers
+from offcert.certify.schedule_methods import warm_local_search, warm_order_search, warm_set_search
+from offcert.certify.search import Search
+from offcert.certify.search_steps.checkpoints import (
+    descend_checkpoints,
+    descend_combined,
+    descend_graphs,
+)
+from offcert.certify.search_steps.joint import (
     bound_computing,
     claim_joint,
     climb_joint,
@@ -14,9 +22,7 @@ from offcert.certify.joint_steps import (
     descend_joint,
     descend_plain,
 )
-from offcert.certify.method import Effort, Method
-from offcert.certify.option import NONE, Option, number, numbers
-from offcert.certify.rematerialisation_steps import (
+from offcert.certify.search_steps.rematerialisation import (
     bound_least_memory,
     descend_persistent,
     descend_rematerialisation,
@@ -24,8 +30,6 @@ from offcert.certify.rematerialisation_steps import (
     solve_retention,
     solve_stages,
 )
-from offcert.certify.schedule_methods import warm_local_search, warm_order_search, warm_set_search
-from offcert.certify.search import Search
 from offcert.certify.warm import NO_LIMIT, compiling, warm_plans
 from offcert.core.platform import Platform
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute

@@ -15,7 +15,7 @@ from offcert.certify.registry import METHODS as METHODS
 from offcert.certify.registry import method_called
 from offcert.certify.running import ALONE, keeper
 from offcert.certify.search import Search, SearchProgress, chooses_execution
-from offcert.certify.steps import climb_combinatorial
+from offcert.certify.search_steps.bounds import climb_combinatorial
 from offcert.certify.watchdog import watched
 from offcert.core.errors import InputError, NoPlanError
 from offcert.core.options import require_count

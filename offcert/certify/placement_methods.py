@@ -6,7 +6,7 @@ from functools import partial
 
 from offcert.certify.method import Method, called
 from offcert.certify.own_method import names_own, own_method
-from offcert.certify.placement_steps import (
+from offcert.certify.search_steps.placement import (
     compute_load,
     eject_large,
     prove_by_subset,

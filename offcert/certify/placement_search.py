@@ -16,7 +16,6 @@ from offcert.questions.placement.problem import (
     PlacementProblem,
     PlacementResult,
 )
-from offcert.verify.placement.overlap import placement_faults
 
 
 class PlacementSearch(Running[PlacementCertificate]):
@@ -91,9 +90,7 @@ class PlacementSearch(Running[PlacementCertificate]):
             If residences overlap, or the pool is smaller than a proved lower bound.
         """
         pool = placement.pool(self.problem)
-        if not self._admits(
-            pool, lambda: placement_faults(self._unlimited, placement), "invalid addresses"
-        ):
+        if not self._admits(pool, self._unlimited, placement, "invalid addresses"):
             return False
         self.placement = placement
         return self._took()

@@ -25,7 +25,7 @@ from offcert.proofs.certificate import Certificate
 from offcert.proofs.placement.certificate import PlacementCertificate
 from offcert.proofs.questions import PLACEMENT
 from offcert.proofs.settings import Settings
-from offcert.proofs.step_certificate import StepCertificate
+from offcert.proofs.split_certificate import SplitCertificate
 from offcert.questions.placement.problem import Occupant, PlacementProblem
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem
@@ -83,7 +83,7 @@ class PlaceOptions(TypedDict, total=False):
     keep: Callable[[Any], None] | None
 
 
-Scheduled = TypeVar("Scheduled", Certificate, StepCertificate)
+Scheduled = TypeVar("Scheduled", Certificate, SplitCertificate)
 Answer = TypeVar("Answer")
 
 
@@ -100,7 +100,7 @@ def place(
 
 
 def place(
-    what: PlacementProblem | Certificate | StepCertificate,
+    what: PlacementProblem | Certificate | SplitCertificate,
     method: str | None = None,
     *,
     capacity: int | None = None,
@@ -111,12 +111,12 @@ def place(
     seed: int = 0,
     progress: Callable[[SearchProgress], None] | None = None,
     keep: Callable[[Any], None] | None = None,
-) -> PlacementCertificate | Certificate | StepCertificate:
+) -> PlacementCertificate | Certificate | SplitCertificate:
     """Find addresses for residences, or for all that a certificate's schedules use.
 
     Parameters
     ----------
-    what : PlacementProblem, Certificate or StepCertificate
+    what : PlacementProblem, Certificate or SplitCertificate
         A certificate must hold a schedule of whole transfers; of a step, one for every round.
     method : str, optional
         One method, as ``offcert methods`` lists them; by default all, the quick ones first, until
@@ -143,7 +143,7 @@ def place(
 
     Returns
     -------
-    PlacementCertificate, Certificate or StepCertificate
+    PlacementCertificate, Certificate or SplitCertificate
         Of a certificate the same certificate, with addresses; and with the schedule that they are
         for, if it was shortened.
 
@@ -169,7 +169,7 @@ def place(
     placer = what.question.placer if isinstance(what, AnyCertificate) else ""
     if not placer:
         raise InputError(
-            "what is placed must be a PlacementProblem, a Certificate or a StepCertificate, not "
+            "what is placed must be a PlacementProblem, a Certificate or a SplitCertificate, not "
             f"{short_repr(what)}"
         )
     return named("certify", placer)(what, method, options)
@@ -272,8 +272,8 @@ class _Asked:
 
 
 def place_rounds(
-    what: StepCertificate, method: str | None, options: PlaceOptions
-) -> StepCertificate:
+    what: SplitCertificate, method: str | None, options: PlaceOptions
+) -> SplitCertificate:
     """Find addresses for all that the rounds of a step use; see `place`.
 
     Rounds run one after the other, each in the same memory, so the pool of the step is the largest
@@ -291,7 +291,7 @@ def place_rounds(
     keep = options["keep"]
     rounds = list(what.rounds)
 
-    def known(number: int, placed: Certificate) -> StepCertificate:
+    def known(number: int, placed: Certificate) -> SplitCertificate:
         rounds[number] = replace(rounds[number], certificate=placed)
         return replace(what, rounds=tuple(rounds))
 

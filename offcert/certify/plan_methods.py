@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from offcert.certify.descents import descend_sequential
 from offcert.certify.method import Effort, Method
 from offcert.certify.option import NONE, Option, number, numbers, word, words
 from offcert.certify.search import Search
+from offcert.certify.search_steps.descents import descend_sequential
 from offcert.certify.warm import compiling
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem

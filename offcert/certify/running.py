@@ -6,7 +6,7 @@ import logging
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar
@@ -15,6 +15,7 @@ from offcert.certify.interrupts import held_interrupts, is_interrupt
 from offcert.certify.warm import group_of, noted_compilations
 from offcert.certify.workings import Workings
 from offcert.core.errors import InputError, MethodError, OffcertError
+from offcert.core.named import named
 from offcert.core.result import Bound, Bounded, Evidence
 from offcert.proofs.any_certificate import current_versions
 from offcert.proofs.questions import Question
@@ -291,18 +292,20 @@ class Running(Bounded, Generic[Known]):
         raise NotImplementedError
 
     def _admits(
-        self, value: int, check: Callable[[], Sequence[str]], what: str = "an invalid schedule"
+        self, value: int, problem: Any, answer: Any, what: str = "an invalid schedule"
     ) -> bool:
-        """Return whether something is better than all before; then a checker has passed it.
+        """Return whether an answer is better than all before; then the checker has passed it.
 
         Parameters
         ----------
         value : int
             Ticks or bytes.
-        check : callable
-            Returns what is wrong with it.
+        problem : object
+            The problem that it must answer.
+        answer : object
+            What the question's checker of answers looks at.
         what : str
-            What it is if anything is wrong.
+            The kind of thing that it is if anything is wrong.
 
         Raises
         ------
@@ -311,7 +314,7 @@ class Running(Bounded, Generic[Known]):
         """
         if self.objective is not None and value >= self.objective:
             return False
-        faults = check()
+        faults = named("questions", self.question.answers)(problem, answer)
         if faults:
             raise UnsoundError(f"{self._step} returned {what}: {faults[0]}")
         return True

@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
-
-from offcert.certify.descents import descend_local_search, descend_order_search
 from offcert.certify.method import Effort, Method
 from offcert.certify.option import Option, number
 from offcert.certify.plan_methods import SEQUENTIAL, SINGLE_GAPS
 from offcert.certify.search import Search
-from offcert.certify.searched_steps import (
-    climb_heads,
-    climb_joined,
-    climb_matched,
-    climb_outward,
-    climb_pivot,
-    climb_pivot_outward,
-)
-from offcert.certify.steps import (
+from offcert.certify.search_steps.bounds import (
     climb_disjunctive,
     climb_fluid,
     climb_fluid_exact,
@@ -30,7 +19,16 @@ from offcert.certify.steps import (
     descend_dives,
     descend_fluid_ordered,
 )
+from offcert.certify.search_steps.descents import descend_local_search, descend_order_search
+from offcert.certify.search_steps.labels import (
+    climb_heads,
+    climb_joined,
+    climb_matched,
+    climb_outward,
+    climb_pivot,
+)
 from offcert.certify.warm import NO_LIMIT, compiling, small, tiny
+from offcert.proofs.registry import PROOFS
 
 # For which networks, where not for any trace.
 _NESTED = f"{SINGLE_GAPS}, one within the other"
@@ -88,22 +86,22 @@ def warm_heads() -> None:
 @compiling("matched heads and tails")
 def warm_matched() -> None:
     """Compile the search for heads and tails that move the same."""
-    from offcert.formulations.labels.matched_heads.bound import MatchedProgram
+    from offcert.formulations.labels.matched_heads.bound import MatchedHeadsSearch
 
     warm_heads()
-    MatchedProgram(small()).improve(30, NO_LIMIT)
+    MatchedHeadsSearch(small()).improve(30, NO_LIMIT)
 
 
 @compiling("outward search")
 def warm_outward() -> None:
     """Compile the outward search, the insertion into orders, and the re-run of its bounds."""
-    from offcert.formulations.labels.outward.bound import OutwardProgram
+    from offcert.formulations.labels.outward.bound import OutwardSearch
     from offcert.heuristics.orders.insertion import with_insertions
     from offcert.verify.outward.check import outward_fault
 
     problem = tiny()
     with_insertions(problem, [0], [0], [])
-    outcome = OutwardProgram(problem).improve(10, NO_LIMIT, lambda schedule: 10)
+    outcome = OutwardSearch(problem).improve(10, NO_LIMIT, lambda schedule: 10)
     proof = outcome.proof
     advice = proof.free_below, proof.windows, proof.splits
     outward_fault(problem, proof.pivot, outcome.lower_bound, *advice)
@@ -123,29 +121,10 @@ def warm_pivot() -> None:
     grown(Cut(nested(problem), 1).pools[0])
 
 
-@compiling("pivot program")
-def warm_pivot_outward() -> None:
-    """Compile the pivot program whose other side is followed outward."""
-    from offcert.formulations.labels.pivot_outward.bound import PivotOutwardProgram
-
-    warm_pivot()
-    warm_outward()
-    # With few labels it would not even begin.
-    PivotOutwardProgram(tiny(), max_labels=10**6).improve(10, NO_LIMIT, lambda schedule: 10)
-
-
 BOUNDS = Method(
     run=_nothing,
     summary="the bounds that are computed, not searched for",
-    bounds=(
-        "prop3",
-        "prop3-subset-sum",
-        "fractional",
-        "fractional-pieces",
-        "fractional-subset-sum",
-        "fractional-large-tensors",
-        "fractional-large-tensors-returns",
-    ),
+    bounds=tuple(name for name, kind in PROOFS.items() if kind.at_once),
 )
 _ANNEALING = Method(
     run=descend_local_search,
@@ -235,16 +214,6 @@ SCHEDULE_METHODS = {
         summary="pivot dynamic program, exact",
         bounds=("pivot",),
         reads=("time_limit",),
-        network=_NESTED,
-    ),
-    "pivot-outward": Method(
-        # From the plainest schedule much is open.
-        run=partial(climb_pivot_outward, most_open=1.0),
-        warm=(warm_pivot_outward,),
-        after=(_BEGINNING,),
-        summary="pivot program on one side of a cut, the other from the pivot outward",
-        bounds=("pivot-outward",),
-        reads=("time_limit", "workers"),
         network=_NESTED,
     ),
     "stage-milp": Method(

@@ -17,8 +17,6 @@ from offcert.core.strategy import Strategy
 from offcert.proofs.attestation import cross_attested
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.questions import SCHEDULE
-from offcert.questions.schedule.check import check
-from offcert.questions.schedule.check_fluid import check_fluid
 from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.questions.schedule.result import Result
@@ -136,7 +134,7 @@ class Search(Running[Certificate]):
         except PlanError:
             squeezed = schedule
         best = min(squeezed, schedule, key=lambda candidate: candidate.makespan)
-        if not self._admits(best.makespan, lambda: check(self.problem, best)):
+        if not self._admits(best.makespan, self.problem, best):
             return False
         self.schedule = best
         return self._took()
@@ -174,7 +172,7 @@ class Search(Running[Certificate]):
             return False
         self._require_legal(execution)
         problem = self.problem if execution is None else self.problem.executed(execution)
-        if not self._admits(value, lambda: check(problem.with_memory(memory), schedule)):
+        if not self._admits(value, problem.with_memory(memory), schedule):
             return False
         deadline = self.problem.deadline
         if deadline is not None and schedule.makespan > deadline:
@@ -201,7 +199,7 @@ class Search(Running[Certificate]):
         UnsoundError
             If it is not a schedule of the problem, or beats a proved lower bound.
         """
-        if not self._admits(schedule.makespan, lambda: check_fluid(self.problem, schedule)):
+        if not self._admits(schedule.makespan, self.problem, schedule):
             return False
         self.fluid = schedule
         return self._took()

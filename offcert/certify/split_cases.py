@@ -23,7 +23,7 @@ from offcert.core.trace import Trace
 from offcert.heuristics.modnn.scheduler import algorithm_1
 from offcert.heuristics.modnn.upgrade import upgraded
 from offcert.proofs.certificate import Certificate
-from offcert.proofs.step_certificate import Case, Division, Leaf
+from offcert.proofs.split_certificate import Case, Division, Leaf
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.simulate import simulate

@@ -1,4 +1,4 @@
-"""`certify_step`: the best split, the best alternatives, and a proof of how good they are."""
+"""`certify_split`: the best split, the best alternatives, and a proof of how good they are."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from offcert.core.trace import Trace
 from offcert.proofs.certificate import Certificate, current_versions
 from offcert.proofs.questions import SCHEDULE, SPLIT
 from offcert.proofs.settings import Settings
-from offcert.proofs.step_certificate import RoundAnswer, StepCertificate
+from offcert.proofs.split_certificate import RoundAnswer, SplitCertificate
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.result import Result
-from offcert.questions.split.problem import StepProblem
+from offcert.questions.split.problem import SplitProblem
 
 # Share of the time that is kept for schedules of the split and the algorithms chosen. Arbitrary.
 _LAST = 0.25
@@ -30,21 +30,21 @@ _LAST = 0.25
 _WORK = "a search over choices"
 
 
-def certify_step(
-    step: StepProblem,
+def certify_split(
+    step: SplitProblem,
     *,
     time_limit: float = 60.0,
     workers: int = 2,
     target_gap: float = 0.0,
     seed: int = 0,
     progress: Callable[[SearchProgress], None] | None = None,
-    keep: Callable[[StepCertificate], None] | None = None,
-) -> StepCertificate:
+    keep: Callable[[SplitCertificate], None] | None = None,
+) -> SplitCertificate:
     """Choose a split and alternatives, schedule the rounds, and bound what any choice could give.
 
     Parameters
     ----------
-    step : StepProblem
+    step : SplitProblem
         Any; if no split fits, the certificate says so.
     time_limit : float
         Seconds. What is known then is returned; an interrupt (Ctrl-C) does the same.
@@ -65,8 +65,8 @@ def certify_step(
     InputError
         If an argument is of the wrong type or out of its range.
     """
-    if not isinstance(step, StepProblem):
-        raise InputError(f"step must be a StepProblem, not {short_repr(step)}")
+    if not isinstance(step, SplitProblem):
+        raise InputError(f"step must be a SplitProblem, not {short_repr(step)}")
     seconds = require_seconds(time_limit, "time_limit")
     workers, target = require_count(workers, "workers"), require_gap(target_gap, "target_gap")
     seed = require_seed(seed, "seed")
@@ -81,12 +81,12 @@ def certify_step(
     return known()
 
 
-class SplitSearch(Running[StepCertificate]):
+class SplitSearch(Running[SplitCertificate]):
     """Searches over choices: cases that bound, and schedules of the best choice of each round.
 
     Parameters
     ----------
-    problem : StepProblem
+    problem : SplitProblem
         What is chosen from.
     settings : Settings
         Time limit, threads, target gap and seed.
@@ -100,7 +100,7 @@ class SplitSearch(Running[StepCertificate]):
 
     def __init__(
         self,
-        problem: StepProblem,
+        problem: SplitProblem,
         settings: Settings,
         progress: Callable[[SearchProgress], None] | None = None,
         keep: Callable[[SplitSearch], None] | None = None,
@@ -204,7 +204,7 @@ class SplitSearch(Running[StepCertificate]):
             news = SearchProgress(self.seconds, chosen, self.objective, self.lower_bound)
             self._progress(news)
 
-    def _certificate(self, **origin: Any) -> StepCertificate:
+    def _certificate(self, **origin: Any) -> SplitCertificate:
         cases = tuple(tuple(search.root.case() for search in row) for row in self._rows)
         best: int | None = self._best()
         answers: tuple[RoundAnswer, ...] = ()
@@ -219,7 +219,7 @@ class SplitSearch(Running[StepCertificate]):
             for step, message in search.failed.items()
         }
         origin["notes"] = replace(origin["notes"], failed=failed)
-        return StepCertificate(self.problem, best, answers, cases, **origin)
+        return SplitCertificate(self.problem, best, answers, cases, **origin)
 
     def _answer(self, search: RoundSearch) -> RoundAnswer:
         assert search.best is not None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from offcert.formulations.labels.atomic_heads.bound import SideEnds
 
-Program = TypeVar("Program")
+Begun = TypeVar("Begun")
 
 
 @dataclass
@@ -18,10 +18,10 @@ class Workings:
 
     Attributes
     ----------
-    programs : dict of str to program
+    searches : dict of str to object
         Searches that go on where they stopped, by names that their steps choose.
     ends : list of SideEnds
-        Heads and tails that verification can establish; the pivot programs begin with them.
+        Heads and tails that verification can establish; searches with a pivot begin with them.
     shares : dict of int to float
         For computations, what share of them runs again in the relaxation of a joint problem.
     outward_open : float
@@ -30,15 +30,15 @@ class Workings:
         The greatest bound, and the seconds, with which its verification was tried in vain.
     """
 
-    programs: dict[str, Any] = field(default_factory=dict)
+    searches: dict[str, Any] = field(default_factory=dict)
     ends: list[SideEnds] = field(default_factory=list)
     shares: dict[int, float] = field(default_factory=dict)
     outward_open: float = 1.0
     outward_tried: tuple[int, float] = (0, 0.0)
 
-    def program(self, name: str, begin: Callable[[], Program]) -> Program:
+    def search(self, name: str, begin: Callable[[], Begun]) -> Begun:
         """Return the search of a name; the one that `begin` makes if it has not begun."""
-        if name not in self.programs:
-            self.programs[name] = begin()
-        found: Program = self.programs[name]
+        if name not in self.searches:
+            self.searches[name] = begin()
+        found: Begun = self.searches[name]
         return found

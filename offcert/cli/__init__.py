@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; see `offcert.cli.program.run`.
+    """Run one command and return its exit code; see `offcert.cli.command_line.run`.
 
     Parameters
     ----------
@@ -35,6 +35,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _load() -> Callable[..., int]:
-    from offcert.cli.program import run
+    from offcert.cli.command_line import run
 
     return run

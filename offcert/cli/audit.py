@@ -1,4 +1,4 @@
-"""The command `audit`: plans that others make, legal or not, and how far from the best possible."""
+"""The command `audit`: how good others' plans are, and where others' engines forget to wait."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
 
-from offcert.cli.arguments import seconds, source, source_or_name
+from offcert.cli.arguments import count, seconds, source, source_or_name
 from offcert.cli.output import native_output_to_stderr, show
 from offcert.cli.parser import EXIT_INVALID, Commands, add_command
 from offcert.cli.progress import progress
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _EXAMPLES = (
     "offcert audit problem.json --plan policies.json --plan trainer.json --time-limit 30",
     "offcert audit my.package:make_step --hardware a100-40gb-pcie --plan plan.json --json",
+    "offcert audit --engine my.package:train_two_steps --orders 20",
 )
 # Lines about where a plan loses. Arbitrary.
 _MOST_LOSSES = 5
@@ -26,10 +27,11 @@ _MOST_LOSSES = 5
 
 def add(commands: Commands) -> None:
     """Add the command."""
-    summary = "say whether others' plans are legal, and how far from the best possible"
+    summary = "say how good others' plans are, and where others' engines forget to wait"
     parser = add_command(commands, "audit", summary, _run, examples=_EXAMPLES)
     parser.add_argument(
         "problem",
+        nargs="?",
         type=source_or_name,
         metavar="PROBLEM",
         help="problem file as profile writes it; or package.module:callable, for what is profiled",
@@ -39,9 +41,20 @@ def add(commands: Commands) -> None:
         dest="plans",
         type=source,
         action="append",
-        required=True,
         metavar="FILE",
-        help="what somebody else decides, as JSON; may be given several times, for one table",
+        help="what somebody else decides, as JSON; several times for one table (default: none)",
+    )
+    parser.add_argument(
+        "--engine",
+        metavar="MODULE:FUNCTION",
+        help="code that trains a step, for a simulated CUDA device (default: PROBLEM's plans)",
+    )
+    parser.add_argument(
+        "--orders",
+        type=count,
+        default=8,
+        metavar="N",
+        help="with --engine: legal orders of its operators that are carried out and compared",
     )
     parser.add_argument(
         "--time-limit",
@@ -70,7 +83,12 @@ def _run(options: argparse.Namespace) -> int:
 
     from offcert.certify.others.audit import audit
     from offcert.core.documents import read_document
+    from offcert.core.errors import InputError
 
+    if options.engine is not None:
+        return _engine(options)
+    if options.problem is None or not options.plans:
+        raise InputError("audit needs PROBLEM and --plan FILE, or --engine MODULE:FUNCTION")
     problem = _problem(options)
     found = []
     with native_output_to_stderr(), progress(options, str, "reading plans") as tell:
@@ -82,6 +100,20 @@ def _run(options: argparse.Namespace) -> int:
     document = {"problem": problem.name, "plans": [each.to_json() for each in found]}
     show(options, document, _text(problem, found))
     return EXIT_INVALID if any(each.faults for each in found) else 0
+
+
+def _engine(options: argparse.Namespace) -> int:
+    from offcert.core.errors import InputError, require_torch
+
+    if options.problem is not None or options.plans:
+        raise InputError("audit takes PROBLEM with --plan, or --engine; not both")
+    require_torch("offcert audit --engine")
+    from offcert.runtime.engines.audit import audit_engine
+
+    with redirect_stdout(sys.stderr):
+        found = audit_engine(options.engine, orders=options.orders)
+    show(options, {"engine": options.engine, **found.to_json()}, found.text())
+    return 0 if found.clean else EXIT_INVALID
 
 
 def _problem(options: argparse.Namespace) -> Problem:

@@ -18,7 +18,7 @@ from offcert.cli.searching import (
 )
 
 if TYPE_CHECKING:
-    from offcert.questions.split.problem import StepProblem
+    from offcert.questions.split.problem import SplitProblem
 
 _EXAMPLES = (
     "offcert choose vgg16 --memory 6GiB -o step-certificate.json",
@@ -84,34 +84,34 @@ def _integers(text: str) -> list[int]:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from offcert.certify.splitting import certify_step
+    from offcert.certify.splitting import certify_split
     from offcert.core.units import format_time
     from offcert.proofs.questions import SPLIT
-    from offcert.questions.split.files import write_step
-    from offcert.report.step_text import describe_step_problem
+    from offcert.questions.split.files import write_split
+    from offcert.report.split_text import describe_split_problem
 
     step = _read(options)
     if options.step_file is not None:
-        write_step(options.step_file, step)
+        write_split(options.step_file, step)
         summary = {"name": step.name, "batch": step.batch, "sub_batches": list(step.sizes)}
-        show(options, summary, describe_step_problem(step))
+        show(options, summary, describe_split_problem(step))
         return 0
 
     return search_and_say(
         options,
-        partial(certify_step, step, **search_settings(options)),
+        partial(certify_split, step, **search_settings(options)),
         text_of(SPLIT).said,
         lambda news: progress_line(news, lambda ticks: format_time(ticks, step.units)),
     )
 
 
-def _read(options: argparse.Namespace) -> StepProblem:
+def _read(options: argparse.Namespace) -> SplitProblem:
     """Return the step of a file or of a network, with the memory that the options say."""
     from offcert.core.errors import InputError
     from offcert.core.units import parse_size
     from offcert.instances.modnn.networks import NETWORKS
     from offcert.instances.modnn.problems import modnn_step
-    from offcert.questions.split.files import read_step
+    from offcert.questions.split.files import read_split
 
     given = {name: getattr(options, name) for name in _OF_NETWORKS}
     if options.step in NETWORKS:
@@ -122,7 +122,7 @@ def _read(options: argparse.Namespace) -> StepProblem:
             if value:
                 option = f"--{name.replace('_', '-')}"
                 raise InputError(f"{option} is for networks, and {options.step} is a file")
-        step = read_step(options.step)
+        step = read_split(options.step)
     if options.memory is not None:
         step = step.with_memory(parse_size(options.memory, "memory"))
     return step

@@ -1,8 +1,8 @@
 """The parts of every command's parser, and the exit codes.
 
 A command is a module of this folder with one function ``add(commands)``, listed in
-`offcert.cli.program.COMMANDS`. It calls `add_command` (or `add_group`, for a command with actions
-of its own), adds arguments to the parser that this returns, and gives the function to run:
+`offcert.cli.command_line.COMMANDS`. It calls `add_command` (or `add_group`, for a command with
+actions of its own), adds arguments to the parser that this returns, and gives the function to run:
 ``run(options) -> exit code``. A module imports at its top what is light, and all else inside `run`,
 so that ``offcert --help`` answers at once and people who only solve and verify never load torch.
 

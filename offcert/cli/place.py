@@ -138,7 +138,7 @@ def _read(path: str) -> tuple[Any, Units]:
 
 def _on_host(what: Any, settings: dict[str, Any], path: str) -> PlacementProblem:
     """Return what a certificate's schedules hold on the host, to be placed as the settings say."""
-    from offcert.certify.host_placing import host_problem
+    from offcert.certify.host_problem import host_problem
     from offcert.core.errors import InputError
     from offcert.questions.schedule.host_residences import HOST_ALIGNMENT
 

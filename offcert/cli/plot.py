@@ -76,7 +76,6 @@ def _save_one(path: Path, options: argparse.Namespace) -> None:
     from offcert.core.documents import read_json
     from offcert.core.errors import InputError
     from offcert.core.named import named
-    from offcert.proofs.certificate import Certificate
     from offcert.proofs.questions import SCHEDULE
     from offcert.proofs.reading import certificate_of, question_of
     from offcert.questions.schedule.training_files import TRAINING_FORMAT
@@ -91,24 +90,15 @@ def _save_one(path: Path, options: argparse.Namespace) -> None:
         found = certificate_of(question if question.picture else SCHEDULE, document)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
-    if options.addresses and isinstance(found, Certificate):
-        found = found.placement
+    if options.addresses:
+        found = found.pool
     if found is None:
         raise InputError(f"{path} holds no addresses: `offcert place` finds some")
-    if options.output.lower().endswith(".pickle"):
-        _save_snapshot(path, found, options.output)
-    else:
-        named("report", found.question.picture)(found, options.output)
-
-
-def _save_snapshot(path: Path, found: object, target: str) -> None:
-    from offcert.core.errors import InputError
-    from offcert.proofs.certificate import Certificate
-    from offcert.report.memory_viz import save_snapshot
-
-    if not isinstance(found, Certificate):
+    snapshot = options.output.lower().endswith(".pickle")
+    drawn = found.question.snapshot if snapshot else found.question.picture
+    if not drawn:
         raise InputError(f"{path} is no certificate of a schedule: only these are snapshots")
-    save_snapshot(found, target)
+    named("report", drawn)(found, options.output)
 
 
 def _save_training(path: Path, document: object, options: argparse.Namespace) -> None:

@@ -84,12 +84,11 @@ def _measured(options: argparse.Namespace, first: Shown) -> tuple[str, dict[str,
     from dataclasses import asdict
 
     from offcert.core.errors import InputError
-    from offcert.proofs.certificate import Certificate
     from offcert.report.memory_viz import compare, read_snapshot
 
-    if not isinstance(first.document, Certificate):
+    if first.certificate is None:
         raise InputError("--measured compares with a plan: give its certificate first")
-    found = compare(first.document, read_snapshot(options.measured))
+    found = compare(first.certificate, read_snapshot(options.measured))
     return str(found), asdict(found)
 
 

@@ -212,7 +212,8 @@ def _load() -> None:
     """Load what verification may need, so that its memory does not count."""
     from importlib import import_module
 
-    for module in ("report.elsewhere", "verify.document", "verify.pivot_outward.check"):
+    loaded = "report.elsewhere", "verify.document", "verify.outward.check", "verify.pivot.check"
+    for module in loaded:
         import_module(f"offcert.{module}")
 
 

@@ -1,10 +1,10 @@
-"""Values in error messages: one line, cut where it would be long."""
+"""Values in error messages: one line, cut where it would be long; and tables for people."""
 
 from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any
 
@@ -71,3 +71,15 @@ def _kind_of(value: object) -> str:
     if isinstance(value, int):
         return f"a number of {value.bit_length()} bits"
     return f"a value of type {type(value).__name__}"
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Return a table for people: the first column to the left, all others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if column else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    )

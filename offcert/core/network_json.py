@@ -8,21 +8,32 @@ from offcert.core.checkpoint_chain import CHECKPOINT_CHAIN_FIELDS, CheckpointCha
 from offcert.core.computations import Computation, Value
 from offcert.core.documents import Fields
 from offcert.core.execution import Execution
+from offcert.core.forms import FLAG, TEXT, Absent, Integer, Integers, Record
 from offcert.core.network import Network
 from offcert.core.trace import Operation, Tensor, Trace
+
+_OPERATION = Record(Operation, name=TEXT, duration=Integer(0), workspace=Integer(0))
+_TENSOR = Record(Tensor, name=TEXT, size=Integer(0), uses=Integers(-1), evictable=FLAG)
+_COMPUTATION = Record(
+    Computation,
+    name=TEXT,
+    duration=Integer(0),
+    workspace=Integer(0),
+    reads=Integers(0),
+    writes=Integers(0),
+    repeatable=FLAG,
+    holds=Absent(Integers(0), ()),
+    lean=Absent(Integer(0)),
+    of=Absent(Integers(0), ()),
+)
+_VALUE = Record(Value, name=TEXT, size=Integer(0), evictable=FLAG, base=Absent(Integer(0)))
 
 
 def trace_to_json(trace: Trace) -> dict[str, Any]:
     """Return a trace as a JSON value."""
     return {
-        "operations": [
-            {"name": o.name, "duration": o.duration, "workspace": o.workspace}
-            for o in trace.operations
-        ],
-        "tensors": [
-            {"name": t.name, "size": t.size, "uses": list(t.uses), "evictable": t.evictable}
-            for t in trace.tensors
-        ],
+        "operations": list(map(_OPERATION.write, trace.operations)),
+        "tensors": list(map(_TENSOR.write, trace.tensors)),
     }
 
 
@@ -35,55 +46,18 @@ def trace_from_json(value: Any, place: str) -> Trace:
         One sentence that names the first field that is missing, wrong or unknown.
     """
     fields = Fields(value, place)
-    operations = []
-    for item in fields.each("operations"):
-        operations.append(
-            Operation(
-                item.get("name", str), item.integer("duration", 0), item.integer("workspace", 0)
-            )
-        )
-        item.finish()
-    tensors = []
-    for item in fields.each("tensors"):
-        tensors.append(
-            Tensor(
-                item.get("name", str),
-                item.integer("size", 0),
-                item.integers("uses", -1),
-                item.get("evictable", bool),
-            )
-        )
-        item.finish()
+    operations = _OPERATION.read_all(fields, "operations")
+    tensors = _TENSOR.read_all(fields, "tensors")
     fields.finish()
     return Trace(operations, tensors)
 
 
 def network_to_json(network: Network) -> dict[str, Any]:
     """Return a network as a JSON value; what is as usual is left out."""
-    computations = []
-    for each in network.computations:
-        item: dict[str, Any] = {
-            "name": each.name,
-            "duration": each.duration,
-            "workspace": each.workspace,
-            "reads": list(each.reads),
-            "writes": list(each.writes),
-            "repeatable": each.repeatable,
-        }
-        if each.holds:
-            item["holds"] = list(each.holds)
-        if each.lean is not None:
-            item["lean"] = each.lean
-        if each.of:
-            item["of"] = list(each.of)
-        computations.append(item)
-    values = []
-    for value in network.values:
-        item = {"name": value.name, "size": value.size, "evictable": value.evictable}
-        if value.base is not None:
-            item["base"] = value.base
-        values.append(item)
-    return {"computations": computations, "values": values}
+    return {
+        "computations": list(map(_COMPUTATION.write, network.computations)),
+        "values": list(map(_VALUE.write, network.values)),
+    }
 
 
 def network_from_json(value: Any, place: str) -> Network:
@@ -95,37 +69,10 @@ def network_from_json(value: Any, place: str) -> Network:
         One sentence that names the first field that is missing, wrong or unknown.
     """
     fields = Fields(value, place)
-    computations = [_computation_from_json(item) for item in fields.each("computations")]
-    values = [_value_from_json(item) for item in fields.each("values")]
+    computations = _COMPUTATION.read_all(fields, "computations")
+    values = _VALUE.read_all(fields, "values")
     fields.finish()
     return Network(computations, values)
-
-
-def _computation_from_json(item: Fields) -> Computation:
-    computation = Computation(
-        item.get("name", str),
-        item.integer("duration", 0),
-        item.integer("workspace", 0),
-        item.integers("reads", 0),
-        item.integers("writes", 0),
-        item.get("repeatable", bool),
-        item.integers("holds", 0) if item.has("holds") else (),
-        item.integer("lean", 0) if item.has("lean") else None,
-        item.integers("of", 0) if item.has("of") else (),
-    )
-    item.finish()
-    return computation
-
-
-def _value_from_json(item: Fields) -> Value:
-    value = Value(
-        item.get("name", str),
-        item.integer("size", 0),
-        item.get("evictable", bool),
-        item.integer("base", 0) if item.has("base") else None,
-    )
-    item.finish()
-    return value
 
 
 def checkpoint_chain_to_json(chain: CheckpointChain) -> dict[str, Any]:

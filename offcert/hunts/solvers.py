@@ -13,7 +13,7 @@ from offcert.certify.ladder import certify
 from offcert.core.documents import write_json
 from offcert.core.platform import Link
 from offcert.formulations.exported.cells import Cells, Keeps
-from offcert.formulations.exported.program import CellModel
+from offcert.formulations.exported.integer_program import CellModel
 from offcert.formulations.exported.solved import SOLVERS, Claim, claim_of
 from offcert.formulations.exported.text import lp, mps
 from offcert.instances.uniform import UniformChains

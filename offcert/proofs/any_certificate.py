@@ -47,7 +47,7 @@ class AnyCertificate(ABC, Generic[P]):
 
     Attributes
     ----------
-    problem : Problem, DevicesProblem, StepProblem or PlacementProblem
+    problem : Problem, DevicesProblem, SplitProblem or PlacementProblem
         Embedded whole.
     method : str
         What ran: the command of the question, or the name of the single method.

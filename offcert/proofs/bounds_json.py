@@ -6,43 +6,18 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from offcert.core.documents import Fields, rational_text
-from offcert.core.errors import InputError
-from offcert.core.messages import show
+from offcert.core.documents import rational_text
+from offcert.core.forms import OBJECT, TEXT, Integer, Member, Record
 from offcert.core.result import Bound, Evidence
+
+_BOUND = Record(Bound, method=TEXT, value=Integer(0), evidence=Member(Evidence), details=OBJECT)
+# Returns the bound that a JSON object describes.
+bound_from_json = _BOUND.read
 
 
 def bounds_to_json(bounds: Sequence[Bound]) -> list[dict[str, Any]]:
     """Return bounds as a JSON value."""
-    return [
-        {
-            "method": bound.method,
-            "value": bound.value,
-            "evidence": str(bound.evidence),
-            "details": dict(bound.details),
-        }
-        for bound in bounds
-    ]
-
-
-def bound_from_json(item: Fields) -> Bound:
-    """Return the bound that a JSON object describes."""
-    bound = Bound(
-        item.get("method", str),
-        item.integer("value", 0),
-        member(Evidence, item.get("evidence", str), item.path("evidence")),
-        item.get("details", dict),
-    )
-    item.finish()
-    return bound
-
-
-def member(kind: Any, value: str, place: str) -> Any:
-    """Return the member of an enumeration that a text names."""
-    if value not in tuple(kind):
-        names = ", ".join(f'"{item}"' for item in kind)
-        raise InputError(f"{place} must be one of {names}, not {show(value)}")
-    return kind(value)
+    return list(map(_BOUND.write, bounds))
 
 
 def exact_gap(objective: int | None, lower_bound: int) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from offcert.core.documents import Fields, parse_rational, rational_text, show
 from offcert.core.errors import InputError
-from offcert.proofs.forms import Integer, formed
+from offcert.core.forms import Integer, formed
 from offcert.proofs.kinds.computed import Computed
 from offcert.proofs.proof import Claimable, Proof, Provable
 from offcert.questions.devices.problem import JobKind

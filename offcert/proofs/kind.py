@@ -28,12 +28,16 @@ class ProofKind(Provable):
         Whether the argument holds if computations may run again.
     minimise : Minimise
         What the value is about.
+    at_once : bool
+        Whether the bound is computed, not searched for: all of these are one method, ``bounds``,
+        and are known of every problem that an argument holds for.
     """
 
     transfers: frozenset[Transfers] = ATOMIC
     links: frozenset[Link] = _BOTH
     recompute: bool = False
     minimise: Minimise = Minimise.TIME
+    at_once: bool = False
 
     def misfit(self, problem: Problem) -> str | None:
         """Return why the argument does not hold for a problem, or None."""

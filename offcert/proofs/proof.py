@@ -7,8 +7,8 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any, NamedTuple, Self
 
 from offcert.core.documents import Fields
+from offcert.core.forms import FORM, Form
 from offcert.core.result import Bound, Evidence
-from offcert.proofs.forms import FORM, Form
 
 
 class FieldRule(NamedTuple):
@@ -23,7 +23,7 @@ class FieldRule(NamedTuple):
 class Proof:
     """A proof: the numbers that verification needs besides the problem and the bound's value.
 
-    Subclasses are frozen dataclasses whose fields are made by `offcert.proofs.forms`: from these
+    Subclasses are frozen dataclasses whose fields are made by `offcert.core.forms`: from these
     follow the reader, the writer, the limits and the documentation. A bound that can be computed
     from the problem alone has no fields.
     """

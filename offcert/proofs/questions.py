@@ -25,6 +25,12 @@ class Question:
     fields : tuple of str
         Of a document, between version and digest, in the order in which they are written; those
         that say nothing may be left out.
+    problem : str
+        Module and class below `offcert.questions`: what asks; empty if it has none of its own.
+    answers : str
+        Module and function below `offcert.questions`, the checker of answers: given a problem and
+        an answer, it returns what is wrong with it. No search keeps, and no verification passes,
+        what it faults. Empty if answers are made of those to other questions.
     reader, writer : str
         Modules and functions below `offcert.questions`: from the JSON value of a problem, and to
         it; empty if a document holds no problem by itself.
@@ -40,6 +46,9 @@ class Question:
     picture : str
         Module and function below `offcert.report` that draws a certificate to a file; empty if
         there is no picture.
+    snapshot : str
+        Module and function below `offcert.report` that writes what a certificate has on the device
+        as a memory snapshot; empty if there is none.
     placed : str
         Module and `Text` below `offcert.report` of what ``offcert place`` found for it; empty if
         nothing of it can be placed.
@@ -49,6 +58,9 @@ class Question:
     placer, host : str
         Modules and functions below `offcert.certify`: who places what certificates hold on the
         device, and who says what they hold on the host; empty if nothing of them can be placed.
+    measured : str
+        Module and function below `offcert.campaign` that measures methods on problems; empty if
+        nobody's own methods can be measured.
     conversion : str
         What to do with documents of versions before.
     """
@@ -61,13 +73,17 @@ class Question:
     checker: str
     text: str
     command: str
+    problem: str = ""
+    answers: str = ""
     picture: str = ""
+    snapshot: str = ""
     placed: str = ""
     reader: str = ""
     writer: str = ""
     ladder: str = ""
     placer: str = ""
     host: str = ""
+    measured: str = ""
     conversion: str = ""
 
 
@@ -86,13 +102,17 @@ SCHEDULE = Question(
     checker="schedules.check:check_schedule",
     text="text:SCHEDULE",
     command="certify",
+    problem="schedule.problem:Problem",
+    answers="schedule.check_fluid:schedule_faults",
     picture="gantt:save_gantt",
+    snapshot="memory_viz:save_snapshot",
     placed="placement_text:OF_SCHEDULE",
     reader="schedule.files:problem_from_json",
     writer="schedule.files:problem_to_json",
     ladder="ladders.choice:rungs_for",
     placer="placing:place_schedule",
-    host="host_placing:of_schedule",
+    host="host_problem:of_schedule",
+    measured="benchmark:schedules_measured",
 )
 SPLIT = Question(
     name="sub-batches and algorithms of a step",
@@ -102,15 +122,16 @@ SPLIT = Question(
         *(*_PROBLEM, "split", "objective", "lower_bound", "gap", "split_bounds", "rounds"),
         *("bounds", "settings", "versions"),
     ),
-    certificate="step_certificate:StepCertificate",
-    checker="steps.check:check_step",
-    text="step_text:SPLIT",
+    certificate="split_certificate:SplitCertificate",
+    checker="split.check:check_split",
+    text="split_text:SPLIT",
     command="choose",
-    placed="placement_text:OF_STEP",
-    reader="split.files:step_from_json",
-    writer="split.files:step_to_json",
+    problem="split.problem:SplitProblem",
+    placed="placement_text:OF_SPLIT",
+    reader="split.files:split_from_json",
+    writer="split.files:split_to_json",
     placer="placing:place_rounds",
-    host="host_placing:of_rounds",
+    host="host_problem:of_rounds",
     conversion='version 1 lacks "settings": certify its problem again',
 )
 DEVICES = Question(
@@ -125,6 +146,8 @@ DEVICES = Question(
     checker="devices.document:check_devices_certificate",
     text="devices_text:DEVICES",
     command="devices",
+    problem="devices.problem:DevicesProblem",
+    answers="devices.check:check_devices",
     reader="devices.files:devices_from_json",
     writer="devices.files:devices_to_json",
     conversion='version 1 lacks "method" and "settings": certify its problem again',
@@ -138,12 +161,15 @@ PLACEMENT = Question(
     checker="placement.document:check_placement",
     text="placement_text:PLACEMENT",
     command="place",
+    problem="placement.problem:PlacementProblem",
+    answers="placement.check:placement_faults",
     picture="space:save_space",
     placed="placement_text:PLACEMENT",
     reader="placement.files:placement_problem_from_json",
     writer="placement.files:placement_problem_to_json",
     ladder="ladders.placement:rungs_for",
     placer="placing:place_again",
+    measured="benchmark:placements_measured",
 )
 SELECTION = Question(
     name="what is stored of a chain or graph",

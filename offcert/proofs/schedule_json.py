@@ -3,40 +3,63 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
-from offcert.core.documents import Fields, parse_rational, rational_text, show
+from offcert.core.documents import Fields, show
 from offcert.core.errors import InputError
+from offcert.core.forms import TEXT, Form, Integer, Integers, Member, Rational, Record
 from offcert.core.platform import Kind
 from offcert.core.trace import Trace
 from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
 from offcert.questions.schedule.schedule import Schedule, Transfer
 
 # Times and amounts of pieces hold products of sizes and of both sides of the bandwidth.
-_LONG_RATIONAL = re.compile(r"([0-9]{1,200})(?:/([0-9]{1,200}))?")
+_RATIONAL = Rational(re.compile(r"([0-9]{1,200})(?:/([0-9]{1,200}))?"))
+
+
+class _Step(NamedTuple):
+    name: str
+    start: int
+    end: int
+
+
+class _Moved(NamedTuple):
+    kind: Kind
+    tensor: int
+    name: str
+    gap: tuple[int, int]
+    start: Any
+    end: Any
+    size: Any = None
+
+
+_STEP = Record(_Step, name=TEXT, start=Integer(), end=Integer())
+_PLACE: dict[str, Form] = {
+    "kind": Member(Kind),
+    "tensor": Integer(0),
+    "name": TEXT,
+    "gap": Integers(),
+}
+_TRANSFER = Record(_Moved, **_PLACE, start=Integer(), end=Integer())
+_PIECE = Record(_Moved, **_PLACE, start=_RATIONAL, end=_RATIONAL, size=_RATIONAL)
 
 
 def schedule_to_json(schedule: Schedule | FluidSchedule, trace: Trace) -> dict[str, Any]:
     """Return a schedule as a JSON value: ``operations`` and either ``transfers`` or ``pieces``."""
     rows = zip(trace.operations, schedule.starts, schedule.ends, strict=True)
-    operations = [{"name": o.name, "start": start, "end": end} for o, start, end in rows]
-    document: dict[str, Any] = {"operations": operations}
+    document: dict[str, Any] = {
+        "operations": [_STEP.write(_Step(o.name, start, end)) for o, start, end in rows]
+    }
     if isinstance(schedule, FluidSchedule):
-        document["pieces"] = [
-            _place_to_json(piece.kind, piece.gap, trace)
-            | {
-                "start": rational_text(piece.start),
-                "end": rational_text(piece.end),
-                "size": rational_text(piece.size),
-            }
-            for piece in schedule.pieces
-        ]
-    else:
-        document["transfers"] = [
-            _place_to_json(t.kind, t.gap, trace) | {"start": t.start, "end": t.end}
-            for t in schedule.transfers
-        ]
-    return document
+        pieces = [(_moved(p, trace)._replace(size=p.size)) for p in schedule.pieces]
+        return document | {"pieces": [_PIECE.write(each) for each in pieces]}
+    return document | {"transfers": [_TRANSFER.write(_moved(t, trace)) for t in schedule.transfers]}
+
+
+def _moved(of: Transfer | Piece, trace: Trace) -> _Moved:
+    gap = trace.gaps[of.gap]
+    name = trace.tensors[gap.tensor].name
+    return _Moved(of.kind, gap.tensor, name, (gap.before, gap.after), of.start, of.end)
 
 
 def schedule_from_json(value: Any, trace: Trace) -> Schedule | FluidSchedule:
@@ -48,19 +71,17 @@ def schedule_from_json(value: Any, trace: Trace) -> Schedule | FluidSchedule:
         One sentence that names the first field that is missing, wrong or unknown.
     """
     fields = Fields(value, "schedule")
-    starts, ends = [], []
-    for item in fields.each("operations"):
-        item.get("name", str)
-        starts.append(item.integer("start"))
-        ends.append(item.integer("end"))
-        item.finish()
+    steps = _STEP.read_all(fields, "operations")
+    starts, ends = [each.start for each in steps], [each.end for each in steps]
     if ("transfers" in value) == ("pieces" in value):
         raise InputError('schedule must have either "transfers" or "pieces"')
     if "pieces" in value:
-        pieces = [_piece_from_json(item, trace) for item in fields.each("pieces")]
+        parts = [(_PIECE.read(item), item) for item in fields.each("pieces")]
+        pieces = [Piece(p.kind, _gap(p, trace, at), p.start, p.end, p.size) for p, at in parts]
         schedule: Schedule | FluidSchedule = FluidSchedule(starts, ends, pieces)
     else:
-        transfers = [_transfer_from_json(item, trace) for item in fields.each("transfers")]
+        parts = [(_TRANSFER.read(item), item) for item in fields.each("transfers")]
+        transfers = [Transfer(t.kind, _gap(t, trace, at), t.start, t.end) for t, at in parts]
         schedule = Schedule(starts, ends, transfers)
     fields.finish()
     if len(starts) != len(trace):
@@ -71,47 +92,11 @@ def schedule_from_json(value: Any, trace: Trace) -> Schedule | FluidSchedule:
     return schedule
 
 
-def _place_to_json(kind: Kind, number: int, trace: Trace) -> dict[str, Any]:
-    gap = trace.gaps[number]
-    return {
-        "kind": str(kind),
-        "tensor": gap.tensor,
-        "name": trace.tensors[gap.tensor].name,
-        "gap": [gap.before, gap.after],
-    }
-
-
-def _place_from_json(item: Fields, trace: Trace) -> tuple[Kind, int]:
-    tensor = item.integer("tensor", 0)
-    ends = item.integers("gap")
-    key = (tensor, *ends)
-    number = trace.gap_numbers.get(key)
+def _gap(moved: _Moved, trace: Trace, item: Fields) -> int:
+    number = trace.gap_numbers.get((moved.tensor, *moved.gap))
     if number is None:
         raise InputError(
-            f"{item.path('gap')} must be a gap of tensor {tensor} in the problem, not "
-            f"{show(list(ends))}"
+            f"{item.path('gap')} must be a gap of tensor {moved.tensor} in the problem, not "
+            f"{show(list(moved.gap))}"
         )
-    item.get("name", str)
-    kind = item.get("kind", str)
-    if kind not in tuple(Kind):
-        names = ", ".join(f'"{known}"' for known in Kind)
-        raise InputError(f"{item.path('kind')} must be one of {names}, not {show(kind)}")
-    return Kind(kind), number
-
-
-def _transfer_from_json(item: Fields, trace: Trace) -> Transfer:
-    kind, gap = _place_from_json(item, trace)
-    transfer = Transfer(kind, gap, item.integer("start"), item.integer("end"))
-    item.finish()
-    return transfer
-
-
-def _piece_from_json(item: Fields, trace: Trace) -> Piece:
-    kind, gap = _place_from_json(item, trace)
-    start, end, size = (
-        parse_rational(item.get(name, str), item.path(name), _LONG_RATIONAL)
-        for name in ("start", "end", "size")
-    )
-    piece = Piece(kind, gap, start, end, size)
-    item.finish()
-    return piece
+    return number

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
-from offcert.core.documents import Fields, show
-from offcert.core.errors import InputError
-from offcert.core.trace import require_integer
+from offcert.core.documents import Fields
+from offcert.core.forms import FLAG, NUMBER, TEXT, Absent, Integer, Record, Table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,15 +70,32 @@ class Notes:
     shortened: bool = False
 
 
+_INTEGER, _TEXT, _FLAG = Absent(Integer()), Absent(TEXT), Absent(FLAG, default=False)
+_SETTINGS = Record(
+    Settings,
+    time_limit=Absent(NUMBER),
+    workers=_INTEGER,
+    target_gap=Absent(NUMBER),
+    seed=_INTEGER,
+    grid=_INTEGER,
+    solver=_TEXT,
+)
+_NOTES = Record(
+    Notes,
+    interrupted=_FLAG,
+    unfinished=_TEXT,
+    no_plan=_TEXT,
+    ordered_lower_bound=_INTEGER,
+    ordered_objective=_INTEGER,
+    failed=Absent(Table(), {}),
+    refuted=Absent(Table(integers=True), {}),
+    shortened=_FLAG,
+)
+
+
 def to_json(settings: Settings, notes: Notes) -> dict[str, Any]:
     """Return both as one JSON object; what is not known, or did not happen, is left out."""
-    asked = {each.name: getattr(settings, each.name) for each in fields(settings)}
-    noted = {each.name: getattr(notes, each.name) for each in fields(notes)}
-    said = {name: value for name, value in asked.items() if value is not None}
-    for name, value in noted.items():
-        if value not in (None, False, {}):
-            said[name] = dict(value) if isinstance(value, Mapping) else value
-    return said
+    return _SETTINGS.write(settings) | _NOTES.write(notes)
 
 
 def from_json(value: Any, place: str) -> tuple[Settings, Notes]:
@@ -91,45 +107,6 @@ def from_json(value: Any, place: str) -> tuple[Settings, Notes]:
         One sentence that names the first field that is wrong or unknown.
     """
     document = Fields(value, place)
-    number, text = (int, float), str
-    settings = Settings(
-        time_limit=document.optional("time_limit", number),
-        workers=_integer(document, value, "workers"),
-        target_gap=document.optional("target_gap", number),
-        seed=_integer(document, value, "seed"),
-        grid=_integer(document, value, "grid"),
-        solver=document.optional("solver", text),
-    )
-    notes = Notes(
-        interrupted=bool(document.optional("interrupted", bool)),
-        unfinished=document.optional("unfinished", text),
-        no_plan=document.optional("no_plan", text),
-        ordered_lower_bound=_integer(document, value, "ordered_lower_bound"),
-        ordered_objective=_integer(document, value, "ordered_objective"),
-        failed=_strings(document, "failed"),
-        refuted=_integers(document, "refuted"),
-        shortened=bool(document.optional("shortened", bool)),
-    )
+    settings, notes = _SETTINGS.values(document), _NOTES.values(document)
     document.finish()
-    return settings, notes
-
-
-def _integer(document: Fields, value: Mapping[str, Any], name: str) -> int | None:
-    return document.integer(name) if name in value else None
-
-
-def _strings(document: Fields, name: str) -> dict[str, str]:
-    found: dict[str, str] = document.optional(name, dict) or {}
-    for step, message in found.items():
-        if not isinstance(message, str):
-            place = f"{document.path(name)}.{step:.60}"
-            raise InputError(f"{place} must be a string, not {show(message)}")
-    return found
-
-
-def _integers(document: Fields, name: str) -> dict[str, int]:
-    found: dict[str, Any] = document.optional(name, dict) or {}
-    return {
-        method: require_integer(value, f"{document.path(name)}.{method:.60}", 0)
-        for method, value in found.items()
-    }
+    return Settings(**settings), Notes(**notes)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from offcert.certify.doctor import Diagnosis, fastest, largest
+from offcert.core.messages import aligned
 from offcert.core.units import Units, format_size, format_time
 from offcert.report.least import tail_remedy
 
 _BYTES = Units("ns", "B")
 _HEADER = ("", "without a plan", "step", "computing", "samples/s", "proved within", "host")
+_OTHERS_HEADER = ("without a plan", "step", "samples/s", "device", "", "host")
 
 
 def diagnosis_summary(diagnosis: Diagnosis) -> dict[str, Any]:
@@ -33,6 +36,7 @@ def diagnosis_summary(diagnosis: Diagnosis) -> dict[str, Any]:
         "gap": None if diagnosis.step is None else certificate.result.gap,  # type: ignore[union-attr]
         "why_not": diagnosis.why_not,
         "host_memory": diagnosis.host_memory,
+        "other_ways": [asdict(each) for each in diagnosis.others],
         "short": diagnosis.short,
     }
 
@@ -51,21 +55,15 @@ def describe_doctor(diagnoses: Sequence[Diagnosis], title: str) -> str:
     """Return all diagnoses as a table, with what takes the memory and what is best."""
     if not diagnoses:
         return "interrupted before anything was found"
-    rows = [_HEADER, *(_row(each) for each in diagnoses)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    table = [
-        "  ".join(
-            cell.ljust(width) if not place else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
+    table = aligned([_HEADER, *(_row(each) for each in diagnoses)])
     memory = format_size(diagnoses[0].device_memory, _BYTES)
-    lines = [f"{title} in {memory}", *table]
+    lines = [f"{title} in {memory}", table]
     lines += [f"{_label(each)}: {each.why_not}" for each in diagnoses if each.why_not is not None]
     lines += [f"{_label(each)} is short of {each.short}" for each in diagnoses if each.short]
     lines += sorted({remedy for each in diagnoses if (remedy := _remedy(each)) is not None})
     lines += _best_lines(diagnoses)
+    others = [row for each in diagnoses for row in _other_rows(each)]
+    lines += [aligned([_OTHERS_HEADER, *others])] if others else []
     return "\n".join([*lines, _peak_line(largest(diagnoses) or diagnoses[-1])])
 
 
@@ -85,6 +83,19 @@ def _row(each: Diagnosis) -> tuple[str, ...]:
         f"{100 * each.certificate.result.gap:.3g} %",
         format_size(each.host_bytes, _BYTES),
     )
+
+
+def _other_rows(each: Diagnosis) -> Iterator[tuple[str, ...]]:
+    for way in each.others:
+        rate = each.samples * 10**9 / max(1, way.step)
+        yield (
+            f"{_label(each)}, {way.name}",
+            format_time(way.step, _BYTES),
+            _rate(rate),
+            format_size(way.peak + sum(each.beside.values()), _BYTES),
+            "fits" if way.fits else "too much",
+            format_size(way.host, _BYTES),
+        )
 
 
 def _rate(rate: float) -> str:

@@ -72,6 +72,11 @@ class Shown:
     verification: Verification[Certificate] | None = None
     notes: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def certificate(self) -> Certificate | None:
+        """The certificate, if the document is one."""
+        return self.document if isinstance(self.document, Certificate) else None
+
 
 def write_page(documents: Sequence[Shown], path: str | Path) -> None:
     """Write a page about certificates of schedules, and reports of training.
@@ -109,19 +114,19 @@ def page(documents: Sequence[Shown]) -> str:
 
 def _groups(documents: Sequence[Shown]) -> Iterable[dict[str, Any]]:
     """Yield the curves: certificates of one problem, by increasing memory."""
-    found: dict[str, list[int]] = {}
+    found: dict[str, list[tuple[int, int, Certificate]]] = {}
     for number, shown in enumerate(documents):
-        if isinstance(shown.document, Certificate):
-            problem = replace(shown.document.problem, name="")
+        if shown.certificate is not None:
+            problem = replace(shown.certificate.problem, name="")
             if problem.minimise is Minimise.TIME:
-                found.setdefault(problem_digest(problem.with_memory(0)), []).append(number)
-    for numbers in found.values():
-        certificates = {number: documents[number].document for number in numbers}
-        ordered = sorted(numbers, key=lambda number: _memory(certificates[number]))
-        rows = frontier_rows([_certificate(certificates[number]) for number in ordered])
-        compute = max(1, _certificate(certificates[ordered[0]]).problem.trace.compute_time)
+                same = found.setdefault(problem_digest(problem.with_memory(0)), [])
+                same.append((problem.platform.memory, number, shown.certificate))
+    for same in found.values():
+        ordered = sorted(same, key=lambda each: each[0])
+        rows = frontier_rows([certificate for *_, certificate in ordered])
+        compute = max(1, ordered[0][2].problem.trace.compute_time)
         yield {
-            "plans": ordered,
+            "plans": [number for _, number, _ in ordered],
             "limits": [row.memory for row in rows],
             "best": [row.slowdown for row in rows],
             "least": [_least_of(row, compute) for row in rows],
@@ -132,15 +137,6 @@ def _least_of(row: FrontierRow, compute: int) -> float | None:
     """Return the proved bound of a limit by the computing time; None without one."""
     known = not row.infeasible and row.evidence == "proved"
     return row.lower_bound / compute if known else None
-
-
-def _certificate(document: Certificate | TrainingRecord) -> Certificate:
-    assert isinstance(document, Certificate)
-    return document
-
-
-def _memory(document: Certificate | TrainingRecord) -> int:
-    return _certificate(document).problem.platform.memory
 
 
 def _view(shown: Shown) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from offcert.core.result import SolveStatus
 from offcert.core.units import Units, format_gap, format_size
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.placement.certificate import PlacementCertificate
-from offcert.proofs.step_certificate import StepCertificate
+from offcert.proofs.split_certificate import SplitCertificate
 from offcert.report.findings import Text
 from offcert.verify.document import Verification
 from offcert.verify.findings import CheckedBound
@@ -89,7 +89,7 @@ def describe_placed(certificate: Certificate) -> str:
     return "\n".join([describe_placement(certificate.placement), *_limit_lines(certificate)])
 
 
-def placed_step_summary(step: StepCertificate) -> dict[str, Any]:
+def placed_step_summary(step: SplitCertificate) -> dict[str, Any]:
     """Return what is claimed about the addresses in the rounds of a step as JSON values."""
     placed = [each.certificate for each in step.rounds]
     rounds = [None if each.placement is None else placed_summary(each) for each in placed]
@@ -105,7 +105,7 @@ def placed_step_summary(step: StepCertificate) -> dict[str, Any]:
     }
 
 
-def describe_placed_step(step: StepCertificate) -> str:
+def describe_placed_step(step: SplitCertificate) -> str:
     """Return what is claimed about the addresses in the rounds of a step for people."""
     lines = []
     for number, each in enumerate(step.rounds, 1):
@@ -169,4 +169,4 @@ def _checked_lines(placed: PlacementCertificate, bounds: list[CheckedBound]) -> 
 PLACEMENT = Text(placement_summary, describe_placement, describe_valid=_describe_valid)
 # What `offcert place` says of certificates to which it has added addresses.
 OF_SCHEDULE = Text(placed_summary, describe_placed)
-OF_STEP = Text(placed_step_summary, describe_placed_step)
+OF_SPLIT = Text(placed_step_summary, describe_placed_step)

@@ -67,7 +67,7 @@ def _plan_lines(certificate: Certificate) -> list[str]:
         f"- offloaded: {len(moved)} of {len(trace.gaps)} tensors, {format_size(size, units)}",
         *again,
         f"- step: {format_time(result.schedule.makespan, units)}, of which "
-        f"{format_time(trace.compute_time, units)} is computing",
+        f"{format_time(plain.compute_time, units)} is computing everything once",
         f"- {_least(result.word)} {format_objective(result.lower_bound, certificate.problem)}"
         f": {result.status}, gap {format_gap(result.gap)}{result.word}",
     ]

@@ -69,7 +69,7 @@ class AutoOffload(Making):
             return super().begin(args, kwargs)
         if self._study is None or self._study.call != call:
             begun = self._kinds.now()
-            if is_covered(self.programs, call, self._hooks.parts.device):
+            if is_covered(self.step_plans, call, self._hooks.parts.device):
                 self._own.append(call)
             self._study = Study(self._root, call, begun)
             self._reserved.begin(fresh=True)
@@ -98,7 +98,7 @@ class AutoOffload(Making):
 
     def _new_run(self, chosen: StepPlan, *args: Any) -> StepRun:
         made = next(
-            (m for m, p in zip(self._made, self.programs, strict=True) if p is chosen), None
+            (m for m, p in zip(self._made, self.step_plans, strict=True) if p is chosen), None
         )
         if made is None or made.times is None:
             return super()._new_run(chosen, *args)
@@ -110,7 +110,7 @@ class AutoOffload(Making):
         """Take stock of a step whose backward pass has ended, and its times."""
         if isinstance(run, TimedRun):
             for made in self._made:
-                if made.times is not None and made.times.program is run.program:
+                if made.times is not None and made.times.step_plan is run.step_plan:
                     made.times.take(run)
         super().ended(run)
 
@@ -136,7 +136,7 @@ class AutoOffload(Making):
             self._branches.ended(run)
 
     def _segmented(self) -> Segments:
-        """Return segments without programs: those that are made on the way will be theirs."""
+        """Return segments without plans: those that are made on the way will be theirs."""
         segments = Segments(self._root, [], self._hooks, verify_every=self._verify_every)
         self._hooks.steps = SegmentedSteps(self._relay, segments, self._relay.program_of)
         return segments
@@ -160,7 +160,7 @@ class AutoOffload(Making):
             return False
         if self._study is not None and self._study.call == call:
             return True
-        if len(self.programs) >= self._max_plans and self._outgrown(call) is None:
+        if len(self.step_plans) >= self._max_plans and self._outgrown(call) is None:
             return False
         return isinstance(super()._choose(call), str) or self._branches.wants(call)
 
@@ -192,9 +192,9 @@ class AutoOffload(Making):
         elif problem is not None:
             self._study = None
             try:
-                made = len(self.programs)
+                made = len(self.step_plans)
                 self._plan(problem)
-                for step_plan in self.programs[made:]:
+                for step_plan in self.step_plans[made:]:
                     self._kinds.was(step_plan, study.begun)
             except (InputError, PlanError) as error:
                 self._give_up(study.call, str(error))
@@ -210,7 +210,7 @@ class AutoOffload(Making):
         if study.capture is None or study.recorded:
             return False
         study.recorded = True
-        known = [each.capture for each in self.programs]
+        known = [each.capture for each in self.step_plans]
         return not self._branches.studied(study.capture, known)
 
     def _give_up(self, call: Signature, reason: str) -> None:

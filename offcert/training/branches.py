@@ -39,7 +39,7 @@ class Branches:
             # It is not the step that the plan was made for (`offcert.runtime.follow.kinds`).
             return
         if run.finished and run.deviation is not None and not (run.failed or run.broken):
-            self._of(run.program.capture.calls[0]).misses += 1
+            self._of(run.step_plan.capture.calls[0]).misses += 1
 
     def wants(self, call: Signature) -> bool:
         """Whether a step that begins with the call is to be studied, although there is a plan."""

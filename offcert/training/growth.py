@@ -8,41 +8,45 @@ from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.watch.signature import Signature, as_if_on, covers, volume
 
 
-def is_covered(programs: Sequence[StepPlan], call: Signature, here: str) -> bool:
-    """Whether a call is at most as large as one that a program was made for.
+def is_covered(step_plans: Sequence[StepPlan], call: Signature, here: str) -> bool:
+    """Whether a call is at most as large as one that a plan was made for.
 
     Parameters
     ----------
-    programs : sequence of StepPlan
+    step_plans : sequence of StepPlan
         With the calls that they were captured with.
     call : Signature
         How the model is called.
     here : str
         The device that it is on, as `offcert.runtime.watch.parts.Parts` names it.
     """
-    known = [each.capture for each in programs]
+    known = [each.capture for each in step_plans]
     return any(covers(each.calls[0], as_if_on(call, each.device, here)) for each in known)
 
 
 def outgrown(
-    programs: Sequence[StepPlan], call: Signature, here: str, own: Collection[Signature], full: bool
+    step_plans: Sequence[StepPlan],
+    call: Signature,
+    here: str,
+    own: Collection[Signature],
+    full: bool,
 ) -> int | None:
-    """Return the number of the program in whose place one for a larger call is followed.
+    """Return the number of the plan in whose place one for a larger call is followed.
 
     It is the one for the largest of the calls that this one covers: if that is more than half as
     large, or no more plans may be made.
 
     Parameters
     ----------
-    programs, call, here
+    step_plans, call, here
         As for `is_covered`.
     own : collection of Signature
-        Calls whose programs stay, since a larger one did not do for them.
+        Calls whose plans stay, since a larger one did not do for them.
     full : bool
-        Whether there are as many programs as there may be.
+        Whether there are as many plans as there may be.
     """
     found = []
-    for number, each in enumerate(programs):
+    for number, each in enumerate(step_plans):
         known = each.capture.calls[0]
         asked = as_if_on(call, each.capture.device, here)
         if volume(known) < volume(asked) and covers(asked, known) and known not in own:

@@ -34,7 +34,7 @@ _MOST_ANEW = 6
 
 @dataclass
 class _Made:
-    """A program's problem and certificate, and the search for a better one.
+    """A plan's problem and certificate, and the search for a better one.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class Making(Offload):
         self._settled: list[Signature] = []
         self._reasons: list[str] = []
         self._branches = Branches()
-        # One a program; modules that must not run again, and why; how many plans were made in the
+        # One a plan; modules that must not run again, and why; how many plans were made in the
         # place of others of which something was refused.
         self._made: list[_Made] = []
         self._barred: dict[str, str] = {}
@@ -126,7 +126,7 @@ class Making(Offload):
             self._search(number, allowed)
 
     def _makeshift(self, problem: Problem) -> StepPlan | None:
-        """Return a program that keeps to the limit, found at once; None if there is none."""
+        """Return a plan that keeps to the limit, found at once; None if there is none."""
         plain = self._planner.limited(replace(problem, recompute=Recompute.NONE))
         with suppress(InputError, PlanError):
             schedule = solve(plain, "sequential").result.schedule
@@ -146,7 +146,7 @@ class Making(Offload):
             self._look(number)
 
     def _know(self, number: int, made: _Made) -> _Made:
-        """Take note of what a program was made for; no search goes on for what was there before."""
+        """Take note of what a plan was made for; no search goes on for what was there before."""
         before, self._made[number] = self._made[number], made
         if before.search is not None:
             before.search.close()
@@ -259,7 +259,7 @@ class Making(Offload):
         refused = self._segments.refused
         if not refused or (self._run is not None and not self._run.finished):
             return
-        for number, each in enumerate(self.programs):
+        for number, each in enumerate(self.step_plans):
             proofs = [refused[n] for n in map(str, each.segments.nested()) if n in refused]
             new = {path: str(proof.refused) for proof in proofs for path in proof.paths}
             if new.keys() <= self._barred.keys():
@@ -291,8 +291,8 @@ class Making(Offload):
 
     def _outgrown(self, call: Signature) -> int | None:
         """Return the number of the plan in whose place one for a larger call is followed."""
-        full = len(self.programs) >= self._max_plans
-        return outgrown(self.programs, call, self._hooks.parts.device, self._own, full=full)
+        full = len(self.step_plans) >= self._max_plans
+        return outgrown(self.step_plans, call, self._hooks.parts.device, self._own, full=full)
 
     @property
     def _left(self) -> int | None:
@@ -302,28 +302,28 @@ class Making(Offload):
         """Bytes of the host's memory that no plan takes; None if there may be any number."""
         if self._host_memory is None:
             return None
-        others = [each for n, each in enumerate(self.programs) if n != number]
+        others = [each for n, each in enumerate(self.step_plans) if n != number]
         return self._host_memory - host_memory_of(others).held
 
     def _must_wait(self, made: StepPlan, number: int) -> bool:
-        """Whether modules are wrapped for a program, which the call under way cannot follow.
+        """Whether modules are wrapped for a plan, which the call under way cannot follow.
 
         It need not wait for a step in which nothing moves: nobody says when such a step has ended.
         """
-        before = self.programs[number]
+        before = self.step_plans[number]
         wraps = bool(made.segments or before.segments)
         return self._open is not None and wraps and not before.is_idle
 
     def _take(self, made: StepPlan, number: int | None = None) -> int:
-        """Follow one more program from the next step on, or from this one if no module changes.
+        """Follow one more plan from the next step on, or from this one if no module changes.
 
         With a number it takes the place of another one. Returns the number.
         """
         assert self._segments is not None
-        before = NOTHING_AGAIN if number is None else self.programs[number].segments
+        before = NOTHING_AGAIN if number is None else self.step_plans[number].segments
         if self._open is None or not (made.segments or before):
             return self._put(made, number)
-        wrapped = any(each.segments for each in self.programs)
+        wrapped = any(each.segments for each in self.step_plans)
         if not wrapped:
             # Refused before anything is changed.
             number = self._put(made, number)
@@ -347,13 +347,13 @@ class Making(Offload):
         assert self._segments is not None
         if number is None:
             self._segments.add(made.segments)
-            self.programs.append(made)
+            self.step_plans.append(made)
             self._made.append(_Made(made.problem))
-            return len(self.programs) - 1
+            return len(self.step_plans) - 1
         self._segments.replace(number, made.segments)
-        self._kinds.forget(self.programs[number])
-        self._movers.forget(self.programs[number])
-        self.programs[number] = made
+        self._kinds.forget(self.step_plans[number])
+        self._mover_maker.forget(self.step_plans[number])
+        self.step_plans[number] = made
         return number
 
     def _forget_searches(self) -> None:

@@ -140,7 +140,7 @@ def offload(
         }
         followed = follow(model, plan, problem, **following, **given)
         several = plan if isinstance(plan, Sequence) else [plan]
-        tell_of_plans(followed, zip(several, followed.programs, strict=True))
+        tell_of_plans(followed, zip(several, followed.step_plans, strict=True))
         return followed
     if plan != "auto":
         raise InputError(f'plan must be a certificate, a plan, a schedule or "auto", not {plan!r}')

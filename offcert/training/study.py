@@ -36,12 +36,12 @@ class Times:
 
     Parameters
     ----------
-    program : StepPlan
+    step_plan : StepPlan
         The makeshift: every operation runs once, in order.
     """
 
-    def __init__(self, program: StepPlan) -> None:
-        self.program = program
+    def __init__(self, step_plan: StepPlan) -> None:
+        self.step_plan = step_plan
         self._rows: list[list[float]] = []
 
     def take(self, run: TimedRun) -> None:
@@ -79,14 +79,14 @@ class TimedRun(StepRun):
     @property
     def timed(self) -> bool:
         """Whether it has followed its plan to the end."""
-        return self.deviation is None and len(self._over) == len(self.program.trace) + 1
+        return self.deviation is None and len(self._over) == len(self.step_plan.trace) + 1
 
     @property
     def share(self) -> float:
         """How many elements it is called with, of those of the captured one."""
         if self.smaller is None:
             return 1.0
-        return volume(self.smaller) / max(1, volume(self.program.capture.calls[0]))
+        return volume(self.smaller) / max(1, volume(self.step_plan.capture.calls[0]))
 
     def durations(self) -> list[int]:
         """Return the nanoseconds of every operation."""

@@ -23,6 +23,7 @@ from offcert.core.other_numbers import executed_on
 from offcert.core.result import Bound, Bounded, Evidence
 from offcert.core.trace import Trace
 from offcert.proofs.certificate import Certificate, read_certificate
+from offcert.proofs.kind import ALL
 from offcert.proofs.kinds.computed import Computed
 from offcert.proofs.kinds.joint import JointProof
 from offcert.proofs.questions import SCHEDULE
@@ -38,9 +39,6 @@ from offcert.verify.fractional import recompute
 from offcert.verify.joint.verifier import proved_by
 from offcert.verify.limits import UNLIMITED, Allowance, BeyondLimitsError, Limits
 from offcert.verify.replay import replay
-
-# Bounds on time that need nothing but the problem.
-_FROM_THE_PROBLEM = ("prop3", "fractional", "prop3-subset-sum", "fractional-subset-sum")
 
 
 @dataclass(frozen=True)
@@ -292,15 +290,18 @@ def _values(
     certificate: Certificate, problem: Problem, allowance: Allowance
 ) -> Iterable[tuple[str, int | str]]:
     """Yield names of bounds on time with their values, or why there is none."""
-    fluid = problem.transfers is not Transfers.ATOMIC
-    for name in _FROM_THE_PROBLEM[: 2 if fluid else 4]:
-        if PROOFS[name].misfit(problem) is None:
+    pausing = problem.transfers is not Transfers.ATOMIC
+    for name, kind in PROOFS.items():
+        if not kind.at_once or kind.proof is not Computed or kind.misfit(problem) is not None:
+            continue
+        # Where transfers may pause, others hold on some links only.
+        if not pausing or kind.transfers == ALL:
             yield name, recompute(name, problem)
     for bound in certificate.result.bounds:
-        kind = PROOFS.get(bound.method)
-        if kind is None or kind.proof is not JointProof or bound.evidence is not Evidence.PROVED:
+        joint = PROOFS.get(bound.method)
+        if joint is None or joint.proof is not JointProof or joint.misfit(problem) is not None:
             continue
-        if kind.misfit(problem) is not None:
+        if bound.evidence is not Evidence.PROVED:
             continue
         try:
             yield bound.method, proved_by(problem, JointProof.read(bound.details), allowance)

@@ -10,7 +10,7 @@ from typing import Any
 
 from offcert.certify.registry import STEPS
 from offcert.certify.rung import Rung, is_long
-from offcert.certify.searched_steps import MANY_GAPS, NEAR, NEAR_OF_MANY
+from offcert.certify.search_steps.labels import MANY_GAPS, NEAR, NEAR_OF_MANY
 from offcert.questions.schedule.problem import Problem
 
 # Part of the makespan: if the outward search has left no more open, it goes on before the pivot
@@ -105,11 +105,6 @@ _LONG = (
         0.5,
         "exact, given enough labels; the schedule it starts from is better now",
     ),
-    _rung(
-        "pivot-outward-near",
-        0.4,
-        "needs fewer labels than the pivot program where one side has most of them",
-    ),
     _rung("outward", 0.5, "goes on where it stopped"),
     _rung("atomic-heads", 0.4, "other orders than the first time, and finer bounds"),
     _rung("order-search", 0.25, "another random sequence"),
@@ -131,13 +126,6 @@ _REPEATED_SIZES = (
         "so near that it will close the problem itself",
         open_to=_VERY_NEAR,
     ),
-    _rung(
-        "pivot-outward-near",
-        0.6,
-        "far from closed outward: one side by labels closes many of these",
-        at_most=5.0,
-        open_from=NEAR,
-    ),
     *_SHORT,
     _rung(
         "atomic-heads",
@@ -152,29 +140,22 @@ _REPEATED_SIZES = (
         open_from=NEAR,
     ),
     _rung(
-        "pivot-outward-near",
-        0.6,
-        "near: a turn each for the three that may close it",
-        at_most=4.0,
-        open_to=NEAR,
-    ),
-    _rung(
         "outward",
         0.6,
-        "near: a turn each for the three that may close it",
+        "near: a turn each for the two that may close it",
         at_most=5.0,
         open_to=NEAR,
     ),
     _rung(
         "pivot",
         0.6,
-        "near: a turn each for the three that may close it",
+        "near: a turn each for the two that may close it",
         open_to=NEAR,
     ),
     _rung(
         "outward",
         0.6,
-        "near, and neither of the others has closed it",
+        "near, and the pivot program has not closed it",
         open_to=NEAR,
     ),
     *_LONG,
@@ -197,12 +178,6 @@ _MANY_TENSORS = (
         "so near that it is likely to close the problem itself",
         at_most=5.0,
         open_to=_NEAR_MANY,
-    ),
-    _rung(
-        "pivot-outward-near",
-        0.6,
-        "one side by labels, where both sides are too many",
-        at_most=4.0,
     ),
     _rung(
         "atomic-heads",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 from offcert.certify.ladder import certify
@@ -134,8 +135,38 @@ def audit(problem: Problem, document: Mapping[str, Any], *, time_limit: float = 
     return audited(problem, decision, time_limit)
 
 
-def audited(problem: Problem, decision: Decision, time_limit: float) -> Audit:
-    """Return what a decision amounts to; see `audit`."""
+@dataclass(frozen=True)
+class CarriedOut:
+    """A decision as an execution and a schedule that the checkers of certificates have seen.
+
+    Attributes
+    ----------
+    problem : Problem
+        That was asked about, with the network that the decision is about.
+    executed : Problem
+        In which all runs of the execution are operations.
+    schedule : Schedule
+        Of these.
+    peak : int
+        Most bytes on the device; 0 where there are faults.
+    faults : tuple of str
+        Why it is not legal.
+    """
+
+    problem: Problem
+    executed: Problem
+    schedule: Schedule
+    peak: int
+    faults: tuple[str, ...]
+
+    @cached_property
+    def host(self) -> int:
+        """Most bytes of copies on the host."""
+        return host_bytes(self.executed.trace, self.schedule)
+
+
+def carried_out(problem: Problem, decision: Decision) -> CarriedOut:
+    """Return the execution and the schedule that a decision about a network amounts to."""
     if decision.network is not None:
         problem = replace(problem, network=decision.network)
     network, execution = problem.computed, decision.execution
@@ -145,40 +176,47 @@ def audited(problem: Problem, decision: Decision, time_limit: float) -> Audit:
     faults = execution_faults(network, execution)
     most = 0 if faults else peak(executed, schedule)
     faults = faults or check(executed.with_memory(most), schedule)
-    if faults:
-        return Audit(decision.name, tuple(faults))
+    return CarriedOut(problem, executed, schedule, most, tuple(faults))
+
+
+def audited(problem: Problem, decision: Decision, time_limit: float) -> Audit:
+    """Return what a decision amounts to; see `audit`."""
+    done = carried_out(problem, decision)
+    if done.faults:
+        return Audit(decision.name, done.faults)
+    executed, execution, schedule = done.executed, decision.execution, done.schedule
     sizes = [executed.trace.gap_size(t.gap) for t in schedule.transfers if t.kind is Kind.OFFLOAD]
     # What is best possible is asked of everything that may be done: time within the plan's peak.
     limited = replace(
-        problem,
+        done.problem,
         recompute=Recompute.ANY,
         offload=True,
         minimise=Minimise.TIME,
         deadline=None,
         transfers=Transfers.ATOMIC,
         uncertainty=None,
-    ).with_memory(most)
+    ).with_memory(done.peak)
     result = certify(
-        limited, time_limit=time_limit, known=_known(limited, execution, schedule)
+        limited, time_limit=time_limit, known=beginning(limited, execution, schedule)
     ).result
     found = [value for value in (result.objective, schedule.makespan) if value is not None]
     return Audit(
         name=decision.name,
         faults=(),
         step=schedule.makespan,
-        peak=most,
-        host=host_bytes(executed.trace, schedule),
+        peak=done.peak,
+        host=done.host,
         moved=sum(sizes),
         again=execution.repeated,
         link_busy=_busy(schedule) / max(1, schedule.makespan),
-        fits=most <= problem.platform.memory,
+        fits=done.peak <= problem.platform.memory,
         best=min(found),
         bound=result.proved_bound,
         losses=tuple(_losses(executed, execution, schedule)),
     )
 
 
-def _known(problem: Problem, execution: Execution, schedule: Schedule) -> Certificate | None:
+def beginning(problem: Problem, execution: Execution, schedule: Schedule) -> Certificate | None:
     """Return where a search begins: with the plan itself, if the runtime can carry it out."""
     if execution.program is None and execution.repeated:
         return None

@@ -9,7 +9,7 @@ from ortools.sat.python import cp_model
 
 from offcert.formulations.common.linear_model import ONE
 from offcert.formulations.common.linear_solvers import SCIPY, solve_linear
-from offcert.formulations.exported.program import CellModel, Program
+from offcert.formulations.exported.integer_program import CellModel, IntegerProgram
 
 SOLVERS = {"HiGHS": SCIPY, "CBC": "PULP_CBC_CMD", "CP-SAT": None}
 # A bound that is so little above an integer means it: tolerances of linear solvers. Assumed.
@@ -61,7 +61,7 @@ def claim_of(model: CellModel, solver: str, seconds: float) -> Claim:
     return Claim(solver, least, found, answer.infeasible, answer.statistics)
 
 
-def _cpsat(program: Program, solver: str, seconds: float) -> Claim:
+def _cpsat(program: IntegerProgram, solver: str, seconds: float) -> Claim:
     model = cp_model.CpModel()
     columns = [model.new_bool_var(name) for name in program.names]
     for terms, low, high in program.rows:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from offcert.formulations.exported.program import Program
+from offcert.formulations.exported.integer_program import IntegerProgram
 
 
-def mps(program: Program) -> Iterator[str]:
+def mps(program: IntegerProgram) -> Iterator[str]:
     """Yield the lines of a free MPS file."""
     yield from (f"* {line}" for line in program.comments)
     yield from ("NAME offcert", "ROWS", " N objective")
@@ -16,10 +16,11 @@ def mps(program: Program) -> Iterator[str]:
     for number, (terms, low, high) in enumerate(program.rows):
         kind = "E" if low == high else "G" if high is None else "L" if low is None else "R"
         assert kind in "EGL", "rows have one side"
-        yield f" {kind} r{number}"
-        limits.append((f"r{number}", high if low is None else low))
+        name = program.row_name(number)
+        yield f" {kind} {name}"
+        limits.append((name, high if low is None else low))
         for column, value in terms:
-            by_column[column].append((f"r{number}", value))
+            by_column[column].append((name, value))
     yield "COLUMNS"
     for name, cost, entries in zip(program.names, program.cost, by_column, strict=True):
         for row, value in [("objective", cost), *entries]:
@@ -28,11 +29,16 @@ def mps(program: Program) -> Iterator[str]:
     yield "RHS"
     yield from (f" rhs {row} {value}" for row, value in limits if value)
     yield "BOUNDS"
-    yield from (f" BV bounds {name}" for name in program.names)
+    for column, name in enumerate(program.names):
+        if column in program.endless:
+            yield from [] if column in program.continuous else [f" LI bounds {name} 0"]
+            yield f" PL bounds {name}"
+        else:
+            yield f" UP bounds {name} 1" if column in program.continuous else f" BV bounds {name}"
     yield "ENDATA"
 
 
-def lp(program: Program) -> Iterator[str]:
+def lp(program: IntegerProgram) -> Iterator[str]:
     """Yield the lines of a file in CPLEX's LP format."""
     yield from (f"\\ {line}" for line in program.comments)
     yield "Minimize"
@@ -41,21 +47,26 @@ def lp(program: Program) -> Iterator[str]:
     yield from _sum(program, costs)
     yield "Subject To"
     for number, (terms, low, high) in enumerate(program.rows):
-        yield f" r{number}:"
-        yield from _sum(program, terms)
+        yield f" {program.row_name(number)}:"
+        yield from _sum(program, terms or ((0, 0),))
         sign = "=" if low == high else ">=" if high is None else "<="
         yield f" {sign} {high if low is None else low}"
-    yield "Binary"
-    yield from (f" {name}" for name in program.names)
+    kinds: dict[str, list[str]] = {"Bounds": [], "Generals": [], "Binary": []}
+    for column, name in enumerate(program.names):
+        if column in program.continuous:
+            kinds["Bounds"] += [] if column in program.endless else [f" {name} <= 1"]
+        else:
+            kinds["Generals" if column in program.endless else "Binary"].append(f" {name}")
+    yield from (line for kind, lines in kinds.items() if lines for line in (kind, *lines))
     yield "End"
 
 
-def _sum(program: Program, terms: Iterable[tuple[int, int]]) -> Iterator[str]:
+def _sum(program: IntegerProgram, terms: Iterable[tuple[int, int]]) -> Iterator[str]:
     for column, value in terms:
         yield f" {'-' if value < 0 else '+'} {abs(value)} {program.names[column]}"
 
 
-def opb(program: Program) -> Iterator[str]:
+def opb(program: IntegerProgram) -> Iterator[str]:
     """Yield the lines of a pseudo-Boolean problem; comments say what its variables are called."""
     count = sum(1 if low != high else 2 for _, low, high in program.rows)
     yield f"* #variable= {len(program.names)} #constraint= {count}"

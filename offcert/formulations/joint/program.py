@@ -13,7 +13,7 @@ Rows are written as ``sum >= 0``. Each has a family and a key, by which proofs n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -29,6 +29,9 @@ from offcert.questions.schedule.problem import Problem
 
 # Families of rows about the length of a window.
 LENGTHS = ("compute", "link", "out", "in")
+# Families of rows that say where a value comes from and goes; it is the last of their names. By
+# definition.
+_ABOUT_VALUES = ("available", "inputs", "origin", "kept", "left")
 # Columns that are always 1, and always 0. By definition.
 ONE, ZERO = -1, -2
 # Price of a column that is not what it is fixed at, in computing times of the network. Arbitrary.
@@ -40,8 +43,9 @@ Terms = list[tuple[int, float]]
 
 @dataclass
 class _Rows:
-    """Rows ``sum of terms >= low``, constants folded into `low`."""
+    """Rows ``sum of terms >= low``, constants folded into `low`; none about what is `ignored`."""
 
+    ignored: Collection[int] = ()
     keys: list[Key] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
     columns: list[int] = field(default_factory=list)
@@ -50,6 +54,8 @@ class _Rows:
 
     def add(self, key: Key, terms: Terms, low: float = 0.0) -> None:
         """Add a row, unless it holds whatever the columns are."""
+        if key[0] in _ABOUT_VALUES and key[2][-1] in self.ignored:
+            return
         known = sum(factor for column, factor in terms if column == ONE)
         free = [(column, factor) for column, factor in terms if column not in (ONE, ZERO)]
         if all(factor > 0 for _, factor in free) and known >= low:
@@ -95,14 +101,23 @@ class JointProgram:
         Where it is cut.
     room : sequence of Room
         For each moment, what the running computation leaves to all that it does not use.
+    ignored : collection of int
+        Values about which nothing is said: so the program is smaller, and its optimum no greater.
     """
 
-    def __init__(self, problem: Problem, known: Contents, grid: Grid, room: Sequence[Room]) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        known: Contents,
+        grid: Grid,
+        room: Sequence[Room],
+        ignored: Collection[int] = (),
+    ) -> None:
         self.problem, self.contents, self.grid = problem, known, grid
         self.network = network = grid.network
         self.room = tuple(room)
         self.unit = max(network.compute_time, 1)
-        self.rows = _Rows()
+        self.rows = _Rows(ignored)
         self.before = {
             value: known.up_to(value) for value, movable in enumerate(known.movable) if movable
         }

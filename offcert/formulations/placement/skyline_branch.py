@@ -20,7 +20,7 @@ from offcert.formulations.placement.skyline_state import (
     TRAIL,
     UNPLACED,
     Boxes,
-    State,
+    SkylineState,
 )
 
 # What a frame is about, and what stands on the stack where a point is left free. By definition.
@@ -33,7 +33,7 @@ FEWEST, LOWEST, WEIGHTED, HEAVIEST = range(4)
 
 
 @plain_inner
-def push_parts(boxes: Boxes, state: State) -> int:
+def push_parts(boxes: Boxes, state: SkylineState) -> int:
     """Push the parts of the current sections that no unplaced box connects; return how many.
 
     Shorter ones first: they fail soonest.
@@ -62,7 +62,7 @@ def push_parts(boxes: Boxes, state: State) -> int:
 
 
 @plain_inner
-def push_frame(state: State, kind: int, start: int, point: int) -> None:
+def push_frame(state: SkylineState, kind: int, start: int, point: int) -> None:
     """Remember what is on the stack from `start` on, to go through it one by one."""
     registers = state.registers
     used = registers[FRAMES]
@@ -77,7 +77,7 @@ def push_frame(state: State, kind: int, start: int, point: int) -> None:
 
 
 @plain_inner
-def choose(boxes: Boxes, state: State, rule: int) -> int:
+def choose(boxes: Boxes, state: SkylineState, rule: int) -> int:
     """Return the section to decide about: one in a valley of the floor.
 
     A valley is a stretch of sections with one floor and higher ones on both sides. What covers the
@@ -115,7 +115,7 @@ def choose(boxes: Boxes, state: State, rule: int) -> int:
 
 
 @plain_inner
-def _count_choices(boxes: Boxes, state: State, left: int, right: int) -> None:
+def _count_choices(boxes: Boxes, state: SkylineState, left: int, right: int) -> None:
     """Count, in every section, the boxes that could lie on the floor without space below them."""
     for section in range(left, right):
         state.choices[section] = 0
@@ -133,7 +133,7 @@ def _count_choices(boxes: Boxes, state: State, left: int, right: int) -> None:
 
 
 @plain_inner
-def push_choices(boxes: Boxes, state: State, point: int) -> None:
+def push_choices(boxes: Boxes, state: SkylineState, point: int) -> None:
     """Push what can be done at a point of a valley: the boxes of high priority first.
 
     Of equal boxes only the first, and last that nothing lies there, if there is room to spare.
@@ -163,7 +163,7 @@ def push_choices(boxes: Boxes, state: State, point: int) -> None:
 
 
 @plain_inner
-def next_floor(boxes: Boxes, state: State, point: int) -> int:
+def next_floor(boxes: Boxes, state: SkylineState, point: int) -> int:
     """Return the least address, above a point left free in a valley, of a box that covers it.
 
     One that lives within the valley lies on another that does and is not placed yet; any other
@@ -187,7 +187,7 @@ def next_floor(boxes: Boxes, state: State, point: int) -> int:
 
 
 @plain_inner
-def _has_twin(boxes: Boxes, state: State, box: int) -> bool:
+def _has_twin(boxes: Boxes, state: SkylineState, box: int) -> bool:
     """Return whether an equal box that comes before is still to be placed."""
     for other in range(boxes.begins[boxes.first[box]], box):
         if (

@@ -1,6 +1,6 @@
 """The skyline search itself: depth first, over points and over parts that do not meet.
 
-It keeps its place in `State.registers`, so that it can be left and entered again.
+It keeps its place in `SkylineState.registers`, so that it can be left and entered again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from offcert.formulations.placement.skyline_state import (
     TO,
     UNPLACED,
     Boxes,
-    State,
+    SkylineState,
     lift_box,
     put,
     stack_box,
@@ -54,7 +54,7 @@ _ROUNDS = 8
 
 
 @plain_inner
-def propagate(boxes: Boxes, state: State) -> bool:
+def propagate(boxes: Boxes, state: SkylineState) -> bool:
     """Raise floors and least addresses as far as they follow from each other.
 
     A box lies on no floor lower than the highest below it; a section's floor is the least address
@@ -92,7 +92,7 @@ def propagate(boxes: Boxes, state: State) -> bool:
 
 
 @plain_inner
-def _least_address(boxes: Boxes, state: State, box: int, held: bool) -> int:
+def _least_address(boxes: Boxes, state: SkylineState, box: int, held: bool) -> int:
     """Return the least address of a box: the highest floor below, or more if nothing holds it.
 
     Where all floors below are that high and nothing ends there, what holds the box is still to be
@@ -115,7 +115,7 @@ def _least_address(boxes: Boxes, state: State, box: int, held: bool) -> int:
 
 
 @plain_inner
-def _raise_floors(boxes: Boxes, state: State, from_: int, to: int) -> tuple[int, int]:
+def _raise_floors(boxes: Boxes, state: SkylineState, from_: int, to: int) -> tuple[int, int]:
     """Raise floors between two sections; return between which they rose, or -1 if too far."""
     left, top = state.registers[LEFT], state.ceiling[from_]
     for section in range(from_, to):
@@ -137,7 +137,7 @@ def _raise_floors(boxes: Boxes, state: State, from_: int, to: int) -> tuple[int,
 
 
 @plain_inner
-def blame(boxes: Boxes, state: State, box: int) -> None:
+def blame(boxes: Boxes, state: SkylineState, box: int) -> None:
     """Note that a box could not be placed, in its sections."""
     part = 1.0 / (boxes.last[box] - boxes.first[box])
     for section in range(boxes.first[box], boxes.last[box]):
@@ -145,7 +145,9 @@ def blame(boxes: Boxes, state: State, box: int) -> None:
 
 
 @plain_inner
-def _released(boxes: Boxes, state: State, left: int, right: int, from_: int, to: int) -> bool:
+def _released(
+    boxes: Boxes, state: SkylineState, left: int, right: int, from_: int, to: int
+) -> bool:
     """Return whether boxes fit above their least addresses, section by section.
 
     In one section, boxes lie one above the other: those that cannot lie lower than some address
@@ -179,14 +181,14 @@ NONE, FOUND, GOING_ON, TOO_DEEP = 0, 1, 2, 3
 
 
 @plain
-def advance(boxes: Boxes, state: State, nodes: int, rule: int) -> int:
+def advance(boxes: Boxes, state: SkylineState, nodes: int, rule: int) -> int:
     """Search on for some nodes.
 
     Parameters
     ----------
     boxes : Boxes
         What is to be placed.
-    state : State
+    state : SkylineState
         As `begin` or the last call left it.
     nodes : int
         After how many to stop.
@@ -216,7 +218,7 @@ def advance(boxes: Boxes, state: State, nodes: int, rule: int) -> int:
 
 
 @plain_inner
-def _enter(boxes: Boxes, state: State, rule: int) -> None:
+def _enter(boxes: Boxes, state: SkylineState, rule: int) -> None:
     """Begin with a part: see whether it can be right, and how to go on."""
     registers = state.registers
     if not propagate(boxes, state):
@@ -242,7 +244,7 @@ def _enter(boxes: Boxes, state: State, rule: int) -> None:
 
 
 @plain_inner
-def _lift_all(boxes: Boxes, state: State) -> bool:
+def _lift_all(boxes: Boxes, state: SkylineState) -> bool:
     """Place the boxes that are live in all sections of the part; return whether there are any."""
     left, right = state.registers[LEFT], state.registers[RIGHT]
     found = False
@@ -254,7 +256,7 @@ def _lift_all(boxes: Boxes, state: State) -> bool:
 
 
 @plain_inner
-def _leave(boxes: Boxes, state: State) -> None:
+def _leave(boxes: Boxes, state: SkylineState) -> None:
     """Go on with what the last frame holds, after a part was filled or could not be."""
     registers = state.registers
     frame = state.frames[registers[FRAMES] - 1]

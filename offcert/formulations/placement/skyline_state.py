@@ -15,14 +15,14 @@ Floats = NDArray[np.float64]
 
 # Arrays that the trail can restore.
 LOW, FLOOR, TOP, REST, ADDRESS, CEILING, OWNER = range(7)
-# Entries of `State.registers`: whether a node is entered or left, its sections, whether it could be
-# filled, how much is in use of frames, stack and trail, nodes so far, whether something ran full,
-# and the sections that have changed. By definition.
+# Entries of `SkylineState.registers`: whether a node is entered or left, its sections, whether it
+# could be filled, how much is in use of frames, stack and trail, nodes so far, whether something
+# ran full, and the sections that have changed. By definition.
 ENTER, LEFT, RIGHT, FILLED, FRAMES, STACK, TRAIL, NODES, FULL, DIRTY, CLEAN = range(11)
 REGISTERS = 11
-# Columns of `State.frames`: whether it is parts that are all to be filled or choices of which one
-# will do; the sections; the stretch of the stack and where in it the search is; where the trail
-# stood; the section that is chosen for. By definition.
+# Columns of `SkylineState.frames`: whether it is parts that are all to be filled or choices of
+# which one will do; the sections; the stretch of the stack and where in it the search is; where the
+# trail stood; the section that is chosen for. By definition.
 KIND, FROM, TO, BEGIN, END, NEXT, MARK, POINT = range(8)
 COLUMNS = 8
 UNPLACED = -1
@@ -38,7 +38,7 @@ class Boxes(NamedTuple):
     begins: Integers
 
 
-class State(NamedTuple):
+class SkylineState(NamedTuple):
     """Decisions, and what follows from them.
 
     Attributes
@@ -98,7 +98,7 @@ def boxes_of(sections: Sections) -> Boxes:
     return Boxes(sections.size, sections.first, sections.last, sections.index)
 
 
-def new_state(sections: Sections) -> State:
+def new_state(sections: Sections) -> SkylineState:
     """Return a state that `begin` has to set up."""
     boxes, count = len(sections), sections.count
     depth = 4 * (boxes + count) + 1000
@@ -106,7 +106,7 @@ def new_state(sections: Sections) -> State:
     def zeros(length: int) -> Integers:
         return np.zeros(length, np.int64)
 
-    return State(
+    return SkylineState(
         address=zeros(boxes),
         low=zeros(boxes),
         order=zeros(boxes),
@@ -127,7 +127,7 @@ def new_state(sections: Sections) -> State:
 
 
 @compiled
-def begin(boxes: Boxes, state: State, capacity: int) -> None:
+def begin(boxes: Boxes, state: SkylineState, capacity: int) -> None:
     """Set up the search for a capacity, in units that are at least the load."""
     state.address[:] = UNPLACED
     state.low[:] = 0
@@ -147,7 +147,7 @@ def begin(boxes: Boxes, state: State, capacity: int) -> None:
 
 
 @plain_inner
-def put(state: State, array: Integers, kind: int, index: int, value: int) -> None:
+def put(state: SkylineState, array: Integers, kind: int, index: int, value: int) -> None:
     """Change an entry, so that `undo` can restore it."""
     used = state.registers[TRAIL]
     if used == len(state.trail):
@@ -161,7 +161,7 @@ def put(state: State, array: Integers, kind: int, index: int, value: int) -> Non
 
 
 @plain_inner
-def undo(state: State, mark: int) -> None:
+def undo(state: SkylineState, mark: int) -> None:
     """Restore all that was changed since the trail was as long as `mark`."""
     for place in range(state.registers[TRAIL] - 1, mark - 1, -1):
         kind, index, value = state.trail[place, 0], state.trail[place, 1], state.trail[place, 2]
@@ -183,7 +183,7 @@ def undo(state: State, mark: int) -> None:
 
 
 @plain_inner
-def stack_box(boxes: Boxes, state: State, box: int, height: int) -> bool:
+def stack_box(boxes: Boxes, state: SkylineState, box: int, height: int) -> bool:
     """Place a box on the floor; return False if something better is possible.
 
     It is if an unplaced box fits into the space that is left free below (moving it down there is no
@@ -217,7 +217,7 @@ def stack_box(boxes: Boxes, state: State, box: int, height: int) -> bool:
 
 
 @plain_inner
-def _fills_waste(boxes: Boxes, state: State, box: int, height: int) -> bool:
+def _fills_waste(boxes: Boxes, state: SkylineState, box: int, height: int) -> bool:
     """Return whether some other unplaced box fits below a box at some height."""
     first, last = boxes.first[box], boxes.last[box]
     for other in range(boxes.begins[first], boxes.begins[last]):
@@ -232,7 +232,7 @@ def _fills_waste(boxes: Boxes, state: State, box: int, height: int) -> bool:
 
 
 @plain_inner
-def lift_box(boxes: Boxes, state: State, box: int) -> None:
+def lift_box(boxes: Boxes, state: SkylineState, box: int) -> None:
     """Place a box that is live in all sections of a part at the part's ceiling.
 
     What is left is a problem of its own: everything below the floor is solid ground from then on,

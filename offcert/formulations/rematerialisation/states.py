@@ -93,7 +93,7 @@ def scheduled(problem: Problem, execution: Execution) -> tuple[Schedule, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class ValueState:
     """A value after some in-place changes.
 
     Attributes
@@ -115,7 +115,7 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ComputationRun:
     """A run of a computation: the states that it takes and leaves.
 
     Attributes
@@ -158,17 +158,17 @@ class StateNetwork:
     ----------
     network : Network
         What it was made of.
-    states : tuple of State
+    states : tuple of ValueState
         Those that some computation makes or needs.
-    steps : tuple of Step
+    steps : tuple of ComputationRun
         One a computation.
     readers : tuple of tuple of int
         For each state, the computations that need it.
     """
 
     network: Network
-    states: tuple[State, ...]
-    steps: tuple[Step, ...]
+    states: tuple[ValueState, ...]
+    steps: tuple[ComputationRun, ...]
     readers: tuple[tuple[int, ...], ...]
 
     @property
@@ -194,7 +194,7 @@ class _Translation:
             if value.base is not None:
                 self.changers.setdefault(value.base, []).append(network.writer[number])
         self.numbers: dict[tuple[int, int], int] = {}
-        self.states: list[State] = []
+        self.states: list[ValueState] = []
 
     def result(self) -> StateNetwork:
         parts = [self._parts(index) for index in range(len(self.network))]
@@ -214,7 +214,7 @@ class _Translation:
         key = (value, level)
         if key not in self.numbers:
             self.numbers[key] = len(self.states)
-            self.states.append(State(value, level, self.network.values[value].size, maker))
+            self.states.append(ValueState(value, level, self.network.values[value].size, maker))
         return self.numbers[key]
 
     def _parts(
@@ -248,7 +248,7 @@ class _Translation:
         makes: tuple[int, ...],
         turns: tuple[tuple[int, int], ...],
         readers: list[list[int]],
-    ) -> Step:
+    ) -> ComputationRun:
         computation = self.network.computations[index]
         left = (*makes, *(after for _, after in turns))
         # What takes no memory can stay for ever, unless a change in place ends it.
@@ -261,7 +261,7 @@ class _Translation:
         kept = computation.workspace + sum(self.states[state].size for state in makes)
         if not makes or (lean is not None and lean >= kept):
             lean = None
-        return Step(
+        return ComputationRun(
             computation.duration,
             computation.workspace,
             lean,

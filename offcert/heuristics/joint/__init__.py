@@ -3,8 +3,8 @@
 In which order to read, and what goes from one module to the next::
 
     tables      a problem as arrays (`Tables`), once; carrying: what training really holds
-    state       a program and what may not leave, as arrays (`State`), and scratch (`Work`)
-    unrolling   State -> the runs; events, inside: what training holds beside their uses
+    state       a program and what may not leave, as arrays (`JointState`), and scratch (`Work`)
+    unrolling   JointState -> the runs; events, inside: what training holds beside their uses
     lives       runs -> bytes during each run, and the gaps over the turn
     leaving     gaps -> which leave, in which order, how long it all takes; pruning: which need not
     evaluation  calls these four in turn: the value of a state, in ticks

@@ -8,7 +8,7 @@ from offcert.core.compiled import compiled
 from offcert.heuristics.joint.changes import Alike, alike, change
 from offcert.heuristics.joint.evaluation import evaluate
 from offcert.heuristics.joint.repeats import Repeats, repeats_of, spread
-from offcert.heuristics.joint.state import UNCOVERED, State, Work, assign, new_work
+from offcert.heuristics.joint.state import UNCOVERED, JointState, Work, assign, new_work
 from offcert.heuristics.joint.tables import COMPUTE, Tables
 
 # How often a change is done in other copies of what repeats, and the parts of `spread`. By
@@ -24,7 +24,7 @@ class JointAnnealer:
     ----------
     tables : Tables
         Of the problem.
-    start : State
+    start : JointState
         Where to start.
     seed : int
         Of the random numbers.
@@ -33,7 +33,7 @@ class JointAnnealer:
 
     Attributes
     ----------
-    best : State
+    best : JointState
         The best one so far that fits; the start, if none does.
     makespan : float
         Its estimated ticks; infinite if it does not fit.
@@ -41,7 +41,7 @@ class JointAnnealer:
         Whether the present one fits.
     """
 
-    def __init__(self, tables: Tables, start: State, seed: int, weight: float) -> None:
+    def __init__(self, tables: Tables, start: JointState, seed: int, weight: float) -> None:
         self._tables = tables
         self._random = np.random.default_rng(seed)
         self._alike = alike(tables)
@@ -53,7 +53,7 @@ class JointAnnealer:
         self.makespan = np.inf
         self.restart(start)
 
-    def restart(self, state: State) -> None:
+    def restart(self, state: JointState) -> None:
         """Continue from a state."""
         _copy(self._state, state)
         self._value = float(evaluate(self._tables, self._state, self._work, self.weight))
@@ -90,7 +90,7 @@ class JointAnnealer:
         return bool(self.makespan < before)
 
     @property
-    def current(self) -> State:
+    def current(self) -> JointState:
         """A copy of the present state."""
         return self._state.copy()
 
@@ -100,7 +100,7 @@ def weight_of(tables: Tables, peak: int) -> float:
     return 4.0 * float(tables.settings[COMPUTE]) / max(1, peak)
 
 
-def _copy(to: State, of: State) -> None:
+def _copy(to: JointState, of: JointState) -> None:
     for target, source in zip(to, of, strict=True):
         target[:] = source
 
@@ -110,9 +110,9 @@ def _anneal(
     tables: Tables,
     alike: Alike,
     repeats: Repeats,
-    state: State,
-    new: State,
-    best: State,
+    state: JointState,
+    new: JointState,
+    best: JointState,
     work: Work,
     value: float,
     best_value: float,

@@ -15,7 +15,7 @@ from offcert.heuristics.joint.segments import (
     shift_boundary,
     split_segment,
 )
-from offcert.heuristics.joint.state import GAPS, Floats, State, Work
+from offcert.heuristics.joint.state import GAPS, Floats, JointState, Work
 from offcert.heuristics.joint.stretches import copy_stretch, rebuild
 from offcert.heuristics.joint.tables import OFFLOAD, Integers, Tables
 
@@ -99,7 +99,7 @@ def _shapes(tables: Tables) -> tuple[Integers, Integers, Integers]:
 
 
 @inlined
-def change(tables: Tables, alike: Alike, state: State, work: Work) -> bool:
+def change(tables: Tables, alike: Alike, state: JointState, work: Work) -> bool:
     """Make a random change of a state; return whether there was one to make.
 
     The scratch must be that of the evaluation of some state before.
@@ -125,7 +125,7 @@ def change(tables: Tables, alike: Alike, state: State, work: Work) -> bool:
 
 
 @inlined
-def _change_segments(tables: Tables, alike: Alike, state: State, draw: float) -> bool:
+def _change_segments(tables: Tables, alike: Alike, state: JointState, draw: float) -> bool:
     if draw < _SHIFT:
         return shift_boundary(tables, state)
     draw -= _SHIFT
@@ -157,7 +157,7 @@ def _other(alike: Alike, computation: int) -> int:
 
 
 @inlined
-def _keep_like(tables: Tables, alike: Alike, state: State) -> bool:
+def _keep_like(tables: Tables, alike: Alike, state: JointState) -> bool:
     """Keep a stretch of computations as another one is, which is like it."""
     model = alike.members[np.random.randint(alike.members.size)]
     copy = _other(alike, model)
@@ -174,7 +174,7 @@ def _keep_like(tables: Tables, alike: Alike, state: State) -> bool:
 
 
 @inlined
-def _segment_like(tables: Tables, alike: Alike, state: State) -> bool:
+def _segment_like(tables: Tables, alike: Alike, state: JointState) -> bool:
     """Do with something what is done with something of the same shape elsewhere."""
     if state.number[0] == 0:
         return False
@@ -186,7 +186,7 @@ def _segment_like(tables: Tables, alike: Alike, state: State) -> bool:
 
 
 @inlined
-def _keep_worth(tables: Tables, alike: Alike, state: State) -> bool:
+def _keep_worth(tables: Tables, alike: Alike, state: JointState) -> bool:
     """Keep in a random segment what saves most ticks a byte."""
     if state.number[0] == 0:
         return False
@@ -202,14 +202,14 @@ def _keep_worth(tables: Tables, alike: Alike, state: State) -> bool:
 
 
 @inlined
-def _set_kept(tables: Tables, state: State, computation: int, kept: int) -> None:
+def _set_kept(tables: Tables, state: JointState, computation: int, kept: int) -> None:
     """Keep a computation's results or not, with all that run again with it."""
     for place in range(tables.group_first[computation], tables.group_first[computation + 1]):
         state.kept[tables.group[place]] = kept
 
 
 @inlined
-def _flip_kept(tables: Tables, state: State) -> bool:
+def _flip_kept(tables: Tables, state: JointState) -> bool:
     """Keep what ran again in a random segment, or the other way round; at times two at once."""
     if state.number[0] == 0:
         return False
@@ -225,7 +225,7 @@ def _flip_kept(tables: Tables, state: State) -> bool:
 
 
 @inlined
-def _flip_class(tables: Tables, alike: Alike, state: State) -> bool:
+def _flip_class(tables: Tables, alike: Alike, state: JointState) -> bool:
     """Keep all computations that are like a random one, or some of them, or none."""
     chosen = np.random.randint(alike.first.size - 1)
     begin, end = alike.first[chosen], alike.first[chosen + 1]
@@ -240,7 +240,7 @@ def _flip_class(tables: Tables, alike: Alike, state: State) -> bool:
 
 
 @inlined
-def _flip_stays(state: State, work: Work) -> bool:
+def _flip_stays(state: JointState, work: Work) -> bool:
     """Let something leave that had to stay, or the other way round, or exchange two."""
     gaps = work.facts[GAPS]
     exchange = np.random.random() < 0.4

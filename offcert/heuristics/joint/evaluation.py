@@ -16,7 +16,7 @@ from offcert.heuristics.joint.state import (
     MOVED,
     RUNS,
     UNCOVERED,
-    State,
+    JointState,
     Work,
     new_work,
 )
@@ -29,12 +29,12 @@ _IMPOSSIBLE = 1e30
 
 
 @plain
-def evaluate(tables: Tables, state: State, work: Work, weight: float) -> float:
+def evaluate(tables: Tables, state: JointState, work: Work, weight: float) -> float:
     """Return the ticks of a program, and more for every byte that does not fit.
 
     Parameters
     ----------
-    tables, state, work : Tables, State, Work
+    tables, state, work : Tables, JointState, Work
         The problem, the program, and scratch, on which the result is written: ``facts``, the runs,
         what they need, and the gaps.
     weight : float
@@ -123,7 +123,7 @@ class Estimate:
     gaps: tuple[tuple[int, int, int], ...]
 
 
-def estimate(tables: Tables, state: State) -> Estimate:
+def estimate(tables: Tables, state: JointState) -> Estimate:
     """Return what the evaluation says of a program."""
     work = new_work(tables)
     found = evaluate(tables, state, work, 0.0)

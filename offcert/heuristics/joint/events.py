@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from offcert.core.compiled import inlined
-from offcert.heuristics.joint.state import EVENTS, LINE, WHOLE, State, Work
+from offcert.heuristics.joint.state import EVENTS, LINE, WHOLE, JointState, Work
 from offcert.heuristics.joint.tables import Tables
 
 
@@ -27,7 +27,7 @@ def range_of(tables: Tables, first: int, last: int) -> int:
 
 
 @inlined
-def forget_events(tables: Tables, state: State, work: Work) -> None:
+def forget_events(tables: Tables, state: JointState, work: Work) -> None:
     """Begin without events; note what is given to the outermost segments."""
     work.facts[EVENTS] = 0
     for run in range(work.event_run.size):
@@ -55,7 +55,7 @@ def forget_events(tables: Tables, state: State, work: Work) -> None:
 
 
 @inlined
-def _find_unread(tables: Tables, state: State, work: Work) -> None:
+def _find_unread(tables: Tables, state: JointState, work: Work) -> None:
     """Find what is kept though nobody needs it, as `offcert.core.carried.unread` does."""
     carrying = tables.carrying
     for value in carrying.unread:
@@ -81,7 +81,7 @@ def _find_unread(tables: Tables, state: State, work: Work) -> None:
 
 
 @inlined
-def _nobody_reads(tables: Tables, state: State, work: Work, value: int) -> bool:
+def _nobody_reads(tables: Tables, state: JointState, work: Work, value: int) -> bool:
     """Return whether a value is kept in a segment with all in it that reads it."""
     carrying = tables.carrying
     writer = carrying.writer[value]
@@ -121,7 +121,7 @@ def _add(work: Work, value: int, run: int, computation: int) -> None:
 @inlined
 def note_events(
     tables: Tables,
-    state: State,
+    state: JointState,
     work: Work,
     segment: int,
     saved: int,
@@ -131,7 +131,7 @@ def note_events(
 
     Parameters
     ----------
-    tables, state, work : Tables, State, Work
+    tables, state, work : Tables, JointState, Work
         As in the evaluation.
     segment : int
         Which.
@@ -186,7 +186,7 @@ def note_events(
 
 
 @inlined
-def _is_line(tables: Tables, state: State, work: Work, segment: int) -> bool:
+def _is_line(tables: Tables, state: JointState, work: Work, segment: int) -> bool:
     """Return whether its calls are made one after another when a segment runs again.
 
     In a line that is so of all that is more than one of its calls, which are an operation each.
@@ -203,7 +203,7 @@ def _is_line(tables: Tables, state: State, work: Work, segment: int) -> bool:
 
 
 @inlined
-def _over(tables: Tables, state: State, work: Work, segment: int) -> int:
+def _over(tables: Tables, state: JointState, work: Work, segment: int) -> int:
     """Return the last computation that needs something saved in the outermost segment, or -1."""
     while work.parent[segment] >= 0:
         segment = work.parent[segment]

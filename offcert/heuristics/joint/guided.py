@@ -16,7 +16,7 @@ import numpy as np
 
 from offcert.heuristics.joint.evaluation import evaluate
 from offcert.heuristics.joint.repeats import repeats_of
-from offcert.heuristics.joint.state import State, Work, new_state
+from offcert.heuristics.joint.state import JointState, Work, new_state
 from offcert.heuristics.joint.tables import Tables
 
 # Programs that are tried, and layers by which a number may differ from the relaxation's.
@@ -36,7 +36,7 @@ def guided(
     weight: float,
     most: int,
     until: float = math.inf,
-) -> list[State]:
+) -> list[JointState]:
     """Return the best programs near to what a relaxation says, the shortest first.
 
     Parameters
@@ -53,7 +53,7 @@ def guided(
         When to try no more, by ``time.monotonic``; one is always tried.
     """
     rounding = _Rounding(tables, shares)
-    found: dict[float, State] = {}
+    found: dict[float, JointState] = {}
     for _ in range(_TRIED):
         state = rounding.state()
         found.setdefault(float(evaluate(tables, state, work, weight)), state)
@@ -106,7 +106,7 @@ class _Rounding:
             ranges.sort(key=lambda each: each[0] - each[1])
         return found
 
-    def state(self) -> State:
+    def state(self) -> JointState:
         """Draw a program."""
         again = self.share > self.random.uniform(0.1, 0.9)
         for stretch in self.stretches:
@@ -136,14 +136,14 @@ class _Rounding:
                 whole += change.setdefault(round(total / _EQUAL), self.random.randint(-_FAR, _FAR))
             block[order[: max(0, min(copies, whole))], place] = True
 
-    def _together(self, state: State) -> None:
+    def _together(self, state: JointState) -> None:
         """Keep all or none of what runs again together."""
         tables = self.tables
         for computation in np.flatnonzero(state.kept).tolist():
             row = slice(tables.group_first[computation], tables.group_first[computation + 1])
             state.kept[tables.group[row]] = 1
 
-    def _cover(self, state: State) -> None:
+    def _cover(self, state: JointState) -> None:
         """Put what runs again into the longest segments that hold nothing in vain."""
         number, begin = 0, 0
         for computation in np.flatnonzero(state.kept == 0).tolist():
@@ -156,7 +156,7 @@ class _Rounding:
                     break
         state.number[0] = number
 
-    def _reads(self, state: State, first: int, last: int, value: int) -> bool:
+    def _reads(self, state: JointState, first: int, last: int, value: int) -> bool:
         carrying = self.tables.carrying
         row = slice(carrying.reader_first[value], carrying.reader_first[value + 1])
         readers: Sequence[int] = carrying.reader[row].tolist()

@@ -6,7 +6,7 @@ The rules are those of `offcert.core.carried.inside`.
 from __future__ import annotations
 
 from offcert.core.compiled import inlined
-from offcert.heuristics.joint.state import ASKS, LINE, PENDING, State, Work
+from offcert.heuristics.joint.state import ASKS, LINE, PENDING, JointState, Work
 from offcert.heuristics.joint.tables import Tables
 
 # A column of `Work.held`. By definition.
@@ -28,7 +28,7 @@ def forget_asks(work: Work) -> None:
 
 @inlined
 def note_ask(
-    tables: Tables, state: State, work: Work, computation: int, segment: int, begin: int
+    tables: Tables, state: JointState, work: Work, computation: int, segment: int, begin: int
 ) -> None:
     """Note how a computation asks for what a segment has saved, that runs again before it."""
     carrying = tables.carrying

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from offcert.core.compiled import inlined
 from offcert.heuristics.joint.inside import ends_of, wait, workspace_of
-from offcert.heuristics.joint.state import ASKS, GAPS, PENDING, TURN, WHOLE, State, Work
+from offcert.heuristics.joint.state import ASKS, GAPS, PENDING, TURN, WHOLE, JointState, Work
 from offcert.heuristics.joint.tables import OFFLOAD, Tables
 
 # The mark of no run. By definition.
@@ -20,7 +20,7 @@ _LAST, _AFTER, _BEFORE = 0, 1, 2
 
 
 @inlined
-def live(tables: Tables, state: State, work: Work, runs: int) -> bool:
+def live(tables: Tables, state: JointState, work: Work, runs: int) -> bool:
     """Write what each run needs on the device, and the gaps over the turn.
 
     A copy is there from the run that makes it to the last one that reads or holds it. Of each copy
@@ -80,7 +80,7 @@ def live(tables: Tables, state: State, work: Work, runs: int) -> bool:
 
 
 @inlined
-def _forward(tables: Tables, state: State, work: Work) -> bool:
+def _forward(tables: Tables, state: JointState, work: Work) -> bool:
     """Do the same for a forward pass of which it is known who uses what when.
 
     Programs that somebody else wrote discard nothing.
@@ -147,7 +147,7 @@ def _hold(work: Work, value: int, run: int, turn: int) -> None:
 
 
 @inlined
-def _is_held(tables: Tables, state: State, work: Work, value: int, run: int) -> bool:
+def _is_held(tables: Tables, state: JointState, work: Work, value: int, run: int) -> bool:
     """Return whether the code that makes a run holds a value, as the program does in its place."""
     part = work.part[run]
     if part == WHOLE or tables.carrying.lasting[value]:
@@ -172,7 +172,7 @@ def _hold_all(tables: Tables, work: Work, event: int, run: int, turn: int) -> No
 
 
 @inlined
-def _write(tables: Tables, state: State, work: Work, computation: int, run: int) -> bool:
+def _write(tables: Tables, state: JointState, work: Work, computation: int, run: int) -> bool:
     """Begin the copies that a run makes; what nobody reads is discarded.
 
     Return whether no copy is read after changes that have not been made in it.
@@ -206,7 +206,7 @@ def _write(tables: Tables, state: State, work: Work, computation: int, run: int)
 
 
 @inlined
-def _close(tables: Tables, state: State, work: Work, value: int, run: int) -> None:
+def _close(tables: Tables, state: JointState, work: Work, value: int, run: int) -> None:
     """Begin the copy of a value whose uses are known."""
     turn = work.facts[TURN]
     last = max(work.last[value], work.held[value, _LAST])
@@ -235,7 +235,7 @@ def _close(tables: Tables, state: State, work: Work, value: int, run: int) -> No
 
 
 @inlined
-def _heard(tables: Tables, state: State, work: Work, value: int) -> int:
+def _heard(tables: Tables, state: JointState, work: Work, value: int) -> int:
     """Return the run at which autograd's hooks have heard of all of a value, or -1.
 
     They hear of what is saved outside of all segments, of what is given to the outermost, and of

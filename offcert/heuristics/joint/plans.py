@@ -13,7 +13,7 @@ from offcert.core.program import Program
 from offcert.core.strategy import Strategy
 from offcert.heuristics.evictions.sequential import sequential
 from offcert.heuristics.joint.evaluation import Estimate, estimate, evaluate
-from offcert.heuristics.joint.state import UNCOVERED, State, Work, program_of
+from offcert.heuristics.joint.state import UNCOVERED, JointState, Work, program_of
 from offcert.heuristics.joint.tables import Tables
 from offcert.heuristics.orders.local_search import local_search
 from offcert.heuristics.orders.order_search import order_search
@@ -48,12 +48,12 @@ class JointPlan:
     schedule: Schedule
 
 
-def tidied(tables: Tables, state: State, work: Work) -> State:
+def tidied(tables: Tables, state: JointState, work: Work) -> JointState:
     """Return a state without the segments that bring nothing, from the innermost to the outermost.
 
     Parameters
     ----------
-    tables, state, work : Tables, State, Work
+    tables, state, work : Tables, JointState, Work
         The problem, a state that fits, and scratch.
     """
     best = evaluate(tables, state, work, 0.0)
@@ -67,7 +67,7 @@ def tidied(tables: Tables, state: State, work: Work) -> State:
     return state
 
 
-def _without(state: State, place: int) -> State:
+def _without(state: JointState, place: int) -> JointState:
     """Return a copy without a segment; what is inside of it stays."""
     copy = state.copy()
     count = int(state.number[0])
@@ -78,7 +78,7 @@ def _without(state: State, place: int) -> State:
 
 
 def realised(
-    problem: Problem, tables: Tables, state: State, anyhow: bool = False
+    problem: Problem, tables: Tables, state: JointState, anyhow: bool = False
 ) -> JointPlan | None:
     """Return the plan of a state with the transfers of its estimate, or None if it does not fit.
 
@@ -86,7 +86,7 @@ def realised(
     ----------
     problem : Problem
         With a network.
-    tables, state : Tables, State
+    tables, state : Tables, JointState
         The same problem, and what runs again.
     anyhow : bool
         Whether to take other transfers if those do not do: each just in time, while nothing runs.

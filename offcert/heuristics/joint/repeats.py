@@ -15,7 +15,7 @@ import numpy as np
 from offcert.core.compiled import inlined
 from offcert.heuristics.joint.drawing import allowed, step
 from offcert.heuristics.joint.segments import insert, remove
-from offcert.heuristics.joint.state import State
+from offcert.heuristics.joint.state import JointState
 from offcert.heuristics.joint.tables import Integers, Tables
 
 # Computations of the longest period that is looked for, and the fewest computations of a stretch,
@@ -130,14 +130,16 @@ def _aligned(tables: Tables, first: int, period: int, spare: int) -> int:
 
 
 @inlined
-def spread(tables: Tables, repeats: Repeats, before: State, state: State, parts: int) -> bool:
+def spread(
+    tables: Tables, repeats: Repeats, before: JointState, state: JointState, parts: int
+) -> bool:
     """Do in other copies what has just been changed in one; return whether it was in one.
 
     Parameters
     ----------
     tables, repeats : Tables, Repeats
         The problem, and what repeats in it.
-    before, state : State
+    before, state : JointState
         As it was before the change, and what is to be changed.
     parts : int
         The stretch is divided in so many groups of copies, and it is done in all of one; if 0, in
@@ -169,7 +171,7 @@ def spread(tables: Tables, repeats: Repeats, before: State, state: State, parts:
 
 
 @inlined
-def _changed(repeats: Repeats, before: State, state: State) -> int:
+def _changed(repeats: Repeats, before: JointState, state: JointState) -> int:
     """Return a computation at which something differs, or -1."""
     for computation in range(state.kept.size):
         if state.kept[computation] != before.kept[computation]:
@@ -188,13 +190,13 @@ def _changed(repeats: Repeats, before: State, state: State) -> int:
 
 @inlined
 def take_over(
-    tables: Tables, repeats: Repeats, state: State, which: tuple[int, int, int, int]
+    tables: Tables, repeats: Repeats, state: JointState, which: tuple[int, int, int, int]
 ) -> None:
     """Do in some copies what is done in as many others, with all segments inside of them.
 
     Parameters
     ----------
-    tables, repeats, state : Tables, Repeats, State
+    tables, repeats, state : Tables, Repeats, JointState
         As in `spread`.
     which : tuple of int
         The stretch, the first of the copies after whose model it is done, the first of those in

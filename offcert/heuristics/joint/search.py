@@ -23,7 +23,7 @@ from offcert.heuristics.joint.guided import guided
 from offcert.heuristics.joint.plans import JointPlan, improved, realised, tidied
 from offcert.heuristics.joint.repeats import repeats_of
 from offcert.heuristics.joint.starts import starts
-from offcert.heuristics.joint.state import UNCOVERED, State, new_state, new_work, state_of
+from offcert.heuristics.joint.state import UNCOVERED, JointState, new_state, new_work, state_of
 from offcert.heuristics.joint.tables import COMPUTE, Ranges, tables_of
 from offcert.questions.schedule.problem import Problem
 
@@ -160,10 +160,10 @@ class _Search:
         self.tell = on_improvement
         self.best: JointPlan | None = None
         self.estimate = float("inf")
-        self.known: State | None = None
+        self.known: JointState | None = None
         weight = _DEAR * weight_of(self.tables, problem.trace.peak_memory)
         self.guided = bool(shares) and len(self.tables.range_first) > 0
-        near: list[State] = []
+        near: list[JointState] = []
         if self.guided:
             near = guided(self.tables, shares, self.work, weight, workers, until)
         classes, most = alike(self.tables), (_FRESH + 1) * workers
@@ -184,7 +184,7 @@ class _Search:
                 if not self.work.facts[UNCOVERED] and found < self.estimate:
                     self.known, self.estimate = state, found
 
-    def _start(self, number: int) -> State:
+    def _start(self, number: int) -> JointState:
         return self.starts[number % len(self.starts)]
 
     def run(
@@ -274,7 +274,7 @@ class _Search:
             self.estimate, self.known = leader.makespan, leader.best.copy()
             self._realise(tidied(self.tables, leader.best, self.work))
 
-    def _realise(self, state: State, anyhow: bool = False) -> None:
+    def _realise(self, state: JointState, anyhow: bool = False) -> None:
         plan = realised(self.problem, self.tables, state, anyhow)
         if plan is not None:
             self._offer(plan)

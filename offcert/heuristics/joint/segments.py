@@ -6,7 +6,7 @@ import numpy as np
 
 from offcert.core.compiled import inlined
 from offcert.heuristics.joint.drawing import allowed, other_first, other_last, random_range
-from offcert.heuristics.joint.state import State
+from offcert.heuristics.joint.state import JointState
 from offcert.heuristics.joint.tables import Tables
 
 # Draws in search of a place at which to cut a segment. Arbitrary.
@@ -14,7 +14,7 @@ _TRIES = 6
 
 
 @inlined
-def insert(tables: Tables, state: State, first: int, last: int) -> bool:
+def insert(tables: Tables, state: JointState, first: int, last: int) -> bool:
     """Add a segment; return whether it crosses no other and is not there.
 
     What the program changes in place after it cannot be kept in it.
@@ -40,7 +40,7 @@ def insert(tables: Tables, state: State, first: int, last: int) -> bool:
 
 
 @inlined
-def _keep_nothing_beyond(tables: Tables, state: State, first: int, last: int) -> None:
+def _keep_nothing_beyond(tables: Tables, state: JointState, first: int, last: int) -> None:
     """Let run again what runs again together with something after a segment."""
     for computation in range(first, last + 1):
         end = tables.group_first[computation + 1]
@@ -50,7 +50,7 @@ def _keep_nothing_beyond(tables: Tables, state: State, first: int, last: int) ->
 
 
 @inlined
-def remove(state: State, place: int) -> None:
+def remove(state: JointState, place: int) -> None:
     """Take a segment away; what is inside of it stays."""
     count = state.number[0] - 1
     for index in range(place, count):
@@ -60,7 +60,7 @@ def remove(state: State, place: int) -> None:
 
 
 @inlined
-def add_segment(tables: Tables, state: State) -> bool:
+def add_segment(tables: Tables, state: JointState) -> bool:
     """Add a random segment, in place of those that it crosses and at times of those inside."""
     first, last = random_range(tables)
     if last < first:
@@ -69,7 +69,7 @@ def add_segment(tables: Tables, state: State) -> bool:
 
 
 @inlined
-def put_segment(tables: Tables, state: State, first: int, last: int, alone: bool) -> bool:
+def put_segment(tables: Tables, state: JointState, first: int, last: int, alone: bool) -> bool:
     """Add a segment in place of those that it crosses, and, if `alone`, of those inside of it."""
     for index in range(state.number[0] - 1, -1, -1):
         other_first, other_last = state.first[index], state.last[index]
@@ -82,7 +82,7 @@ def put_segment(tables: Tables, state: State, first: int, last: int, alone: bool
 
 
 @inlined
-def remove_segment(state: State) -> bool:
+def remove_segment(state: JointState) -> bool:
     """Take a random segment away."""
     if state.number[0] == 0:
         return False
@@ -91,7 +91,7 @@ def remove_segment(state: State) -> bool:
 
 
 @inlined
-def _neighbour(state: State, first: int, last: int) -> int:
+def _neighbour(state: JointState, first: int, last: int) -> int:
     """Return the segment that lies exactly there, or -1."""
     for index in range(state.number[0]):
         if state.first[index] == first and (state.last[index] == last or last < 0):
@@ -100,7 +100,7 @@ def _neighbour(state: State, first: int, last: int) -> int:
 
 
 @inlined
-def shift_boundary(tables: Tables, state: State) -> bool:
+def shift_boundary(tables: Tables, state: JointState) -> bool:
     """Move the begin or the end of a segment, at times with the one that begins where it ends."""
     count = state.number[0]
     if count == 0:
@@ -123,7 +123,7 @@ def shift_boundary(tables: Tables, state: State) -> bool:
 
 
 @inlined
-def _move_common(tables: Tables, state: State, index: int, follower: int, end: int) -> bool:
+def _move_common(tables: Tables, state: JointState, index: int, follower: int, end: int) -> bool:
     first, last = state.first[index], state.last[follower]
     if not (allowed(tables, first, end - 1) and allowed(tables, end, last)):
         return False
@@ -133,7 +133,7 @@ def _move_common(tables: Tables, state: State, index: int, follower: int, end: i
 
 
 @inlined
-def split_segment(tables: Tables, state: State) -> bool:
+def split_segment(tables: Tables, state: JointState) -> bool:
     """Cut a random segment in two, or put the parts into it."""
     if state.number[0] == 0:
         return False
@@ -152,7 +152,7 @@ def split_segment(tables: Tables, state: State) -> bool:
 
 
 @inlined
-def join_segments(tables: Tables, state: State) -> bool:
+def join_segments(tables: Tables, state: JointState) -> bool:
     """Make one of a segment and the one that follows it, or put both into one."""
     if state.number[0] < 2:
         return False

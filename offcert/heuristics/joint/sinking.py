@@ -23,7 +23,7 @@ from offcert.heuristics.joint.changes import alike
 from offcert.heuristics.joint.evaluation import evaluate
 from offcert.heuristics.joint.plans import JointPlan, realised, tidied
 from offcert.heuristics.joint.starts import starts
-from offcert.heuristics.joint.state import UNCOVERED, State, new_state, new_work, state_of
+from offcert.heuristics.joint.state import UNCOVERED, JointState, new_state, new_work, state_of
 from offcert.heuristics.joint.tables import COMPUTE, MEMORY, Ranges, tables_of
 from offcert.questions.schedule.problem import Minimise, Problem
 
@@ -109,7 +109,7 @@ class SinkingSearch:
         self._weight = _DEAR * weight_of(self._tables, peak)
         # Below this nothing fits; looking for less would end nowhere.
         self._bound = problem.least_memory
-        self._best: State | None = None
+        self._best: JointState | None = None
         self.least = self._told = peak + 1
         self._step, self._done = _FIRST, 0
         self._begin(known, peak)
@@ -175,12 +175,12 @@ class SinkingSearch:
     def _limit_to(self, memory: int) -> None:
         self._tables.settings[MEMORY] = memory
 
-    def _meets(self, state: State, memory: int) -> bool:
+    def _meets(self, state: JointState, memory: int) -> bool:
         self._limit_to(memory)
         found = evaluate(self._tables, state, self._work, 0.0)
         return not self._work.facts[UNCOVERED] and found <= self._deadline
 
-    def _take(self, state: State) -> bool:
+    def _take(self, state: JointState) -> bool:
         """Take a state if it meets the deadline within less memory; return whether it does."""
         if self.least <= self._bound or not self._meets(state, self.least - 1):
             return False
@@ -241,7 +241,7 @@ class SinkingSearch:
                 self._take(annealer.best)
             self._take(annealer.current)
 
-    def _sink(self, states: Sequence[State]) -> int:
+    def _sink(self, states: Sequence[JointState]) -> int:
         """Let all go on a step below the best, from some states; return the limit."""
         limit = min(self.least - 1, int(self.least * (1 - self._step)))
         near = self.least - self._bound <= _NEAR * self.least

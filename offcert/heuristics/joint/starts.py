@@ -13,7 +13,7 @@ import numpy as np
 from offcert.heuristics.joint.changes import Alike
 from offcert.heuristics.joint.evaluation import evaluate
 from offcert.heuristics.joint.repeats import repeats_of
-from offcert.heuristics.joint.state import State, Work, new_state
+from offcert.heuristics.joint.state import JointState, Work, new_state
 from offcert.heuristics.joint.tables import Integers, Tables
 
 # Lengths of segments, and shares of kept computations, that are tried. Arbitrary.
@@ -29,7 +29,7 @@ def starts(
     weight: float,
     most: int,
     until: float = math.inf,
-) -> list[State]:
+) -> list[JointState]:
     """Return the best programs of equal segments or layers, and that of none, shortest first.
 
     Parameters
@@ -43,13 +43,13 @@ def starts(
     until : float, optional
         When to try no more, by ``time.monotonic``; the first one is always tried.
     """
-    found: list[tuple[float, int, State]] = []
+    found: list[tuple[float, int, JointState]] = []
     for number, state in enumerate(_candidates(tables, alike)):
         found.append((float(evaluate(tables, state, work, weight)), number, state))
         if time.monotonic() > until:
             break
     found.sort(key=lambda item: item[:2])
-    chosen: list[tuple[float, int, State]] = []
+    chosen: list[tuple[float, int, JointState]] = []
     for item in found:
         # Equal lengths are mostly equal programs.
         if all(item[0] != other[0] for other in chosen):
@@ -57,7 +57,7 @@ def starts(
     return [state for _, _, state in chosen[:most]]
 
 
-def _candidates(tables: Tables, alike: Alike) -> Iterator[State]:
+def _candidates(tables: Tables, alike: Alike) -> Iterator[JointState]:
     """Yield a state without segments, and one for every length and share."""
     yield new_state(tables)
     spans = _Spans(tables)

@@ -35,7 +35,7 @@ WHOLE, LINE = -1, -2
 _MOST_EVENTS = 12
 
 
-class State(NamedTuple):
+class JointState(NamedTuple):
     """Segments, what is kept in them, and what may not move.
 
     Attributes
@@ -57,9 +57,9 @@ class State(NamedTuple):
     kept: Integers
     stays: Integers
 
-    def copy(self) -> State:
+    def copy(self) -> JointState:
         """Return a copy."""
-        return State(*(array.copy() for array in self))
+        return JointState(*(array.copy() for array in self))
 
 
 class Work(NamedTuple):
@@ -156,12 +156,12 @@ class Work(NamedTuple):
     facts: Integers
 
 
-def new_state(tables: Tables) -> State:
+def new_state(tables: Tables) -> JointState:
     """Return the state in which everything runs once and may leave."""
     computations, values = len(tables.duration), len(tables.size)
     # Segments that are inside of each other all differ: there are fewer than twice as many as ends.
     segments = 2 * computations + 2
-    return State(
+    return JointState(
         np.zeros(1, dtype=np.int64),
         np.zeros(segments, dtype=np.int64),
         np.zeros(segments, dtype=np.int64),
@@ -224,7 +224,7 @@ def new_work(tables: Tables) -> Work:
 
 
 @inlined
-def assign(state: State, other: State) -> None:
+def assign(state: JointState, other: JointState) -> None:
     """Make a state the same as another."""
     count = other.number[0]
     state.number[0] = count
@@ -237,7 +237,7 @@ def assign(state: State, other: State) -> None:
         state.stays[index] = other.stays[index]
 
 
-def program_of(state: State) -> Program:
+def program_of(state: JointState) -> Program:
     """Return the program that a state stands for."""
     count = int(state.number[0])
     spans = [(int(state.first[i]), int(state.last[i])) for i in range(count)]
@@ -262,7 +262,7 @@ def _nested(spans: list[tuple[int, int]], kept: set[int]) -> list[Segment]:
     return segments
 
 
-def state_of(program: Program, tables: Tables) -> State | None:
+def state_of(program: Program, tables: Tables) -> JointState | None:
     """Return the state that stands for a program, or None if there is none.
 
     What is kept is kept in the innermost segment; what runs again together is kept together, and

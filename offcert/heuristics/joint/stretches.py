@@ -7,7 +7,7 @@ import numpy as np
 from offcert.core.compiled import inlined
 from offcert.heuristics.joint.drawing import allowed, random_last
 from offcert.heuristics.joint.segments import insert, put_segment, remove
-from offcert.heuristics.joint.state import State
+from offcert.heuristics.joint.state import JointState
 from offcert.heuristics.joint.tables import Integers, Tables
 
 # The chance that a segment begins at a place where one may. Arbitrary.
@@ -15,7 +15,7 @@ _SOMETHING = 0.8
 
 
 @inlined
-def rebuild(tables: Tables, state: State) -> bool:
+def rebuild(tables: Tables, state: JointState) -> bool:
     """Put random segments in the place of a random one, or inside of it."""
     if state.number[0] == 0:
         return False
@@ -36,12 +36,14 @@ def rebuild(tables: Tables, state: State) -> bool:
 
 
 @inlined
-def copy_stretch(tables: Tables, shape: Integers, state: State, segment: int, begin: int) -> bool:
+def copy_stretch(
+    tables: Tables, shape: Integers, state: JointState, segment: int, begin: int
+) -> bool:
     """Do at another place what is done in a segment, if everything there has the same shape.
 
     Parameters
     ----------
-    tables, state : Tables, State
+    tables, state : Tables, JointState
         As in the evaluation.
     shape : int64 array, one entry a computation
         What computations are like.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from offcert.core.compiled import inlined
 from offcert.heuristics.joint.events import forget_events, note_events
 from offcert.heuristics.joint.inside import forget_asks, note_ask, note_asking
-from offcert.heuristics.joint.state import TURN, State, Work
+from offcert.heuristics.joint.state import TURN, JointState, Work
 from offcert.heuristics.joint.tables import LONGEST, NOTHING, Tables
 
 # Phases of a segment: inside of one that has not run again yet, waiting, and run again. By
@@ -14,7 +14,7 @@ _INSIDE, _WAITING, _DONE = 0, 1, 2
 
 
 @inlined
-def unroll(tables: Tables, state: State, work: Work) -> int:
+def unroll(tables: Tables, state: JointState, work: Work) -> int:
     """Write the runs of a program; return their number, or -1 if there are too many.
 
     It is -1 as well if something is kept that is changed in place where the segment is over, or a
@@ -65,7 +65,7 @@ def unroll(tables: Tables, state: State, work: Work) -> int:
 
 
 @inlined
-def _in_vain(state: State, work: Work) -> bool:
+def _in_vain(state: JointState, work: Work) -> bool:
     """Return whether an outermost segment, or one in which something is kept, never runs again."""
     for segment in range(state.number[0]):
         if work.phase[segment] != _DONE:
@@ -78,7 +78,7 @@ def _in_vain(state: State, work: Work) -> bool:
 
 
 @inlined
-def _prepare(tables: Tables, state: State, work: Work) -> bool:
+def _prepare(tables: Tables, state: JointState, work: Work) -> bool:
     """Find what lies in what; the outermost segments wait, in their order.
 
     Return whether all that is kept lies in a segment together with all that changes it in place.
@@ -106,7 +106,7 @@ def last_of_group(tables: Tables, computation: int) -> int:
 
 
 @inlined
-def _needed(tables: Tables, state: State, work: Work, computation: int) -> int:
+def _needed(tables: Tables, state: JointState, work: Work, computation: int) -> int:
     """Return the segment that waits longest of those in which something was saved, or -1."""
     found = -1
     for place in range(tables.trigger_first[computation], tables.trigger_first[computation + 1]):
@@ -122,7 +122,7 @@ def _needed(tables: Tables, state: State, work: Work, computation: int) -> int:
 
 
 @inlined
-def _release(state: State, work: Work, segment: int, stamp: int) -> int:
+def _release(state: JointState, work: Work, segment: int, stamp: int) -> int:
     """Let what is inside of a segment wait; return the next stamp."""
     work.phase[segment] = _DONE
     inside = segment + 1
@@ -136,7 +136,7 @@ def _release(state: State, work: Work, segment: int, stamp: int) -> int:
 
 
 @inlined
-def _stop(tables: Tables, state: State, work: Work, segment: int) -> tuple[int, int]:
+def _stop(tables: Tables, state: JointState, work: Work, segment: int) -> tuple[int, int]:
     """Return up to where a segment runs again so that all that is saved is there.
 
     Returns
@@ -159,7 +159,7 @@ def _stop(tables: Tables, state: State, work: Work, segment: int) -> tuple[int, 
 
 
 @inlined
-def _again(state: State, work: Work, segment: int, stop: int, runs: int) -> int:
+def _again(state: JointState, work: Work, segment: int, stop: int, runs: int) -> int:
     """Run a segment again, up to the last computation that has to."""
     for computation in range(state.first[segment], min(stop, state.last[segment]) + 1):
         if not state.kept[computation]:

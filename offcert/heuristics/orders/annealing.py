@@ -12,7 +12,7 @@ import numpy as np
 from offcert.core.compiled import compiled
 from offcert.core.errors import PlanError
 from offcert.core.platform import Kind
-from offcert.heuristics.orders.annealing_moves import copy_moves, neighbour
+from offcert.heuristics.orders.annealing_changes import copy_moves, neighbour
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.simulate import (
     BoolArray,

@@ -59,7 +59,7 @@ def restricted_plan(problem: Problem, limits: IntArray, base: Plan | None = None
     problem : Problem
         Any.
     limits : int64 array, shape (4, gaps)
-        As in `annealing_moves`.
+        As in `annealing_changes`.
     base : Plan, optional
         Whose evictions to keep; none by default, so that only what is needed leaves.
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from offcert.core.errors import MethodError
 from offcert.core.platform import Kind
 from offcert.heuristics.cooling import Cooling, OrderedAnnealer, coolings
-from offcert.heuristics.orders.order_moves import Classes, State, anneal
+from offcert.heuristics.orders.order_changes import Classes, OrderState, anneal
 from offcert.heuristics.orders.ordered import (
     OrderedArrays,
     lacking,
@@ -220,7 +220,7 @@ class OrderAnnealer(OrderedAnnealer):
         chosen = np.zeros(len(self._problem.trace.gaps), dtype=np.bool_)
         chosen[np.array(start[0], dtype=np.int64)] = True
         full = [_among(natural, own) for natural, own in zip(self._natural, start, strict=True)]
-        self._state = State(full[0], full[1], chosen)
+        self._state = OrderState(full[0], full[1], chosen)
         self._best = self._state.copy()
         self.makespan = self._value = self._arrays.makespan(*start)
 

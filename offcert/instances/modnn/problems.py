@@ -17,7 +17,7 @@ from offcert.instances.modnn.algorithms import K40, K40_MEMORY
 from offcert.instances.modnn.networks import NETWORKS, modnn_network
 from offcert.instances.modnn.tasks import step_round, step_split
 from offcert.questions.schedule.problem import Problem, Transfers
-from offcert.questions.split.problem import Round, StepProblem
+from offcert.questions.split.problem import Round, SplitProblem
 
 ALGORITHMS = ("fastest", "leanest")
 UNITS = Units("ns", "B")
@@ -80,7 +80,7 @@ def modnn_step(
     *,
     apart: bool = False,
     weights_leave: bool = False,
-) -> StepProblem:
+) -> SplitProblem:
     """Return a step with its choices: the sub-batch, and the algorithm of every convolution.
 
     Parameters
@@ -108,7 +108,7 @@ def modnn_step(
             raise InputError(f"sub_batches must be at most the batch, {whole}, not {size}")
     splits = (step_split(layers, whole, size, weights_leave=weights_leave) for size in sizes)
     source = {"network": network, "batch": whole, "image": image, "apart": apart}
-    return StepProblem(
+    return SplitProblem(
         f"modnn-{network}",
         tuple(splits),
         Platform(memory, RATE),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from offcert.proofs.forms import integer
+from offcert.core.forms import integer
 from offcert.proofs.kind import ALL, SIMPLEX, WHOLE_OR_PAUSING, ProofKind
 from offcert.proofs.proof import Proof
 
@@ -50,6 +50,7 @@ PROOFS = (
         "fractional:prop3",
         "computing time, or what must move at the worst operation, both ways",
         page="prop3",
+        at_once=True,
         transfers=ALL,
     ),
     ProofKind(
@@ -58,6 +59,7 @@ PROOFS = (
         "fractional:prop3_whole",
         "the same, what must move rounded up to what whole tensors make up",
         page="whole-tensors",
+        at_once=True,
         transfers=WHOLE_OR_PAUSING,
     ),
     ProofKind(
@@ -66,6 +68,7 @@ PROOFS = (
         "fractional:fractional",
         "the optimum if any part of any tensor may move",
         page="fractional",
+        at_once=True,
         transfers=ALL,
     ),
     ProofKind(
@@ -74,6 +77,7 @@ PROOFS = (
         "pieces:fractional_pieces",
         "the fractional optima of the pieces of a step between which nothing is away",
         page="pieces",
+        at_once=True,
         transfers=ALL,
     ),
     ProofKind(
@@ -82,6 +86,7 @@ PROOFS = (
         "fractional:fractional_whole",
         "the same, what must be absent rounded up to what whole tensors make up",
         page="whole-tensors",
+        at_once=True,
     ),
     ProofKind(
         "fractional-large-tensors",
@@ -89,6 +94,7 @@ PROOFS = (
         "fractional:large_tensors",
         "the same, with large tensors as wholes and small ones in parts",
         page="large-tensors",
+        at_once=True,
     ),
     ProofKind(
         "fractional-large-tensors-returns",
@@ -96,6 +102,7 @@ PROOFS = (
         "fractional:large_tensors_returns",
         "the same on what is left when returns that stop the device are cut out",
         page="forced-returns",
+        at_once=True,
         links=SIMPLEX,
     ),
     ProofKind(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from offcert.proofs.forms import FLAG, TEXT, formed
+from offcert.core.forms import FLAG, TEXT, formed
 from offcert.proofs.kind import ALL, WHOLE_OR_PAUSING, ClaimKind, ProofKind
 from offcert.proofs.proof import Proof
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from offcert.proofs.forms import FLAG, TEXT, IntegerLists, formed, integers
+from offcert.core.forms import FLAG, TEXT, IntegerLists, formed, integers
 from offcert.proofs.kind import ALL, ClaimKind, ProofKind
 from offcert.proofs.kinds.computed import Computed
 from offcert.proofs.proof import Proof

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from offcert.proofs.forms import OBJECT, TEXT, formed, integer
+from offcert.core.forms import OBJECT, TEXT, formed, integer
 from offcert.proofs.kind import ALL, ProofKind
 from offcert.proofs.kinds.computed import Computed
 from offcert.proofs.proof import Proof

@@ -8,12 +8,14 @@ from typing import Any
 
 from offcert.core.documents import Fields, read_document
 from offcert.core.errors import InputError
+from offcert.core.forms import IntegerOrNull, member
 from offcert.core.notebook import html
 from offcert.core.result import SolveStatus
 from offcert.core.units import Units
 from offcert.proofs.any_certificate import AnyCertificate
-from offcert.proofs.bounds_json import bound_from_json, member
+from offcert.proofs.bounds_json import bound_from_json
 from offcert.proofs.questions import PLACEMENT
+from offcert.questions.placement.files import ALIGNMENT, CAPACITY, RESIDENCE
 from offcert.questions.placement.problem import (
     Occupant,
     Placement,
@@ -90,14 +92,7 @@ class PlacementCertificate(AnyCertificate[PlacementProblem]):
             "units": {"time": units.time, "size": units.size},
             **self._write_claims(),
             "residences": [
-                {
-                    of.kind: of.index,
-                    "name": each.name,
-                    "size": each.size,
-                    "start": each.start,
-                    "end": each.end,
-                    "address": address,
-                }
+                {of.kind: of.index, **RESIDENCE.write(each), "address": address}
                 for of, each, address in rows
             ],
         }
@@ -116,12 +111,11 @@ class PlacementCertificate(AnyCertificate[PlacementProblem]):
         fields = Fields(value, "placement")
         units = Fields(fields.get("units", dict), fields.path("units"))
         rows = [_row_from_json(item) for item in fields.each("residences")]
-        limited = fields.get("capacity", (int, type(None))) is not None
         problem = PlacementProblem(
             name,
             [residence for _, residence, _ in rows],
-            fields.integer("capacity", 0) if limited else None,
-            fields.integer("alignment", 1),
+            CAPACITY.read(fields, "capacity"),
+            ALIGNMENT.read(fields, "alignment"),
             Units(units.get("time", str), units.get("size", str)),
         )
         units.finish()
@@ -169,12 +163,8 @@ def _row_from_json(item: Fields) -> tuple[Occupant, Residence, int | None]:
     if len(kinds) != 1:
         raise InputError(f'{item.path("tensor")} or else "workspace" must say what it is of')
     occupant = Occupant(kinds[0], item.integer(kinds[0], 0))
-    residence = Residence(
-        item.get("name", str), item.integer("size", 0), item.integer("start"), item.integer("end")
-    )
-    address = None
-    if item.get("address", (int, type(None))) is not None:
-        address = item.integer("address")
+    residence = Residence(**RESIDENCE.values(item))
+    address = IntegerOrNull().read(item, "address")
     item.finish()
     return occupant, residence, address
 

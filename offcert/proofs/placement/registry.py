@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from offcert.core.forms import integers
 from offcert.core.result import Bound
 from offcert.proofs.claims import claimed as claimed
 from offcert.proofs.claims import searched as searched
-from offcert.proofs.forms import integers
 from offcert.proofs.kinds.computed import Computed as Computed
 from offcert.proofs.proof import Claimable, Proof, Provable
 from offcert.proofs.registry import OWN

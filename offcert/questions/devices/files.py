@@ -15,12 +15,16 @@ from offcert.core.documents import (
     write_json,
 )
 from offcert.core.errors import InputError
+from offcert.core.forms import TEXT, Integer, Record
 from offcert.questions.devices.problem import Accumulation, DevicesProblem, Gradient, Place
 from offcert.questions.schedule.files import problem_from_json, problem_to_json
 
 DEVICES_FORMAT = "offcert-devices-problem"
 # The version of the format. By definition.
 DEVICES_VERSION = 1
+
+
+_GRADIENT = Record(Gradient, name=TEXT, size=Integer(1), ready=Integer(0), last_use=Integer(0))
 
 
 def devices_to_json(problem: DevicesProblem) -> dict[str, Any]:
@@ -32,10 +36,7 @@ def devices_to_json(problem: DevicesProblem) -> dict[str, Any]:
         "name": problem.name,
         "devices": problem.devices,
         "step": problem_to_json(problem.step),
-        "gradients": [
-            {"name": g.name, "size": g.size, "ready": g.ready, "last_use": g.last_use}
-            for g in problem.gradients
-        ],
+        "gradients": list(map(_GRADIENT.write, problem.gradients)),
         "accumulation": {
             "place": str(accumulation.place),
             "rate": rational_text(accumulation.rate),
@@ -54,17 +55,7 @@ def devices_from_json(document: Any, place: str = "") -> DevicesProblem:
     """
     fields = Fields(document, place)
     require_format(fields, DEVICES_FORMAT, DEVICES_VERSION)
-    gradients = []
-    for item in fields.each("gradients"):
-        gradients.append(
-            Gradient(
-                item.get("name", str),
-                item.integer("size", 1),
-                item.integer("ready", 0),
-                item.integer("last_use", 0),
-            )
-        )
-        item.finish()
+    gradients = _GRADIENT.read_all(fields, "gradients")
     adding = Fields(fields.get("accumulation", dict), fields.path("accumulation"))
     problem = DevicesProblem(
         fields.get("name", str),

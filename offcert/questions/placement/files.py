@@ -24,6 +24,7 @@ from offcert.core.documents import (
     write_json,
 )
 from offcert.core.errors import InputError
+from offcert.core.forms import TEXT, Integer, IntegerOrNull, Record
 from offcert.core.messages import cut
 from offcert.core.platform_json import units_from_fields
 from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
@@ -50,16 +51,18 @@ _COLUMNS = {
 _REQUIRED = ("id", "lower", "upper", "size")
 
 
+# A residence, as documents hold it.
+RESIDENCE = Record(Residence, name=TEXT, size=Integer(0), start=Integer(), end=Integer())
+CAPACITY, ALIGNMENT = IntegerOrNull(0), Integer(1)
+
+
 def placement_problem_to_json(problem: PlacementProblem) -> dict[str, Any]:
     """Return a placement problem as a JSON value (``offcert-placement-problem``, version 1)."""
     return {
         "format": PLACEMENT_PROBLEM_FORMAT,
         "version": PLACEMENT_PROBLEM_VERSION,
         "name": problem.name,
-        "residences": [
-            {"name": each.name, "size": each.size, "start": each.start, "end": each.end}
-            for each in problem.residences
-        ],
+        "residences": list(map(RESIDENCE.write, problem.residences)),
         "capacity": problem.capacity,
         "alignment": problem.alignment,
         "units": {"time": problem.units.time, "size": problem.units.size},
@@ -76,24 +79,15 @@ def placement_problem_from_json(document: Any, place: str = "") -> PlacementProb
     """
     fields = Fields(document, place)
     require_format(fields, PLACEMENT_PROBLEM_FORMAT, PLACEMENT_PROBLEM_VERSION)
-    limited = fields.get("capacity", (int, type(None))) is not None
     problem = PlacementProblem(
         fields.get("name", str),
-        [_residence_from_json(item) for item in fields.each("residences")],
-        fields.integer("capacity", 0) if limited else None,
-        fields.integer("alignment", 1),
+        RESIDENCE.read_all(fields, "residences"),
+        CAPACITY.read(fields, "capacity"),
+        ALIGNMENT.read(fields, "alignment"),
         units_from_fields(fields),
     )
     fields.finish()
     return problem
-
-
-def _residence_from_json(item: Fields) -> Residence:
-    residence = Residence(
-        item.get("name", str), item.integer("size", 0), item.integer("start"), item.integer("end")
-    )
-    item.finish()
-    return residence
 
 
 def placement_problem_digest(problem: PlacementProblem) -> str:

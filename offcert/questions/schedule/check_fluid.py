@@ -17,7 +17,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 from offcert.core.platform import Kind
-from offcert.questions.schedule.check import operation_faults
+from offcert.questions.schedule.check import check, operation_faults
 from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
 from offcert.questions.schedule.presence import (
     Flow,
@@ -29,6 +29,14 @@ from offcert.questions.schedule.presence import (
     held_at_stations,
 )
 from offcert.questions.schedule.problem import Problem, Transfers
+from offcert.questions.schedule.schedule import Schedule
+
+
+def schedule_faults(problem: Problem, schedule: Schedule | FluidSchedule) -> list[str]:
+    """Return every reason why a schedule, in whole transfers or pieces, is none of a problem."""
+    if isinstance(schedule, FluidSchedule):
+        return check_fluid(problem, schedule)
+    return check(problem, schedule)
 
 
 def check_fluid(problem: Problem, schedule: FluidSchedule) -> list[str]:

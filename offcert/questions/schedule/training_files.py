@@ -14,6 +14,7 @@ from offcert.core.documents import (
     write_json,
 )
 from offcert.core.errors import InputError
+from offcert.core.forms import Integer, IntegerOrNull, Plain, Record
 from offcert.core.messages import show
 from offcert.core.platform import Kind
 from offcert.core.trace import require_integer
@@ -31,6 +32,20 @@ TRAINING_FORMAT = "offcert-training"
 # The version of the format. By definition.
 TRAINING_VERSION = 1
 _DEVICES = ("cpu", "simulated", "cuda")
+
+_BYTES, _MAYBE = Integer(0), IntegerOrNull(0)
+_STEP = Record(
+    StepNumbers,
+    time=_MAYBE,
+    late_bytes=_BYTES,
+    unfreed_bytes=_BYTES,
+    outside_bytes=_BYTES,
+    unforeseen_bytes=_BYTES,
+    differences=_BYTES,
+    deviation=Plain((str, type(None)), "text or null"),
+)
+_HOST = Record(HostMemory, pool=_BYTES, load=_BYTES, limit=_MAYBE, spilled=_BYTES, staging=_BYTES)
+_DEVICE_MEMORY = Record(AllocatorPeaks, **dict.fromkeys(AllocatorPeaks.__slots__, _BYTES))
 
 
 def write_training(path: str | Path, record: TrainingRecord) -> None:
@@ -72,7 +87,7 @@ def training_to_json(record: TrainingRecord) -> dict[str, Any]:
         "errors": record.errors(),
         "host": asdict(record.host),
         "device_memory": None if memory is None else asdict(memory),
-        "steps": [asdict(step) for step in record.steps],
+        "steps": [_STEP.write(step) for step in record.steps],
         "shown": record.shown,
         "operations": list(_operations(record)),
         "transfers": list(_transfers(record)),
@@ -139,10 +154,11 @@ def training_from_json(document: Any) -> TrainingRecord:
     measured = _course(rows["measured"], transfers["measured"])
     if not names or len(planned) != len(names) or not planned.peaks:
         raise InputError("operations must not be empty, and each must have been planned")
-    steps = tuple(_step(each) for each in fields.each("steps"))
-    shown = _optional_integer(fields, "shown", 0)
+    steps = tuple(_STEP.read_all(fields, "steps"))
+    shown = _MAYBE.read(fields, "shown")
     if shown is not None and shown >= len(steps):
         raise InputError(f"shown must be one of {len(steps)} steps, counted from 0, not {shown}")
+    unread = fields.get("device_memory", (dict, type(None))) is None
     record = TrainingRecord(
         fields.get("name", str),
         fields.get("problem_sha256", str),
@@ -152,15 +168,15 @@ def training_from_json(document: Any) -> TrainingRecord:
         _one_of(fields, "link", ("simplex", "duplex")) == "duplex",
         fields.integer("limit", 0),
         fields.integer("unplanned_peak", 0),
-        _optional_integer(Fields(fields.get("times", dict), "times"), "certified", 0),
+        _MAYBE.read(Fields(fields.get("times", dict), "times"), "certified"),
         names,
         moved,
         planned,
         measured if len(measured) or shown is not None else None,
         steps,
         shown,
-        _host(Fields(fields.get("host", dict), "host")),
-        _device_memory(fields),
+        _HOST.read_in(fields, "host"),
+        None if unread else _DEVICE_MEMORY.read_in(fields, "device_memory"),
     )
     _require_derived(fields, record)
     fields.finish()
@@ -173,7 +189,7 @@ def _read_transfers(fields: Fields) -> tuple[dict[int, Moved], dict[str, list[Tr
     for each in fields.each("transfers"):
         kind = Kind(_one_of(each, "kind", tuple(Kind)))
         gap = each.integer("gap", -1)
-        tensor, size = each.get("tensor", (str, type(None))), _optional_integer(each, "size", 0)
+        tensor, size = each.get("tensor", (str, type(None))), _MAYBE.read(each, "size")
         if tensor is not None and size is not None:
             moved[gap] = Moved(tensor, size)
         for name, transfers in found.items():
@@ -204,7 +220,7 @@ def _read_operations(fields: Fields) -> tuple[tuple[str, ...], dict[str, list[_R
 
 
 def _row(fields: Fields) -> _Row:
-    row = {name: _optional_integer(fields, name) for name in _ROW}
+    row = {name: IntegerOrNull().read(fields, name) for name in _ROW}
     for name in _ROW[:5]:
         require_integer(row[name], fields.path(name))
     fields.finish()
@@ -219,38 +235,6 @@ def _course(rows: list[_Row], transfers: list[Transfer]) -> Course:
     ]
     starts, ends = ([int(time or 0) for time in column[name]] for name in ("start", "end"))
     return Course(Schedule(starts, ends, transfers), *live)
-
-
-def _step(fields: Fields) -> StepNumbers:
-    step = StepNumbers(
-        _optional_integer(fields, "time", 0),
-        fields.integer("late_bytes", 0),
-        fields.integer("unfreed_bytes", 0),
-        fields.integer("outside_bytes", 0),
-        fields.integer("unforeseen_bytes", 0),
-        fields.integer("differences", 0),
-        fields.get("deviation", (str, type(None))),
-    )
-    fields.finish()
-    return step
-
-
-def _host(fields: Fields) -> HostMemory:
-    pool, load = fields.integer("pool", 0), fields.integer("load", 0)
-    limit = _optional_integer(fields, "limit", 0)
-    host = HostMemory(pool, load, limit, fields.integer("spilled", 0), fields.integer("staging", 0))
-    fields.finish()
-    return host
-
-
-def _device_memory(fields: Fields) -> AllocatorPeaks | None:
-    value = fields.get("device_memory", (dict, type(None)))
-    if value is None:
-        return None
-    inside = Fields(value, "device_memory")
-    memory = AllocatorPeaks(*(inside.integer(name, 0) for name in AllocatorPeaks.__slots__))
-    inside.finish()
-    return memory
 
 
 def _require_derived(fields: Fields, record: TrainingRecord) -> None:
@@ -268,9 +252,3 @@ def _one_of(fields: Fields, name: str, known: tuple[str, ...]) -> str:
             f"{fields.path(name)} must be one of {', '.join(known)}, not {show(value)}"
         )
     return value
-
-
-def _optional_integer(fields: Fields, name: str, minimum: int | None = None) -> int | None:
-    if fields.get(name, (int, type(None))) is None:
-        return None
-    return fields.integer(name, minimum)

@@ -19,23 +19,27 @@ from offcert.core.documents import (
     write_json,
 )
 from offcert.core.errors import InputError
+from offcert.core.forms import TEXT, Integer, Record
 from offcert.core.network_json import trace_from_json, trace_to_json
 from offcert.core.platform_json import platform_from_fields, units_from_fields
 from offcert.questions.split.menu import Alternative, Menu
-from offcert.questions.split.problem import Round, Split, StepProblem
+from offcert.questions.split.problem import Round, Split, SplitProblem
 
-STEP_FORMAT = "offcert-step"
+SPLIT_FORMAT = "offcert-step"
 # The version of the format. By definition.
-STEP_VERSION = 1
+SPLIT_VERSION = 1
 
 
-def step_to_json(step: StepProblem) -> dict[str, Any]:
+_ALTERNATIVE = Record(Alternative, name=TEXT, duration=Integer(0), workspace=Integer(0))
+
+
+def split_to_json(step: SplitProblem) -> dict[str, Any]:
     """Return a step as a JSON value."""
     platform = step.platform
     # Rationals are not written as `platform_fields` does, so that old steps keep their hash.
     document: dict[str, Any] = {
-        "format": STEP_FORMAT,
-        "version": STEP_VERSION,
+        "format": SPLIT_FORMAT,
+        "version": SPLIT_VERSION,
         "name": step.name,
         "splits": [{"rounds": [_round_to_json(each) for each in s.rounds]} for s in step.splits],
         "memory": platform.memory,
@@ -67,10 +71,7 @@ def menu_to_json(menu: Menu) -> list[dict[str, Any]]:
     return [
         {
             "operation": operation,
-            "alternatives": [
-                {"name": way.name, "duration": way.duration, "workspace": way.workspace}
-                for way in row
-            ],
+            "alternatives": list(map(_ALTERNATIVE.write, row)),
         }
         for operation, row in menu.offers
     ]
@@ -89,20 +90,12 @@ def menu_from_json(fields: Fields, name: str) -> Menu:
         operation = item.integer("operation", 0)
         if operation in offers:
             raise InputError(f"{item.path('operation')} must not be {operation} again")
-        offers[operation] = [_alternative_from_json(each) for each in item.each("alternatives")]
+        offers[operation] = _ALTERNATIVE.read_all(item, "alternatives")
         item.finish()
     return Menu(offers)
 
 
-def _alternative_from_json(item: Fields) -> Alternative:
-    way = Alternative(
-        item.get("name", str), item.integer("duration", 0), item.integer("workspace", 0)
-    )
-    item.finish()
-    return way
-
-
-def step_from_json(document: Any, place: str = "") -> StepProblem:
+def split_from_json(document: Any, place: str = "") -> SplitProblem:
     """Return the step that a JSON value describes.
 
     Raises
@@ -111,8 +104,8 @@ def step_from_json(document: Any, place: str = "") -> StepProblem:
         One sentence that names the first field that is missing, wrong or unknown.
     """
     fields = Fields(document, place)
-    require_format(fields, STEP_FORMAT, STEP_VERSION)
-    step = StepProblem(
+    require_format(fields, SPLIT_FORMAT, SPLIT_VERSION)
+    step = SplitProblem(
         fields.get("name", str),
         tuple(_split_from_json(item) for item in fields.each("splits")),
         platform_from_fields(fields),
@@ -135,12 +128,12 @@ def _split_from_json(fields: Fields) -> Split:
     return Split(rounds)
 
 
-def step_digest(step: StepProblem) -> str:
+def split_digest(step: SplitProblem) -> str:
     """Return the SHA-256, in hexadecimal, of a step's canonical JSON."""
-    return canonical_digest(step_to_json(step))
+    return canonical_digest(split_to_json(step))
 
 
-def read_step(path: str | Path) -> StepProblem:
+def read_split(path: str | Path) -> SplitProblem:
     """Return the step in a file.
 
     Raises
@@ -148,9 +141,9 @@ def read_step(path: str | Path) -> StepProblem:
     InputError
         If the file cannot be read or describes no step.
     """
-    return read_document(path, step_from_json)
+    return read_document(path, split_from_json)
 
 
-def write_step(path: str | Path, step: StepProblem) -> None:
+def write_split(path: str | Path, step: SplitProblem) -> None:
     """Write a step to a file, through a temporary one."""
-    write_json(path, step_to_json(step))
+    write_json(path, split_to_json(step))

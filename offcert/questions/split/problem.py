@@ -1,4 +1,4 @@
-"""`StepProblem`: a training step before it is decided how its batch is split, and what runs how.
+"""`SplitProblem`: a training step before it is decided how its batch is split, and what runs how.
 
 A batch may be processed in sub-batches, whose gradients add up: a *split* is a list of rounds, each
 some images, one after the other. Between rounds nothing but what stays anyway is on the device, so
@@ -89,7 +89,7 @@ class Split:
 
 
 @dataclass(frozen=True)
-class StepProblem:
+class SplitProblem:
     """Find the split, the alternatives and the schedules that make a step shortest.
 
     Parameters
@@ -165,7 +165,7 @@ class StepProblem:
         name = f"{self.name}, {chosen.images} images"
         return Problem(name, trace, self.platform, self.transfers, self.units)
 
-    def with_memory(self, memory: int) -> StepProblem:
+    def with_memory(self, memory: int) -> SplitProblem:
         """Return the same problem with another memory limit."""
         return replace(self, platform=replace(self.platform, memory=memory))
 
@@ -176,7 +176,7 @@ class StepProblem:
 
     def __repr__(self) -> str:
         sizes = ", ".join(map(str, self.sizes))
-        return f"<StepProblem {short_repr(self.name)}: batch {self.batch}, sub-batches {sizes}>"
+        return f"<SplitProblem {short_repr(self.name)}: batch {self.batch}, sub-batches {sizes}>"
 
 
 def _require_separate(trace: Trace) -> None:

@@ -13,7 +13,7 @@ from offcert.core.errors import InputError
 from offcert.core.network import Network
 from offcert.core.trace import Trace
 from offcert.runtime.watch.events import Event
-from offcert.runtime.watch.saved_storages import Place
+from offcert.runtime.watch.saved_hooks import Place
 from offcert.runtime.watch.signature import Signature
 
 

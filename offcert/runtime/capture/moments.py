@@ -6,8 +6,8 @@ import weakref
 from dataclasses import dataclass, field
 from typing import Any
 
+from offcert.runtime.watch.entries import Entry
 from offcert.runtime.watch.events import Event
-from offcert.runtime.watch.saved import Entry
 from offcert.runtime.watch.tracker import StorageRecord
 
 

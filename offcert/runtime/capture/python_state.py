@@ -16,7 +16,7 @@ from torch.nn.parameter import is_lazy
 from torch.utils.data import DataLoader, Dataset
 
 from offcert.runtime.segments.contents import refill
-from offcert.runtime.watch.saved import is_plain
+from offcert.runtime.watch.entries import is_plain
 
 # Objects of these kinds are not looked into: they are not a model's state.
 _OPAQUE = (

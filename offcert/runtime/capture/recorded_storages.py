@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from offcert.runtime.watch.saved import Entry, Handle
-from offcert.runtime.watch.saved_storages import SavedStorages
+from offcert.runtime.watch.entries import Entry, Handle
+from offcert.runtime.watch.saved_hooks import SavedStorages
 
 
 class RecordedStorages(SavedStorages):

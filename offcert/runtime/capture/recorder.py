@@ -23,15 +23,15 @@ from offcert.runtime.hardware import Hardware
 from offcert.runtime.hardware.cost import attention_scratch, operator_cost, operator_ns
 from offcert.runtime.segments.handed import given_a_cache
 from offcert.runtime.watch.entered_hooks import EnteredHooks
+from offcert.runtime.watch.entries import Entry
 from offcert.runtime.watch.events import INPUT, OPERATOR, OUTPUT, UNPACK, Event, Session
-from offcert.runtime.watch.guard import entry
+from offcert.runtime.watch.guard import guarded
 from offcert.runtime.watch.hooks import Hooks
 from offcert.runtime.watch.in_place import changed_in_place
 from offcert.runtime.watch.modes import is_here, leave
 from offcert.runtime.watch.nodes import NodeCount, keeps_casts
 from offcert.runtime.watch.rule import Rule
-from offcert.runtime.watch.saved import Entry
-from offcert.runtime.watch.saved_storages import dtype_name, owned_storages
+from offcert.runtime.watch.saved_hooks import dtype_name, owned_storages
 from offcert.runtime.watch.signature import Signature, signature
 from offcert.runtime.watch.tracker import LiveBytes, StorageRecord
 
@@ -141,7 +141,7 @@ class Recorder(Session):
             stack.callback(leave, self.tracker)
             yield
 
-    @entry()
+    @guarded()
     def _exclude_gradient(self, parameter: torch.Tensor) -> None:
         if parameter.grad is not None:
             self.tracker.exclude([parameter.grad])

@@ -16,7 +16,7 @@ from offcert.runtime.plan.place import carried_by
 from offcert.runtime.plan.step_plan import StepPlan, step_plan
 from offcert.runtime.segments.placed import PlacedProgram
 from offcert.runtime.watch.events import Event
-from offcert.runtime.watch.saved_storages import Place
+from offcert.runtime.watch.saved_hooks import Place
 
 
 @dataclass(frozen=True)

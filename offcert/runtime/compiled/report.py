@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from offcert.runtime.watch.saved_storages import Place
+from offcert.runtime.watch.saved_hooks import Place
 
 
 @dataclass(frozen=True)

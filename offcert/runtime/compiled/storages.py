@@ -12,7 +12,7 @@ from torch import fx
 from offcert.runtime.compiled.anchors import Anchors
 from offcert.runtime.compiled.graph_pair import GraphPair, launches, storage_of, tensor_of
 from offcert.runtime.compiled.planned import Planned, PlannedMove
-from offcert.runtime.watch.saved_storages import Place, dtype_name
+from offcert.runtime.watch.saved_hooks import Place, dtype_name
 
 
 @dataclass(eq=False)

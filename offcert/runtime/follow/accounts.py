@@ -63,10 +63,10 @@ class Accounts:
             raise PlanError(message)
         self.tell(kind, message)
 
-    def idle(self, program: StepPlan) -> None:
+    def idle(self, step_plan: StepPlan) -> None:
         """Take note of a step under a plan that changes nothing."""
         self.steps["planned"] += 1
-        self.report = StepReport(None, True, program.prediction, program.limit)
+        self.report = StepReport(None, True, step_plan.prediction, step_plan.limit)
 
     def exceeded(self, what: str) -> None:
         """Take note that such a step takes more than its plan says.
@@ -157,9 +157,9 @@ class Accounts:
         if run.breach is not None and not self._strict:
             self.tell("deviating", f"a step did not follow its plan: {run.breach}")
 
-    def warn_if_nothing_moved(self, programs: Sequence[StepPlan]) -> None:
-        """Warn if no step has moved anything although a program wanted it."""
-        wanted = any(not each.moves_nothing for each in programs)
+    def warn_if_nothing_moved(self, step_plans: Sequence[StepPlan]) -> None:
+        """Warn if no step has moved anything although a plan wanted it."""
+        wanted = any(not each.moves_nothing for each in step_plans)
         if wanted and not self._moved:
             done = ", ".join(f"{n} {kind}" for kind, n in self.steps.items()) or "none"
             reason = self.report.deviation or "none of them ran a backward pass"

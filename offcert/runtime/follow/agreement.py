@@ -16,7 +16,7 @@ from offcert.core.errors import InputError
 from offcert.runtime.plan.step_plan import StepPlan
 
 
-def require_agreement(model: nn.Module, programs: Sequence[StepPlan]) -> None:
+def require_agreement(model: nn.Module, step_plans: Sequence[StepPlan]) -> None:
     """Compare plans with the other processes of a model under DistributedDataParallel.
 
     All of them must come here, as they must come to every step. Of other models nothing is known
@@ -31,7 +31,7 @@ def require_agreement(model: nn.Module, programs: Sequence[StepPlan]) -> None:
         return
     group = model.process_group
     found: list[str | None] = [None] * dist.get_world_size(group)
-    dist.all_gather_object(found, digest_of(programs), group)
+    dist.all_gather_object(found, digest_of(step_plans), group)
     other = next((rank for rank, each in enumerate(found) if each != found[0]), None)
     if other is not None:
         raise InputError(
@@ -41,6 +41,6 @@ def require_agreement(model: nn.Module, programs: Sequence[StepPlan]) -> None:
         )
 
 
-def digest_of(programs: Sequence[StepPlan]) -> str:
+def digest_of(step_plans: Sequence[StepPlan]) -> str:
     """Return a digest of plans: equal if they move and run again the same at the same moments."""
-    return " ".join(program.digest for program in programs)
+    return " ".join(step_plan.digest for step_plan in step_plans)

@@ -40,14 +40,14 @@ class Excess:
 
     Parameters
     ----------
-    program : StepPlan
+    step_plan : StepPlan
         That the step follows.
     parts : Parts
         Of the model.
     """
 
-    def __init__(self, program: StepPlan, parts: Parts) -> None:
-        self.program = program
+    def __init__(self, step_plan: StepPlan, parts: Parts) -> None:
+        self.step_plan = step_plan
         self.parts = parts
         self.stayed: list[Stayed] = []
         self._nodes = NodeCount()
@@ -61,7 +61,7 @@ class Excess:
 
         Operators of another kind of device may consist of others: they are not compared.
         """
-        capture = self.program.capture
+        capture = self.step_plan.capture
         if call >= len(capture.nodes) or capture.device != self.parts.device:
             return None
         made, captured = self._nodes.made, capture.nodes[call]
@@ -75,7 +75,7 @@ class Excess:
     @property
     def keeps_casts(self) -> bool:
         """Whether weights stay that were cast, unlike in the captured step."""
-        return self.program.capture.autocast is False and keeps_casts(self.parts.device)
+        return self.step_plan.capture.autocast is False and keeps_casts(self.parts.device)
 
     def begin_backward(self) -> str | None:
         """Return what there is to say if weights that were cast stay, and do not fit."""
@@ -86,13 +86,13 @@ class Excess:
             for parameter in self.parts.parameters
             if parameter.requires_grad and parameter.dtype == torch.float32
         )
-        most = self.program.prediction.peak + casts
-        if most <= self.program.limit:
+        most = self.step_plan.prediction.peak + casts
+        if most <= self.step_plan.limit:
             return None
         return (
             "the backward pass runs inside of torch.autocast, unlike the captured one: up to "
             f"{casts} bytes of weights that were cast stay until it ends, "
-            f"{most - self.program.limit} more than fit into the limit"
+            f"{most - self.step_plan.limit} more than fit into the limit"
         )
 
     def of_bytes(self, saved: StepEntries) -> str | None:
@@ -102,37 +102,37 @@ class Excess:
         step ends; what should have left, until the plan brings it back. What a smaller step has
         saved takes less.
         """
-        trace, prediction = self.program.trace, self.program.prediction
+        trace, prediction = self.step_plan.trace, self.step_plan.prediction
         more = [0] * (len(trace) + 1)
         found: Counter[int] = Counter()
         for place in saved.by_place:
             found[place.operation] += place.size
         for operation, size in found.items():
-            more[operation] += max(0, size - self.program.saved_bytes[operation])
+            more[operation] += max(0, size - self.step_plan.saved_bytes[operation])
         for each in self.stayed:
             after = range(each.operation, len(trace))
             back = next((n for n in after if each.tensor in prediction.claims[n]), len(trace))
             more[each.operation] += each.size
             more[back] -= each.size
         del more[-1]
-        less = spared_bytes(self.program, saved.spared)
+        less = spared_bytes(self.step_plan, saved.spared)
         rows = zip(accumulate(more), prediction.peaks, less, strict=True)
         for operation, (extra, captured, fewer) in enumerate(rows):
             peak = captured - fewer
-            if extra and peak + extra > self.program.limit:
+            if extra and peak + extra > self.step_plan.limit:
                 return (
                     f"{extra} bytes more than planned are held during "
                     f"{trace.operations[operation].name}, "
-                    f"{peak + extra - self.program.limit} more than fit into the limit"
+                    f"{peak + extra - self.step_plan.limit} more than fit into the limit"
                 )
         return None
 
     def of_peaks(self, peaks: Sequence[int]) -> str | None:
         """Return what there is to say if more bytes were counted than the limit."""
-        most, limit = max(peaks, default=0), self.program.limit
+        most, limit = max(peaks, default=0), self.step_plan.limit
         if most <= limit:
             return None
-        where = self.program.trace.operations[peaks.index(most)].name
+        where = self.step_plan.trace.operations[peaks.index(most)].name
         return f"{most} bytes were alive during {where}, {most - limit} more than the limit"
 
 
@@ -143,15 +143,15 @@ class IdleRun(Session):
     ----------
     hooks : Hooks
         Which tell it of events.
-    program : StepPlan
+    step_plan : StepPlan
         Whose limit it is to keep.
     exceeds : callable
         Told if the step does more than the captured one.
     """
 
-    def __init__(self, hooks: Hooks, program: StepPlan, exceeds: Callable[[str], None]) -> None:
+    def __init__(self, hooks: Hooks, step_plan: StepPlan, exceeds: Callable[[str], None]) -> None:
         super().__init__(hooks)
-        self._excess = Excess(program, hooks.parts)
+        self._excess = Excess(step_plan, hooks.parts)
         self._exceeds = exceeds
         self._told = False
 

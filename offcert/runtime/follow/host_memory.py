@@ -15,16 +15,16 @@ from offcert.runtime.plan.step_plan import StepPlan
 
 
 def within_host(
-    programs: Sequence[StepPlan], limit: int | str | None, spill: bool | str
+    step_plans: Sequence[StepPlan], limit: int | str | None, spill: bool | str
 ) -> list[StepPlan]:
-    """Return programs that take no more of the host's memory altogether than they may.
+    """Return plans that take no more of the host's memory altogether than they may.
 
     Each keeps its room while others are followed, so the first gets what it needs, and the next
     what is left.
 
     Parameters
     ----------
-    programs : sequence of StepPlan
+    step_plans : sequence of StepPlan
         As they are with all the memory in the world.
     limit : int or str or None
         Bytes, or text like ``"8GiB"``; None for any number.
@@ -43,9 +43,9 @@ def within_host(
     if left is None:
         if spill is not False:
             raise InputError("host_spill needs host_memory: there is no limit to keep to")
-        return list(programs)
+        return list(step_plans)
     found = []
-    for each in programs:
+    for each in step_plans:
         within = each.within_host(left, spill is not False)
         left -= host_memory_of([within]).held
         found.append(within)
@@ -63,12 +63,12 @@ def memory_limit(limit: int | str | None, field: str = "host_memory") -> int | N
     return None if limit is None else require_size(limit, field)
 
 
-def host_memory_of(programs: Sequence[StepPlan], limit: int | None = None) -> HostMemory:
-    """Return what programs need of the host together."""
+def host_memory_of(step_plans: Sequence[StepPlan], limit: int | None = None) -> HostMemory:
+    """Return what plans need of the host together."""
     return HostMemory(
-        sum(each.host.pool for each in programs),
-        sum(each.host.load for each in programs),
+        sum(each.host.pool for each in step_plans),
+        sum(each.host.load for each in step_plans),
         limit,
-        sum(each.in_file for each in programs),
-        sum(each.staging for each in programs),
+        sum(each.in_file for each in step_plans),
+        sum(each.staging for each in step_plans),
     )

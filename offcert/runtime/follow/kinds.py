@@ -33,7 +33,7 @@ Attributes = dict[tuple[int, str], Any]
 
 
 class Kinds:
-    """The choice among several programs: the one that a step will follow.
+    """The choice among several plans: the one that a step will follow.
 
     Parameters
     ----------
@@ -51,37 +51,37 @@ class Kinds:
         self._unlike: Counter[tuple[int, str]] = Counter()
 
     def plans_for(
-        self, programs: Sequence[StepPlan], call: Signature, here: str
+        self, step_plans: Sequence[StepPlan], call: Signature, here: str
     ) -> list[StepPlan] | str:
-        """Return the programs for a step, the one to follow first; or why there is none."""
+        """Return the plans for a step, the one to follow first; or why there is none."""
         if self._unlike:
             shown = repr(call)
-            programs = [p for p in programs if self._unlike[id(p), shown] < _UNLIKE]
-        found = plans_for(programs, call, here)
+            step_plans = [p for p in step_plans if self._unlike[id(p), shown] < _UNLIKE]
+        found = plans_for(step_plans, call, here)
         if len(found) > 1 and not isinstance(found, str):
             chosen = self.choose(found)
             return [chosen, *(each for each in found if each is not chosen)]
         return found
 
-    def forget(self, program: StepPlan) -> None:
-        """Know nothing any more of a program that no step follows from now on."""
-        self._attributes.pop(id(program), None)
-        for key in [each for each in self._unlike if each[0] == id(program)]:
+    def forget(self, step_plan: StepPlan) -> None:
+        """Know nothing any more of a plan that no step follows from now on."""
+        self._attributes.pop(id(step_plan), None)
+        for key in [each for each in self._unlike if each[0] == id(step_plan)]:
             del self._unlike[key]
 
-    def choose(self, programs: Sequence[StepPlan]) -> StepPlan:
-        """Return the one of several programs that a step will follow which begins now."""
+    def choose(self, step_plans: Sequence[StepPlan]) -> StepPlan:
+        """Return the one of several plans that a step will follow which begins now."""
         self._begun = self.now()
-        found = [each for each in programs if self._fits(each, programs)]
+        found = [each for each in step_plans if self._fits(each, step_plans)]
         if len(found) != 1:
-            found = found or list(programs)
+            found = found or list(step_plans)
             guess = self._next.get(self._latest, self._latest[-1] if self._latest else None)
             found.sort(key=lambda each: id(each) != guess)
         return found[0]
 
-    def was(self, program: StepPlan, begun: Attributes) -> None:
-        """Take note of the program that a step should have followed, and of how it had begun."""
-        kind = id(program)
+    def was(self, step_plan: StepPlan, begun: Attributes) -> None:
+        """Take note of the plan that a step should have followed, and of how it had begun."""
+        kind = id(step_plan)
         if len(self._latest) == 2:
             self._next[self._latest] = kind
         self._latest = (*self._latest, kind)[-2:]
@@ -98,7 +98,7 @@ class Kinds:
         if not run.finished:
             return
         if run.smaller is not None and run.deviation is not None and not run.broken:
-            self._unlike[id(run.program), repr(run.smaller)] += 1
+            self._unlike[id(run.step_plan), repr(run.smaller)] += 1
         if run.entered is None:
             return
         orders = [_entered(each) for each in run.alternatives]
@@ -106,8 +106,8 @@ class Kinds:
         entered = [path for path in run.entered if path in told]
         found = [e for e, order in zip(run.alternatives, orders, strict=True) if order == entered]
         if run.deviation is None:
-            self.was(run.program, self._begun)
-        elif len(found) == 1 and found[0] is not run.program:
+            self.was(run.step_plan, self._begun)
+        elif len(found) == 1 and found[0] is not run.step_plan:
             self.was(found[0], self._begun)
 
     def now(self) -> Attributes:
@@ -119,12 +119,12 @@ class Kinds:
             if type(value) in _PLAIN
         }
 
-    def _fits(self, program: StepPlan, programs: Sequence[StepPlan]) -> bool:
-        """Whether the attributes are those of a program's steps, as far as they tell any apart."""
-        own, told = self._attributes.get(id(program)), False
-        for other in programs if own is not None else ():
+    def _fits(self, step_plan: StepPlan, step_plans: Sequence[StepPlan]) -> bool:
+        """Whether the attributes are those of a plan's steps, as far as they tell any apart."""
+        own, told = self._attributes.get(id(step_plan)), False
+        for other in step_plans if own is not None else ():
             theirs = self._attributes.get(id(other))
-            if theirs is None or other is program:
+            if theirs is None or other is step_plan:
                 continue
             assert own is not None
             for key in own.keys() & theirs.keys():
@@ -141,16 +141,16 @@ def _same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other)
 
 
-def share_calls(programs: Sequence[StepPlan]) -> bool:
-    """Whether some of the programs are for steps that begin with the same call."""
-    calls = [each.capture.calls[0] for each in programs]
+def share_calls(step_plans: Sequence[StepPlan]) -> bool:
+    """Whether some of the plans are for steps that begin with the same call."""
+    calls = [each.capture.calls[0] for each in step_plans]
     return any(call in calls[:number] for number, call in enumerate(calls))
 
 
-def _entered(program: StepPlan) -> list[str]:
-    """Return the modules that the forward pass of a program's steps calls, as far as they tick."""
+def _entered(step_plan: StepPlan) -> list[str]:
+    """Return the modules that the forward pass of a plan's steps calls, as far as they tick."""
     found = []
-    for event in program.capture.ticks:
+    for event in step_plan.capture.ticks:
         if event.kind in (INPUT, OUTPUT):
             break
         if event.kind == ENTER:

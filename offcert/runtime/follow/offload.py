@@ -27,17 +27,17 @@ from offcert.runtime.follow.relay import Relay, counting, give_up, unhook, watch
 from offcert.runtime.follow.reserved import Reserved
 from offcert.runtime.follow.run import StepRun
 from offcert.runtime.follow.step_storages import StepStorages
-from offcert.runtime.plan.plans import AnyPlan, CertificateLike, programs
+from offcert.runtime.plan.plans import AnyPlan, CertificateLike, step_plans
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.segments.attach import Segments
 from offcert.runtime.segments.steps import SegmentedSteps
-from offcert.runtime.streaming.mover_makers import movers_for
+from offcert.runtime.streaming.mover_makers import mover_maker_for
 from offcert.runtime.watch.entered_hooks import enter_saving, leave_saving
 from offcert.runtime.watch.events import OPERATOR, Session
 from offcert.runtime.watch.guard import Guard, OffloadWarning
 from offcert.runtime.watch.hooks import Hooks, require_cpu, require_no_graphs, unwrap
 from offcert.runtime.watch.modes import within_transform
-from offcert.runtime.watch.saved_storages import owned_storages
+from offcert.runtime.watch.saved_hooks import owned_storages
 from offcert.runtime.watch.signature import Signature, signature
 from offcert.runtime.watch.tracker import LiveBytes
 
@@ -128,7 +128,7 @@ def offload(
         If a plan does not make sense, or exceeds its problem's memory.
     """
     of = device if device is not None else cuda_device(unwrap(model), timed=timed)
-    found = programs(plan, problem, streams=of is not None)
+    found = step_plans(plan, problem, streams=of is not None)
     return Offload(
         model,
         within_host(found, host_memory, host_spill),
@@ -160,7 +160,7 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
     def __init__(
         self,
         model: nn.Module,
-        programs: Sequence[StepPlan],
+        step_plans: Sequence[StepPlan],
         *,
         strict: bool = False,
         count: bool = False,
@@ -178,13 +178,13 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
             require_cpu(self._root)
         else:
             require_no_graphs(self._root)
-        self.programs = list(programs)
+        self.step_plans = list(step_plans)
         self._strict, self._count, self._device = strict, count, device
         self._accounts = Accounts(strict)
         # Steps under plans that change nothing run without us, unless something is asked of them.
         self._asked = count or timed or reserved_memory is not None
         self._reserved = Reserved(device, reserved_memory)
-        self._movers = movers_for(device, directory, timed=timed, spill=spill)
+        self._mover_maker = mover_maker_for(device, directory, timed=timed, spill=spill)
         self._relay = Relay(self)
         self._hooks = Hooks(self._root, self._relay, Guard(self._relay.failed))
         self._segments = self._segmented()
@@ -208,16 +208,16 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
         """Hook the model."""
         if self._open is not None:
             raise InputError("this offload context has been entered already")
-        require_agreement(self._model, self.programs)
+        require_agreement(self._model, self.step_plans)
         self._accounts.begin()
         self._entered_in = threading.get_ident()
         # It must not hold this object, which may be dropped without being left.
         with ExitStack() as undo:
-            undo.callback(self._movers.close)
+            undo.callback(self._mover_maker.close)
             undo.callback(unhook, self._hooks, self._segments)
             self._attach()
             undo.callback(watch_unseen(self._hooks, self._accounts).close)
-            if self._count or any(each.by_operators for each in self.programs):
+            if self._count or any(each.by_operators for each in self.step_plans):
                 self._counter = counting(self._hooks, self._relay, self._device, undo)
             self._open = undo.pop_all()
         self._finalizer = weakref.finalize(self, give_up, self._open)
@@ -238,30 +238,30 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
             with self._hooks.guard.end(failing=kind is not None), undo:
                 self._detach()
         if kind is None:
-            self._accounts.warn_if_nothing_moved(self.programs)
+            self._accounts.warn_if_nothing_moved(self.step_plans)
 
     def failed(self, error: Exception, reason: str, session: Session | None) -> None:
         """Take note that an entry has failed: the step goes on, and nothing more leaves."""
         run = session if isinstance(session, StepRun) else self._run
         leave_saving(self._hooks.local)
         if run is not None:
-            self._movers.distrust(run)
+            self._mover_maker.distrust(run)
         self._accounts.failed(error, reason, run)
 
     def _segmented(self) -> Segments | None:
-        """Return the segments of all programs, if anything runs again."""
-        if not any(each.segments for each in self.programs):
+        """Return the segments of all plans, if anything runs again."""
+        if not any(each.segments for each in self.step_plans):
             return None
-        placed = [each.segments for each in self.programs]
+        placed = [each.segments for each in self.step_plans]
         segments = Segments(self._root, placed, self._hooks, verify_every=self._verify_every)
         self._hooks.steps = SegmentedSteps(self._relay, segments, self._relay.program_of)
         return segments
 
     def program_of(self, session: Session) -> int | None:
-        """Return the number of the program that a session follows, if anything runs again in it."""
-        if not isinstance(session, StepRun) or not session.program.segments:
+        """Return the number of the plan that a session follows, if anything runs again in it."""
+        if not isinstance(session, StepRun) or not session.step_plan.segments:
             return None
-        return next(n for n, each in enumerate(self.programs) if each is session.program)
+        return next(n for n, each in enumerate(self.step_plans) if each is session.step_plan)
 
     def _attach(self) -> None:
         if self._segments is not None:
@@ -271,9 +271,9 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
         self._hooks.attach(paths.__contains__)
 
     def _watched(self) -> list[StepPlan]:
-        """Return the programs whose clock has to tick."""
-        several = share_calls(self.programs)
-        return [p for p in self.programs if self._asked or several or not p.is_idle]
+        """Return the plans whose clock has to tick."""
+        several = share_calls(self.step_plans)
+        return [p for p in self.step_plans if self._asked or several or not p.is_idle]
 
     def _detach(self) -> None:
         if self._busy():
@@ -353,13 +353,13 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
 
     def _choose(self, call: Signature) -> list[StepPlan] | str:
         """Return the plan that a step follows and what else it may be, or why there is none."""
-        return self._kinds.plans_for(self.programs, call, self._hooks.parts.device)
+        return self._kinds.plans_for(self.step_plans, call, self._hooks.parts.device)
 
     def _start(self, chosen: StepPlan, counter: Any, call: Signature) -> StepRun | None:
         # Memory of the host does not count.
         with nullcontext() if counter is None else counter.paused():
             try:
-                mover, room = self._movers.mover(chosen)
+                mover, room = self._mover_maker.mover(chosen)
             except OffcertError as error:
                 self._refuse("room", str(error))
                 return None
@@ -368,7 +368,7 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
         self._reserved.begin()
         told = self._relay.ended, self._reserved
         run = self._new_run(chosen, mover, counter, self._strict, *told)
-        self._movers.took(chosen, room, run)
+        self._mover_maker.took(chosen, room, run)
         accepted = run.accepts(call)
         assert accepted
         self._run, self._latest = run, weakref.ref(run)

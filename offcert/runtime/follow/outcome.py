@@ -22,9 +22,9 @@ from offcert.runtime.streaming.mover_makers import MoverMaker
 class Outcome:
     """The results that `offcert.runtime.follow.offload.Offload` shows; that class sets them."""
 
-    programs: list[StepPlan]
+    step_plans: list[StepPlan]
     _accounts: Accounts
-    _movers: MoverMaker[object]
+    _mover_maker: MoverMaker[object]
     _model: nn.Module
     _root: nn.Module
     _run: StepRun | None
@@ -33,7 +33,7 @@ class Outcome:
     _device: Device | None
 
     def __repr__(self) -> str:
-        plans = "1 plan" if len(self.programs) == 1 else f"{len(self.programs)} plans"
+        plans = "1 plan" if len(self.step_plans) == 1 else f"{len(self.step_plans)} plans"
         steps = ", ".join(f"{number} {kind}" for kind, number in self.steps.items())
         state = "not entered" if self._open is None else "entered"
         return (
@@ -76,7 +76,7 @@ class Outcome:
     @property
     def host(self) -> HostMemory:
         """The memory of the host that all plans together need."""
-        return host_memory_of(self.programs)
+        return host_memory_of(self.step_plans)
 
     @property
     def times(self) -> Schedule | None:
@@ -84,5 +84,5 @@ class Outcome:
 
         None unless times are taken note of, and before a step has ended.
         """
-        record = self._movers.record
+        record = self._mover_maker.record
         return record.schedule() if record is not None and record.operations > 0 else None

@@ -14,7 +14,7 @@ from offcert.runtime.follow.accounts import Accounts
 from offcert.runtime.follow.run import StepRun
 from offcert.runtime.segments.attach import Segments
 from offcert.runtime.watch.events import Session
-from offcert.runtime.watch.guard import Guard, entry
+from offcert.runtime.watch.guard import Guard, guarded
 from offcert.runtime.watch.hooks import Hooks
 from offcert.runtime.watch.tracker import LiveBytes
 from offcert.runtime.watch.unseen import Unseen
@@ -30,7 +30,7 @@ class Teller(Protocol):
         """The call of the model has returned, or raised."""
 
     def program_of(self, session: Session) -> int | None:
-        """Return the number of the program that a session follows, if anything runs again in it."""
+        """Return the number of the plan that a session follows, if anything runs again in it."""
 
     def ended(self, run: StepRun) -> None:
         """Take stock of a step whose backward pass has ended."""
@@ -66,7 +66,7 @@ class Relay:
             teller.left(session, output)
 
     def program_of(self, session: Session) -> int | None:
-        """Return the number of the program that a session follows, if anything runs again in it."""
+        """Return the number of the plan that a session follows, if anything runs again in it."""
         teller = self._teller()
         return None if teller is None else teller.program_of(session)
 
@@ -100,7 +100,7 @@ class Excluding:
         """The guard of the counter."""
         return self._counter.guard
 
-    @entry()
+    @guarded()
     def __call__(self, parameter: torch.Tensor) -> None:
         """Leave the parameter's gradient out."""
         if parameter.grad is not None:

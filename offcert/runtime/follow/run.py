@@ -17,6 +17,7 @@ from offcert.runtime.plan.reports import StepReport, Unforeseen
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.segments.uncounted import HELD
 from offcert.runtime.streaming.synchronous import Mover
+from offcert.runtime.watch.entries import Entry
 from offcert.runtime.watch.events import (
     END,
     ENTER,
@@ -29,14 +30,13 @@ from offcert.runtime.watch.events import (
     Session,
 )
 from offcert.runtime.watch.hooks import Hooks
-from offcert.runtime.watch.saved import Entry
-from offcert.runtime.watch.saved_storages import Place
+from offcert.runtime.watch.saved_hooks import Place
 from offcert.runtime.watch.signature import Signature, as_if_on, covers
 from offcert.runtime.watch.tracker import LiveBytes
 
 
 class StepRun(Session):
-    """A step that follows a program as long as it is the step that was captured.
+    """A step that follows a plan as long as it is the step that was captured.
 
     Before an operation begins, a mover does what the plan wants done by then. Once the step does
     something else than the captured one, nothing more leaves; what is away comes back when the plan
@@ -46,7 +46,7 @@ class StepRun(Session):
     ----------
     hooks : Hooks
         Which tell it of events.
-    program : StepPlan
+    step_plan : StepPlan
         What to follow.
     mover : Mover or None
         Who moves tensors; None for a plan that moves nothing.
@@ -77,7 +77,7 @@ class StepRun(Session):
     broken : bool
         Whether an error of ours is why it does not follow its plan.
     alternatives : tuple of StepPlan
-        Those that the program was chosen from, if there were several.
+        Those that the plan was chosen from, if there were several.
     entered : list of str or None
         Then the modules that its forward pass has called, in order.
     """
@@ -85,7 +85,7 @@ class StepRun(Session):
     def __init__(
         self,
         hooks: Hooks,
-        program: StepPlan,
+        step_plan: StepPlan,
         mover: Mover | None,
         counter: LiveBytes | None = None,
         strict: bool = False,
@@ -97,7 +97,7 @@ class StepRun(Session):
         self._memory: MemoryReading | None = None
         self._state_bytes = 0
         HELD.start()
-        self.program = program
+        self.step_plan = step_plan
         self.now = -1
         self.deviation: str | None = None
         self.exceeded: str | None = None
@@ -109,21 +109,21 @@ class StepRun(Session):
         self.alternatives: tuple[StepPlan, ...] = ()
         self.entered: list[str] | None = None
         self._mover, self._strict, self._ended = mover, strict, ended
-        self._by_operators = program.capture.ticks[0].kind in (OPERATOR, UNPACK)
+        self._by_operators = step_plan.capture.ticks[0].kind in (OPERATOR, UNPACK)
         self._announced: dict[str, int] = {}
         self._calls_made = 0
-        self._entries = StepEntries(program)
+        self._entries = StepEntries(step_plan)
         self._unforeseen: list[Unforeseen] = []
-        self._excess = Excess(program, hooks.parts)
+        self._excess = Excess(step_plan, hooks.parts)
         self._counts = Counts(counter)
 
-    def choose_among(self, programs: Sequence[StepPlan]) -> None:
-        """Take note of what tells the programs apart that it was chosen from."""
-        self.alternatives, self.entered = tuple(programs), []
+    def choose_among(self, step_plans: Sequence[StepPlan]) -> None:
+        """Take note of what tells the plan from those that it was chosen among."""
+        self.alternatives, self.entered = tuple(step_plans), []
 
     def accepts(self, call: Signature) -> bool:
         """Take a call of the model as the next one of this step, if it is, or is covered by it."""
-        captured, made = self.program.capture, self._calls_made
+        captured, made = self.step_plan.capture, self._calls_made
         calls, call = captured.calls, as_if_on(call, captured.device, self.hooks.parts.device)
         if self.finished or made >= len(calls) or not covers(calls[made], call):
             return False
@@ -150,7 +150,7 @@ class StepRun(Session):
     def calls_are_over(self) -> bool:
         """Whether all calls of the step were made, and no other step has begun."""
         # A sum over calls before and after would add gradients of other casts: rounded otherwise.
-        return self.superseded is None and self._calls_made == len(self.program.capture.calls)
+        return self.superseded is None and self._calls_made == len(self.step_plan.capture.calls)
 
     def supersede(self, what: str) -> None:
         """Take note of what has happened before the backward pass has ended."""
@@ -169,7 +169,7 @@ class StepRun(Session):
     @property
     def hooks_saved(self) -> bool:
         """Whether the step must hear of what autograd saves: to move it, for the clock, to sum."""
-        return self._by_operators or not self.program.is_idle
+        return self._by_operators or not self.step_plan.is_idle
 
     @property
     def uses_store(self) -> bool:
@@ -189,8 +189,8 @@ class StepRun(Session):
         return StepReport(
             self.breach,
             self.finished,
-            self.program.prediction,
-            self.program.limit,
+            self.step_plan.prediction,
+            self.step_plan.limit,
             tuple(self._counts.at_begin),
             tuple(self._counts.at_end),
             tuple(self._counts.peaks),
@@ -199,11 +199,11 @@ class StepRun(Session):
             0 if mover is None else mover.late_bytes,
             self.offloaded_bytes,
             0 if mover is None else mover.prefetched_bytes,
-            self.program.host.pool,
-            self.program.host.load,
+            self.step_plan.host.pool,
+            self.step_plan.host.load,
             0 if mover is None else mover.outside_entries,
             0 if mover is None else mover.outside_bytes,
-            self.program.segments.segments,
+            self.step_plan.segments.segments,
             state_bytes=self._state_bytes,
             memory=self._memory,
             reserved_limit=self._reserved.limit,
@@ -215,7 +215,7 @@ class StepRun(Session):
         """Note that a module is called; nothing is made of it where nothing can tick."""
         if self.entered is not None and not self._backward_runs and not self.backward_passes:
             self.entered.append(path)
-        kinds = self.program.kinds.get(path)
+        kinds = self.step_plan.kinds.get(path)
         if kinds is None:
             return
         call = self.open_call(path)
@@ -229,7 +229,7 @@ class StepRun(Session):
         call = self.close_call(path)
         if call is None:
             return
-        kinds = self.program.kinds[path]
+        kinds = self.step_plan.kinds[path]
         if LEAVE in kinds:
             self.tick(Event(LEAVE, path, call))
         if OUTPUT in kinds:
@@ -237,13 +237,13 @@ class StepRun(Session):
 
     def wants(self, event: Event) -> bool:
         """Whether the event begins an operation, or tells that the backward pass has begun."""
-        return event in self.program.watched or (event.kind == OUTPUT and not event.path)
+        return event in self.step_plan.watched or (event.kind == OUTPUT and not event.path)
 
     def tick(self, event: Event) -> None:
         """Begin the operation that begins with the event, if one does."""
         if self.finished:
             return
-        operation = self.program.operation_of.get(event)
+        operation = self.step_plan.operation_of.get(event)
         if operation is not None:
             self._reach(operation)
         elif event.kind == END and self._is_last(event):
@@ -252,8 +252,8 @@ class StepRun(Session):
     def _is_last(self, end: Event) -> bool:
         # A backward pass inside of the forward pass may go unnoticed: the clock watches less than
         # the recorder did.
-        passes = self.program.capture.backward_passes
-        return end.call + 1 >= passes or self.now + 1 == len(self.program.trace)
+        passes = self.step_plan.capture.backward_passes
+        return end.call + 1 >= passes or self.now + 1 == len(self.step_plan.trace)
 
     def count(self, kind: str, name: str = "") -> None:
         """Tick at an operator or an unpacking, if the clock is one of operators."""
@@ -352,11 +352,11 @@ class StepRun(Session):
         self._counts.stop()
         self.finished = True
         if self._mover is not None:
-            self._mover.end(self, complete=self.now + 1 == len(self.program.trace))
+            self._mover.end(self, complete=self.now + 1 == len(self.step_plan.trace))
         self._memory = self._reserved.read()
-        self._state_bytes = HELD.peak if self.program.segments else 0
+        self._state_bytes = HELD.peak if self.step_plan.segments else 0
         try:
-            if self.now + 1 != len(self.program.trace):
+            if self.now + 1 != len(self.step_plan.trace):
                 self.deviate(f"{self.name(self.now + 1)} never began")
             self.exceed(self._reserved.exceeded(self._memory))
             if self._excess.stayed:
@@ -368,7 +368,7 @@ class StepRun(Session):
 
     def name(self, operation: int) -> str:
         """Return the name of an operation."""
-        return self.program.trace.operations[operation].name if operation >= 0 else "nothing"
+        return self.step_plan.trace.operations[operation].name if operation >= 0 else "nothing"
 
     # What the forward pass saves.
 
@@ -393,7 +393,7 @@ class StepRun(Session):
         """Return the entry of a storage that is saved for the first time."""
         entry = self._entries.add(max(self.now, 0), size, tensor)
         place = entry.key
-        if place not in self.program.places:
+        if place not in self.step_plan.places:
             name = self.name(place.operation)
             self._unforeseen.append(Unforeseen(name, size, place.dtype, place.shape))
         return entry

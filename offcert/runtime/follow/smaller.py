@@ -13,8 +13,8 @@ from typing import NamedTuple
 import torch
 
 from offcert.runtime.plan.step_plan import StepPlan
-from offcert.runtime.watch.saved import Entry
-from offcert.runtime.watch.saved_storages import Place, PlacedEntries, dtype_name
+from offcert.runtime.watch.entries import Entry
+from offcert.runtime.watch.saved_hooks import Place, PlacedEntries, dtype_name
 from offcert.runtime.watch.signature import Signature, fits_into
 
 
@@ -33,7 +33,7 @@ class Spared(NamedTuple):
     size: int
 
 
-def spared_bytes(program: StepPlan, spared: Iterable[Spared]) -> list[int]:
+def spared_bytes(step_plan: StepPlan, spared: Iterable[Spared]) -> list[int]:
     """Return, for each operation, how much less is on the device than in the captured step.
 
     Only what the step has saved counts, from the operation on that saved it, to the last one that
@@ -41,15 +41,15 @@ def spared_bytes(program: StepPlan, spared: Iterable[Spared]) -> list[int]:
 
     Parameters
     ----------
-    program : StepPlan
+    step_plan : StepPlan
         Of the captured step.
     spared : iterable of Spared
         What the smaller one has saved.
     """
-    trace, prediction = program.trace, program.prediction
+    trace, prediction = step_plan.trace, step_plan.prediction
     by_tensor: dict[int, list[Spared]] = {}
     for each in spared:
-        tensor = program.places[each.place]
+        tensor = step_plan.places[each.place]
         if tensor is not None and each.size:
             by_tensor.setdefault(tensor, []).append(each)
     found = [0] * len(trace)
@@ -76,7 +76,7 @@ class StepEntries(PlacedEntries):
 
     Parameters
     ----------
-    program : StepPlan
+    step_plan : StepPlan
         Of the captured step.
 
     Attributes
@@ -88,11 +88,11 @@ class StepEntries(PlacedEntries):
         What a smaller step has saved.
     """
 
-    def __init__(self, program: StepPlan) -> None:
+    def __init__(self, step_plan: StepPlan) -> None:
         super().__init__()
         self.smaller: Signature | None = None
         self.spared: list[Spared] = []
-        self._program = program
+        self._step_plan = step_plan
 
     def add(self, operation: int, size: int, tensor: torch.Tensor) -> Entry:
         """Return the entry of a storage of so many bytes that is saved for the first time.
@@ -102,7 +102,7 @@ class StepEntries(PlacedEntries):
         """
         if self.smaller is not None:
             kind = (operation, dtype_name(tensor.dtype), tensor.dim())
-            for place in self._program.alike.get(kind, ()):
+            for place in self._step_plan.alike.get(kind, ()):
                 fits = size <= place.size and fits_into(tensor.shape, place.shape)
                 if fits and place not in self.by_place:
                     self.spared.append(Spared(place, place.size - size))

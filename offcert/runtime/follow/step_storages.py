@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 
 from offcert.runtime.follow.run import StepRun
+from offcert.runtime.watch.entries import Entry, Handle
 from offcert.runtime.watch.events import UNPACK
-from offcert.runtime.watch.saved import Entry, Handle
-from offcert.runtime.watch.saved_storages import Owned, SavedStorages
+from offcert.runtime.watch.saved_hooks import Owned, SavedStorages
 from offcert.runtime.watch.tracker import LiveBytes
 
 

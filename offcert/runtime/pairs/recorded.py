@@ -1,4 +1,4 @@
-"""`TrainingRecord` of steps that were taken under a program."""
+"""`TrainingRecord` of steps that were taken under a plan."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from offcert.runtime.streaming.timed_mover import forecast_at_once
 def training_record(
     problem: Problem,
     plan: object,
-    program: StepPlan,
+    step_plan: StepPlan,
     device: TrainDevice,
     taken: Sequence[Taken],
     host: HostMemory,
@@ -43,17 +43,17 @@ def training_record(
         That was planned.
     plan : object
         Which was followed: a schedule tells the certified makespan.
-    program : StepPlan
+    step_plan : StepPlan
         What was carried out.
     device : TrainDevice
         Where.
     taken : sequence of Taken
         All steps.
     host : HostMemory
-        What the program needs of the host.
+        What the plan needs of the host.
     """
     shown = _shown(taken)
-    planned, measured = planned_course(program), None
+    planned, measured = planned_course(step_plan), None
     if shown is not None:
         times = taken[shown].times
         assert times is not None
@@ -72,8 +72,8 @@ def training_record(
         problem.platform.memory,
         problem.trace.peak_memory,
         plan.makespan if isinstance(plan, Schedule) else None,
-        tuple(operation.name for operation in program.trace.operations),
-        _moved(program, planned, measured),
+        tuple(operation.name for operation in step_plan.trace.operations),
+        _moved(step_plan, planned, measured),
         planned,
         measured,
         tuple(_numbers(each) for each in taken),
@@ -83,13 +83,13 @@ def training_record(
     )
 
 
-def planned_course(program: StepPlan) -> Course:
-    """Return what a program does if everything takes as long as its problem says."""
-    prediction = program.prediction
-    if program.timetable is None:
-        schedule = forecast_at_once(program.problem, prediction)
+def planned_course(step_plan: StepPlan) -> Course:
+    """Return what a plan does if everything takes as long as its problem says."""
+    prediction = step_plan.prediction
+    if step_plan.timetable is None:
+        schedule = forecast_at_once(step_plan.problem, prediction)
     else:
-        schedule = forecast(program.problem, program.timetable)
+        schedule = forecast(step_plan.problem, step_plan.timetable)
     return Course(schedule, prediction.at_begin, prediction.at_end, prediction.peaks)
 
 
@@ -104,8 +104,8 @@ def _shown(taken: Sequence[Taken]) -> int | None:
     return sorted(timed)[(len(timed) - 1) // 2][1] if timed else None
 
 
-def _moved(program: StepPlan, *courses: Course | None) -> dict[int, Moved]:
-    trace = program.trace
+def _moved(step_plan: StepPlan, *courses: Course | None) -> dict[int, Moved]:
+    trace = step_plan.trace
     gaps = {
         transfer.gap
         for course in courses

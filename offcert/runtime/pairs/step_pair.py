@@ -95,7 +95,7 @@ class StepPair:
     ) -> None:
         self.taken: list[Taken] = []
         self._plain = plain
-        self._program = planned
+        self._step_plan = planned
         self._device = device
         self._training = training
         self._home = device_of(plain.model)
@@ -128,7 +128,7 @@ class StepPair:
             training = self._training
             self._contexts[count] = Offload(
                 self._planned.model,
-                [self._program],
+                [self._step_plan],
                 count=count,
                 directory=training.directory,
                 device=self._device.streams,
@@ -195,7 +195,7 @@ class StepPair:
             deviation = "step.run has not called the model that it was given"
         elif deviation is None and not report.planned:
             deviation = "the step has not ended"
-        times, operations = followed.times, len(self._program.trace)
+        times, operations = followed.times, len(self._step_plan.trace)
         return StepComparison(
             found.plain_loss,
             found.planned_loss,
@@ -217,7 +217,7 @@ class StepPair:
     def _deviations(self, report: StepReport) -> tuple[Deviation, ...]:
         if report.prediction is None:
             return ()
-        trace = self._program.trace
+        trace = self._step_plan.trace
         # What the step itself still holds when it ends is no matter of the plan.
         ends = (*report.at_end[:-1], report.prediction.at_end[-1])
         ends = ends if len(report.at_end) == len(trace) else report.at_end
@@ -227,7 +227,7 @@ class StepPair:
             report.at_begin,
             ends,
             report.peaks,
-            exactly=not self._program.segments,
+            exactly=not self._step_plan.segments,
         )
 
     def bring_home(self) -> None:

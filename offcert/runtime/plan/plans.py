@@ -1,4 +1,4 @@
-"""Whatever `offload` takes as a plan, as programs."""
+"""Whatever `offload` takes as a plan, as step plans."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class CertificateLike(Protocol):
 AnyPlan = CertificateLike | Plan | Schedule | FluidSchedule
 
 
-def programs(
+def step_plans(
     plan: AnyPlan | Sequence[CertificateLike], problem: Problem | None, *, streams: bool = False
 ) -> list[StepPlan]:
-    """Return the programs of a plan or schedule for `problem`, or of certificates.
+    """Return the step plans of a plan or schedule for `problem`, or of certificates.
 
     `streams` tells whether the streams of a device move tensors.
 
@@ -85,7 +85,7 @@ def planned(
 
 
 def plans_for(found: Sequence[StepPlan], call: Signature, here: str) -> list[StepPlan] | str:
-    """Return the programs for a first call like this one, or why there is none.
+    """Return the step plans for a first call like this one, or why there is none.
 
     They were captured with the same call, or else with the smallest one that covers it
     (`offcert.runtime.watch.signature.covers`).

@@ -26,7 +26,7 @@ from offcert.runtime.plan.predict import Prediction, predict
 from offcert.runtime.plan.timetable import Timetable, host_residences_in_streams, timetable
 from offcert.runtime.segments.placed import NOTHING_AGAIN, PlacedProgram
 from offcert.runtime.watch.events import OUTPUT, Event
-from offcert.runtime.watch.saved_storages import Place
+from offcert.runtime.watch.saved_hooks import Place
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class StepPlan:
     staging: int = 0
 
     def within_host(self, limit: int, spill: bool) -> StepPlan:
-        """Return the program with so many bytes of host memory; `spill`: the rest into a file.
+        """Return the step plan with so many bytes of host memory; `spill`: the rest into a file.
 
         Raises
         ------
@@ -110,7 +110,7 @@ class StepPlan:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of what the program does and where the host keeps its copies."""
+        """SHA-256 of what the plan does and where the host keeps its copies."""
         table = () if self.timetable is None else self.timetable.actions
         return canonical_digest(
             {
@@ -160,7 +160,7 @@ def step_plan(
     *,
     streams: bool = False,
 ) -> StepPlan:
-    """Return the program of a plan for a captured problem.
+    """Return the step plan of a plan for a captured problem.
 
     Parameters
     ----------

@@ -25,9 +25,9 @@ from torch.utils.checkpoint import (
 
 from offcert.runtime.segments.evidence import Sample, copied, is_same
 from offcert.runtime.segments.uncounted import uncounted
+from offcert.runtime.watch.entries import InPlaceError, View, is_plain
 from offcert.runtime.watch.guard import one_line
 from offcert.runtime.watch.proof import Proof, RecomputeError
-from offcert.runtime.watch.saved import InPlaceError, View, is_plain
 
 # By the addresses of storages that a segment is given: the storage, and which input lies in it.
 Given = dict[int, tuple[weakref.ref[torch.UntypedStorage], int]]

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from offcert.runtime.watch.saved import is_plain
+from offcert.runtime.watch.entries import is_plain
 
 # Elements in a sample. A difference in a share p of a tensor's elements is missed with probability
 # (1 - p)^32 in one step. Arbitrary.

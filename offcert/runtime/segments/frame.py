@@ -21,11 +21,11 @@ from offcert.runtime.segments.inputs import Inputs
 from offcert.runtime.segments.keeper import Keeper, Tick, Watch
 from offcert.runtime.segments.keeping import Give, Keep
 from offcert.runtime.segments.state import Before, ModuleStates
+from offcert.runtime.watch.entries import is_plain
 from offcert.runtime.watch.events import AGAIN, RESUME
-from offcert.runtime.watch.guard import Guard, entry
+from offcert.runtime.watch.guard import Guard, guarded
 from offcert.runtime.watch.proof import Proof
 from offcert.runtime.watch.recomputing import recomputing
-from offcert.runtime.watch.saved import is_plain
 
 if TYPE_CHECKING:
     from offcert.runtime.segments.resolve import Part
@@ -239,7 +239,7 @@ class Frame:
         """Of the step that it is called in."""
         return self.told.guard
 
-    @entry()
+    @guarded()
     def start(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Begun[Body] | None:

@@ -9,7 +9,7 @@ import torch
 
 from offcert.runtime.segments.evidence import version_of
 from offcert.runtime.segments.keeper import outer_hooks
-from offcert.runtime.watch.saved import InPlaceError
+from offcert.runtime.watch.entries import InPlaceError
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 from torch.utils._pytree import TreeSpec, tree_leaves
 
 from offcert.core.errors import InputError
-from offcert.runtime.watch.saved import Handle, View
+from offcert.runtime.watch.entries import Handle, View
 
 # An event of a module: its kind, path and call.
 Tick = tuple[str, str, int]

@@ -21,9 +21,9 @@ from offcert.runtime.segments.keeper import (
     address_of,
     tensors_of,
 )
+from offcert.runtime.watch.entries import View
 from offcert.runtime.watch.in_place import changed_in_place
 from offcert.runtime.watch.proof import Proof, RecomputeError
-from offcert.runtime.watch.saved import View
 
 
 @dataclass(slots=True)

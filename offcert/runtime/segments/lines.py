@@ -25,7 +25,7 @@ from offcert.runtime.segments.keeping import Keep
 from offcert.runtime.segments.resolve import LinePart, Member
 from offcert.runtime.segments.state import Before
 from offcert.runtime.watch.events import Session
-from offcert.runtime.watch.guard import Guard, entry, guard_of
+from offcert.runtime.watch.guard import Guard, guard_of, guarded
 
 Called = tuple[str, int]
 
@@ -181,7 +181,7 @@ class LineCall:
         stack.close()
         self._close(0, f"a call of {self.key[0]} could not be made a part of them")
 
-    @entry(_leave)
+    @guarded(_leave)
     def _begin(self, stack: ExitStack, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Enter the lines that the call is a part of."""
         walk = self.walk

@@ -12,7 +12,7 @@ from offcert.runtime.segments.calls import Calls
 from offcert.runtime.segments.frame import Frame, Walk, run_frame
 from offcert.runtime.segments.lines import LineCall, encloses
 from offcert.runtime.segments.resolve import Part
-from offcert.runtime.watch.guard import entry, guard_of
+from offcert.runtime.watch.guard import guard_of, guarded
 from offcert.runtime.watch.hooks import UncopiedHook
 
 
@@ -29,7 +29,7 @@ class _Wrapped:
         self.original = own or getattr(type(module), self.method).__get__(module)
         self.guard = guard_of(segments.hooks)
 
-    @entry()
+    @guarded()
     def frame(self, part: Part) -> Frame | None:
         """Return a frame for a call of a segment, if it is to run again."""
         runs = self.segments.runs(part)

@@ -10,7 +10,7 @@ import torch
 
 from offcert.core.errors import PlanError
 from offcert.runtime.stages.staged import StagedModel
-from offcert.runtime.watch.saved import Entry, Handle, is_plain
+from offcert.runtime.watch.entries import Entry, Handle, is_plain
 from offcert.runtime.watch.tracker import LiveBytes
 
 # (operation that saved it first, how many storages that operation had saved before)

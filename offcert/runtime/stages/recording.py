@@ -26,7 +26,7 @@ from offcert.runtime.stages.linearise import (
 )
 from offcert.runtime.stages.meter import Key, Meter
 from offcert.runtime.stages.staged import StagedModel
-from offcert.runtime.watch.saved import Entry
+from offcert.runtime.watch.entries import Entry
 from offcert.runtime.watch.tracker import StorageRecord
 from offcert.runtime.workloads.workload import Batches, Workload
 

@@ -33,7 +33,7 @@ from offcert.runtime.stages.meter import Key, Meter
 from offcert.runtime.stages.recording import prepare, record
 from offcert.runtime.stages.staged import StagedModel
 from offcert.runtime.streaming.host_copies import HostCopies
-from offcert.runtime.watch.saved import Entry
+from offcert.runtime.watch.entries import Entry
 from offcert.runtime.workloads.workload import Batches, Workload
 
 

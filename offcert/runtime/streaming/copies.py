@@ -20,7 +20,7 @@ from offcert.runtime.device.pinned import SplitArena
 from offcert.runtime.plan.host_layout import HostLayout
 from offcert.runtime.streaming.host_copies import Addresses
 from offcert.runtime.streaming.staging import Staged, Staging
-from offcert.runtime.watch.saved import Entry
+from offcert.runtime.watch.entries import Entry
 
 Key = TypeVar("Key", bound=Hashable)
 

@@ -11,7 +11,7 @@ import torch
 
 from offcert.runtime.device.store import HostStore
 from offcert.runtime.plan.host_layout import HostLayout
-from offcert.runtime.watch.saved import Entry
+from offcert.runtime.watch.entries import Entry
 
 Item = TypeVar("Item")
 

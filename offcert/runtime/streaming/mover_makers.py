@@ -21,7 +21,7 @@ from offcert.runtime.streaming.stream_mover import StreamMover
 from offcert.runtime.streaming.synchronous import Mover, SynchronousMover
 from offcert.runtime.streaming.timed_mover import HOST_CLOCK, TimedMover
 from offcert.runtime.watch.guard import OffloadWarning
-from offcert.runtime.watch.saved_storages import Place
+from offcert.runtime.watch.saved_hooks import Place
 
 Room = TypeVar("Room")
 
@@ -37,7 +37,7 @@ class User(Protocol):
 class MoverMaker(ABC, Generic[Room]):
     """Makes a mover for every step.
 
-    Steps with the same program use the same room on the host, one after the other; one that begins
+    Steps with the same plan use the same room on the host, one after the other; one that begins
     while another still needs the room gets room of its own. Of room that nobody needs any more,
     what one step takes is kept.
 
@@ -54,20 +54,20 @@ class MoverMaker(ABC, Generic[Room]):
         self._distrusted: set[int] = set()
 
     @abstractmethod
-    def mover(self, program: StepPlan) -> tuple[Mover | None, Room | None]:
+    def mover(self, step_plan: StepPlan) -> tuple[Mover | None, Room | None]:
         """Return a mover for a step, and the room that it uses; None if nothing moves."""
 
-    def took(self, program: StepPlan, room: Room | None, step: User) -> None:
+    def took(self, step_plan: StepPlan, room: Room | None, step: User) -> None:
         """Take note of the step that uses a room."""
         if room is not None:
-            self._rooms.setdefault(id(program), []).append((room, weakref.ref(step)))
+            self._rooms.setdefault(id(step_plan), []).append((room, weakref.ref(step)))
 
-    def forget(self, program: StepPlan) -> None:
-        """Give back the rooms of a program that no step follows any more.
+    def forget(self, step_plan: StepPlan) -> None:
+        """Give back the rooms of a plan that no step follows any more.
 
         What a step still needs is kept until all are closed.
         """
-        for room, reference in self._rooms.pop(id(program), []):
+        for room, reference in self._rooms.pop(id(step_plan), []):
             user = reference()
             if user is not None and user.uses_store:
                 self._rooms.setdefault(0, []).append((room, reference))
@@ -79,16 +79,16 @@ class MoverMaker(ABC, Generic[Room]):
         for rooms in self._rooms.values():
             self._distrusted.update(id(room) for room, user in rooms if user() is step)
 
-    def _free_room(self, program: StepPlan) -> Room | None:
+    def _free_room(self, step_plan: StepPlan) -> Room | None:
         """Return room that no other step needs any more, if there is some; it must be taken."""
         free, taken = [], []
-        for room, reference in self._rooms.get(id(program), []):
+        for room, reference in self._rooms.get(id(step_plan), []):
             user = reference()
             if user is not None and user.uses_store:
                 taken.append((room, reference))
             else:
                 free.append(room)
-        self._rooms[id(program)] = taken
+        self._rooms[id(step_plan)] = taken
         good = [room for room in free if id(room) not in self._distrusted]
         for room in [room for room in free if room not in good[:1]]:
             self._distrusted.discard(id(room))
@@ -125,22 +125,22 @@ class SynchronousMoverMaker(MoverMaker[HostStore]):
         self._timed = timed
         self._spill = spill
 
-    def mover(self, program: StepPlan) -> tuple[Mover | None, HostStore | None]:
+    def mover(self, step_plan: StepPlan) -> tuple[Mover | None, HostStore | None]:
         """Return a mover for a step, and where it copies to; None if nothing moves."""
-        if program.moves_nothing and not self._timed:
+        if step_plan.moves_nothing and not self._timed:
             return None, None
-        store = self._free_room(program) or self._new(program)
+        store = self._free_room(step_plan) or self._new(step_plan)
         if not self._timed:
-            return SynchronousMover(program, store), store
+            return SynchronousMover(step_plan, store), store
         self.record = StepEvents(HOST_CLOCK)
-        return TimedMover(program, store, self.record), store
+        return TimedMover(step_plan, store, self.record), store
 
-    def _new(self, program: StepPlan) -> HostStore:
-        border = program.host.pool - program.in_file
+    def _new(self, step_plan: StepPlan) -> HostStore:
+        border = step_plan.host.pool - step_plan.in_file
         store = HostStore(border, self._directory)
-        if not program.in_file:
+        if not step_plan.in_file:
             return store
-        return SplitStore(store, HostStore(program.in_file, self._spill), border)
+        return SplitStore(store, HostStore(step_plan.in_file, self._spill), border)
 
 
 class StreamMoverMaker(MoverMaker[StreamCopies[Place]]):
@@ -164,32 +164,32 @@ class StreamMoverMaker(MoverMaker[StreamCopies[Place]]):
         self._made: list[StreamCopies[Place]] = []
         self._told = False
 
-    def mover(self, program: StepPlan) -> tuple[Mover | None, StreamCopies[Place] | None]:
+    def mover(self, step_plan: StepPlan) -> tuple[Mover | None, StreamCopies[Place] | None]:
         """Return a mover for a step, and where it copies to; None if there is nothing to do."""
-        if program.moves_nothing and not self._timed:
+        if step_plan.moves_nothing and not self._timed:
             return None, None
         self.record = StepEvents(self._device) if self._timed else None
-        copies = self._free_room(program) or self._new(program)
+        copies = self._free_room(step_plan) or self._new(step_plan)
         copies.begin()
-        return StreamMover(program, self._device, copies, self.record), copies
+        return StreamMover(step_plan, self._device, copies, self.record), copies
 
-    def _new(self, program: StepPlan) -> StreamCopies[Place]:
+    def _new(self, step_plan: StepPlan) -> StreamCopies[Place]:
         device = self._device
         with ExitStack() as undo:
-            arena = self._arena(program.host.pool - program.in_file)
+            arena = self._arena(step_plan.host.pool - step_plan.in_file)
             undo.callback(arena.close)
             apart, staging = self._arena, None
-            if program.in_file:
-                file = device.file(program.in_file, self._spill)
+            if step_plan.in_file:
+                file = device.file(step_plan.in_file, self._spill)
                 undo.callback(file.close)
-                if program.staging and arena.registered:
-                    staging = self._staging(program, file)
+                if step_plan.staging and arena.registered:
+                    staging = self._staging(step_plan, file)
                 if staging is not None:
                     undo.callback(staging.close)
                 arena = SplitArena(arena, file)
                 # There is no more memory to register.
                 apart = partial(device.file, directory=self._spill)
-            copies = StreamCopies(device, program.host, arena, apart, staging)
+            copies = StreamCopies(device, step_plan.host, arena, apart, staging)
             self._made.append(copies)
             undo.pop_all()
         return copies
@@ -203,10 +203,10 @@ class StreamMoverMaker(MoverMaker[StreamCopies[Place]]):
         # What has been mapped in vain is gone by now.
         return self._device.pageable(size)
 
-    def _staging(self, program: StepPlan, file: Arena) -> Staging[Place] | None:
+    def _staging(self, step_plan: StepPlan, file: Arena) -> Staging[Place] | None:
         """Return registered memory by way of which copies go to a file; None if that is refused."""
         try:
-            return Staging(self._device, program.staging, _returning(program, file))
+            return Staging(self._device, step_plan.staging, _returning(step_plan, file))
         except RegistrationError as error:
             self._refused(error)
         return None
@@ -242,26 +242,26 @@ class StreamMoverMaker(MoverMaker[StreamCopies[Place]]):
                 self._device.synchronise()
 
 
-def _returning(program: StepPlan, file: Arena) -> list[list[Staged[Place]]]:
+def _returning(step_plan: StepPlan, file: Arena) -> list[list[Staged[Place]]]:
     """Return what comes back from a file in a step, transfer by transfer."""
-    assert program.timetable is not None
-    assert program.registered is not None
+    assert step_plan.timetable is not None
+    assert step_plan.registered is not None
     found = []
-    for action in (action for row in program.timetable.actions for action in row):
+    for action in (action for row in step_plan.timetable.actions for action in row):
         if action.act is Act.CLAIM:
-            places = program.parts[program.trace.gaps[action.gap].tensor]
-            offsets = program.host.offsets
+            places = step_plan.parts[step_plan.trace.gaps[action.gap].tensor]
+            offsets = step_plan.host.offsets
             found.append(
                 [
-                    Staged(place, file, offsets[place] - program.registered, place.size)
+                    Staged(place, file, offsets[place] - step_plan.registered, place.size)
                     for place in places
-                    if place.size and offsets[place] >= program.registered
+                    if place.size and offsets[place] >= step_plan.registered
                 ]
             )
     return found
 
 
-def movers_for(
+def mover_maker_for(
     device: Device | None, directory: str | None, *, timed: bool, spill: str | None
 ) -> MoverMaker[Any]:
     """Return who makes movers for a device; for None, those that copy at once."""

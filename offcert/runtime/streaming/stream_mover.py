@@ -24,8 +24,8 @@ from offcert.runtime.streaming.synchronous import (
     uncounted,
     unfreed,
 )
-from offcert.runtime.watch.saved import Entry
-from offcert.runtime.watch.saved_storages import Place
+from offcert.runtime.watch.entries import Entry
+from offcert.runtime.watch.saved_hooks import Place
 
 
 class Flight:
@@ -103,7 +103,7 @@ class StreamMover(Mover):
 
     Parameters
     ----------
-    program : StepPlan
+    step_plan : StepPlan
         What to follow; with a timetable.
     device : Device
         Whose streams copy.
@@ -115,19 +115,19 @@ class StreamMover(Mover):
 
     def __init__(
         self,
-        program: StepPlan,
+        step_plan: StepPlan,
         device: Device,
         copies: StreamCopies[Place],
         record: StepEvents | None = None,
     ) -> None:
         super().__init__()
-        assert program.timetable is not None
+        assert step_plan.timetable is not None
         self._device = device
         self._copies = copies
         self._outside_before = copies.outside_entries, copies.outside_bytes
         self._record = record
-        self._timetable = program.timetable
-        self._durations = program.trace.durations
+        self._timetable = step_plan.timetable
+        self._durations = step_plan.trace.durations
         self._compute = device.compute
         self._sent: dict[int, _Sent] = {}
         self._coming: dict[int, Flight] = {}
@@ -178,7 +178,7 @@ class StreamMover(Mover):
     # To the host.
 
     def _copy_out(self, step: MovedStep, action: Action, operation: int) -> None:
-        tensor = step.program.trace.gaps[action.gap].tensor
+        tensor = step.step_plan.trace.gaps[action.gap].tensor
         entries = self._leaving(step, tensor, operation)
         if entries:
             self._send(step, action.gap, tensor, entries)
@@ -188,7 +188,7 @@ class StreamMover(Mover):
         if self._copies.closed and step.deviation is None:
             step.deviate("the context ended before its backward pass")
         found = []
-        for place in step.program.parts[tensor]:
+        for place in step.step_plan.parts[tensor]:
             entry = None if step.deviation is not None else step.entry(place)
             if entry is not None:
                 found.append(entry)
@@ -226,7 +226,7 @@ class StreamMover(Mover):
         return True
 
     def _release(self, step: MovedStep, action: Action, operation: int) -> None:
-        tensor = step.program.trace.gaps[action.gap].tensor
+        tensor = step.step_plan.trace.gaps[action.gap].tensor
         entries = self._leaving(step, tensor, operation)
         held = [entry for entry in entries if entry.held_elsewhere]
         leaving = [entry for entry in entries if entry not in held]
@@ -269,8 +269,8 @@ class StreamMover(Mover):
     # From the host.
 
     def _claim(self, step: MovedStep, action: Action, operation: int) -> None:
-        tensor = step.program.trace.gaps[action.gap].tensor
-        entries = away(step, step.program.parts[tensor])
+        tensor = step.step_plan.trace.gaps[action.gap].tensor
+        entries = away(step, step.step_plan.parts[tensor])
         # In another stream it is not claimed, but waits until it is asked for.
         if entries and self.is_here:
             try:

@@ -14,15 +14,15 @@ from offcert.runtime.device.store import HostStore
 from offcert.runtime.plan.reports import Unfreed
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.streaming.host_copies import HostCopies
-from offcert.runtime.watch.saved import Entry
-from offcert.runtime.watch.saved_storages import Place
+from offcert.runtime.watch.entries import Entry
+from offcert.runtime.watch.saved_hooks import Place
 from offcert.runtime.watch.tracker import LiveBytes
 
 
 class MovedStep(Protocol):
     """The part of a step that its mover needs (`offcert.runtime.follow.run.StepRun`)."""
 
-    program: StepPlan
+    step_plan: StepPlan
     counter: LiveBytes | None
     deviation: str | None
 
@@ -108,7 +108,7 @@ def lacking(step: MovedStep, place: Place, operation: int) -> None:
 def unfreed(step: MovedStep, tensor: int, operation: int, size: int) -> Unfreed:
     """Return what is said about bytes that could not be freed; the step takes note of them."""
     step.stays(tensor, operation, size)
-    return Unfreed(step.program.trace.tensors[tensor].name, step.name(operation), size)
+    return Unfreed(step.step_plan.trace.tensors[tensor].name, step.name(operation), size)
 
 
 def uncounted(step: MovedStep) -> AbstractContextManager[None]:
@@ -124,18 +124,18 @@ class SynchronousMover(Mover):
 
     Parameters
     ----------
-    program : StepPlan
+    step_plan : StepPlan
         What to follow.
     store : HostStore
         Where offloaded bytes go.
     """
 
-    def __init__(self, program: StepPlan, store: HostStore) -> None:
+    def __init__(self, step_plan: StepPlan, store: HostStore) -> None:
         super().__init__()
-        self._copies = HostCopies(program.host, store)
-        self._releases = program.prediction.releases
-        self._claims = program.prediction.claims
-        self._parts = program.parts
+        self._copies = HostCopies(step_plan.host, store)
+        self._releases = step_plan.prediction.releases
+        self._claims = step_plan.prediction.claims
+        self._parts = step_plan.parts
 
     @property
     def outside_entries(self) -> int:

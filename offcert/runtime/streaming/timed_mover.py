@@ -15,7 +15,7 @@ from offcert.runtime.plan.predict import Prediction
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.streaming.step_events import StepEvents
 from offcert.runtime.streaming.synchronous import MovedStep, SynchronousMover
-from offcert.runtime.watch.saved import Entry
+from offcert.runtime.watch.entries import Entry
 
 
 class GapsOfTensors:
@@ -106,7 +106,7 @@ class TimedMover(SynchronousMover):
 
     Parameters
     ----------
-    program : StepPlan
+    step_plan : StepPlan
         What to follow.
     store : HostStore
         Where offloaded bytes go.
@@ -114,10 +114,10 @@ class TimedMover(SynchronousMover):
         Takes note.
     """
 
-    def __init__(self, program: StepPlan, store: HostStore, record: StepEvents) -> None:
-        super().__init__(program, store)
+    def __init__(self, step_plan: StepPlan, store: HostStore, record: StepEvents) -> None:
+        super().__init__(step_plan, store)
         self._record = record
-        self._gaps = GapsOfTensors(program.trace)
+        self._gaps = GapsOfTensors(step_plan.trace)
 
     def acts(self, operation: int) -> bool:
         """Every operation has times."""

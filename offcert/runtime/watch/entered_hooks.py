@@ -6,7 +6,7 @@ from typing import Protocol
 
 import torch
 
-from offcert.runtime.watch.saved_storages import SavedStorages
+from offcert.runtime.watch.saved_hooks import SavedStorages
 
 
 class Deviating(Protocol):

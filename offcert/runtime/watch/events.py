@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from offcert.runtime.watch.entered_hooks import EnteredHooks
-from offcert.runtime.watch.guard import Guard, entry
+from offcert.runtime.watch.guard import Guard, guarded
 from offcert.runtime.watch.parts import Parts
 from offcert.runtime.watch.proof import require_same
 from offcert.runtime.watch.recomputing import is_recomputing
@@ -199,7 +199,7 @@ class Session:
         calls = self._open.get(path)
         return calls.pop() if calls else None
 
-    @entry()
+    @guarded()
     def run_again(self, kind: str, path: str) -> None:
         """Note that a segment, which is named by a module, begins to run again, or has done so."""
         key = f"{kind} {path}"
@@ -280,13 +280,13 @@ class _Ending:
         if session is not None:
             session.leave_backward()
 
-    @entry(_left_anyway)
+    @guarded(_left_anyway)
     def __call__(self) -> None:
         if self.session is not None:
             self.session.ended()
             self.session = None
 
-    @entry()
+    @guarded()
     def __del__(self) -> None:
         self._left_anyway()
 
@@ -306,7 +306,7 @@ class _GradientTick:
         """The guard of the hooks."""
         return self.session.hooks.guard
 
-    @entry()
+    @guarded()
     def __call__(self, gradient: torch.Tensor) -> None:
         again, self._again = self._again, self._again + 1
         self.session.gradient(self._event._replace(again=again) if again else self._event)

@@ -1,9 +1,9 @@
 """Errors of our own in the midst of a user's step: the training goes on without us.
 
-Everything that PyTorch or the user's program calls of ours while a step runs is an *entry*: hooks
-on modules and gradients, what autograd saves and asks for, operators that are watched, the end of a
-context. Whatever an entry raises that is not meant for the user is caught there, told once, and is
-the reason why the step has not followed its plan.
+Everything that PyTorch or the user's program calls of ours while a step runs is an *entrance*:
+hooks on modules and gradients, what autograd saves and asks for, operators that are watched, the
+end of a context. Whatever an entrance raises that is not meant for the user is caught there, told
+once, and is the reason why the step has not followed its plan.
 
 Meant for the user are changes in place that would make gradients wrong, segments that have made
 something else, what PyTorch's checkpoints find, warnings that the user's filters turn into errors,
@@ -22,8 +22,8 @@ from typing import Any, Protocol, TypeVar
 from torch.utils.checkpoint import CheckpointError, _StopRecomputationError
 
 from offcert.core.errors import OffcertError
+from offcert.runtime.watch.entries import InPlaceError
 from offcert.runtime.watch.proof import RecomputeError
-from offcert.runtime.watch.saved import InPlaceError
 
 
 class OffloadWarning(UserWarning):
@@ -51,9 +51,9 @@ def quiet() -> Iterator[None]:
 # PyTorch leaves by the last of them what has been run again as far as it is needed.
 _MEANT = (InPlaceError, CheckpointError, RecomputeError, Warning, _StopRecomputationError)
 
-ENTRIES: dict[str, Callable[..., Any]] = {}
+GUARDED: dict[str, Callable[..., Any]] = {}
 
-Entry = TypeVar("Entry", bound=Callable[..., Any])
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class Failed(Protocol):
@@ -64,7 +64,7 @@ class Failed(Protocol):
 
 
 class Guard:
-    """Decides what becomes of an error that an entry has raised.
+    """Decides what becomes of an error that an entrance has raised.
 
     Parameters
     ----------
@@ -118,8 +118,8 @@ def guard_of(hooks: Guarded | None) -> Guard:
     return RAISING if hooks is None else hooks.guard
 
 
-def entry(otherwise: Callable[..., Any] | None = None) -> Callable[[Entry], Entry]:
-    """Mark a method as an entry: the guard of its object gets the errors that it raises.
+def guarded(otherwise: Callable[..., Any] | None = None) -> Callable[[Method], Method]:
+    """Mark a method as an entrance: the guard of its object gets the errors that it raises.
 
     The object has the guard as its ``guard``, and perhaps the step as its ``session``.
 
@@ -130,7 +130,7 @@ def entry(otherwise: Callable[..., Any] | None = None) -> Callable[[Entry], Entr
         returned.
     """
 
-    def mark(function: Entry) -> Entry:
+    def mark(function: Method) -> Method:
         @functools.wraps(function)
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
             try:
@@ -141,7 +141,7 @@ def entry(otherwise: Callable[..., Any] | None = None) -> Callable[[Entry], Entr
                 self.guard.caught(error, getattr(self, "session", None))
             return None if otherwise is None else otherwise(self, *args, **kwargs)
 
-        ENTRIES[f"{function.__module__}.{function.__qualname__}"] = call
+        GUARDED[f"{function.__module__}.{function.__qualname__}"] = call
         return call  # type: ignore[return-value]
 
     return mark

@@ -13,7 +13,7 @@ from torch import nn
 
 from offcert.core.errors import InputError
 from offcert.runtime.watch.events import Local, Session
-from offcert.runtime.watch.guard import RAISING, Guard, entry
+from offcert.runtime.watch.guard import RAISING, Guard, guarded
 from offcert.runtime.watch.parts import Parts
 from offcert.runtime.watch.unseen import Unseen
 
@@ -249,7 +249,7 @@ class UncopiedHook:
         if self.otherwise is not None:
             self.otherwise()
 
-    @entry(_instead)
+    @guarded(_instead)
     def _tell(self, *arguments: Any) -> None:
         self.function(*arguments)
 

@@ -16,8 +16,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 
+from offcert.runtime.watch.entries import Entry
 from offcert.runtime.watch.guard import quiet
-from offcert.runtime.watch.saved import Entry
 from offcert.runtime.watch.tracker import LiveBytes, StorageRecord
 
 

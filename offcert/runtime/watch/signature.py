@@ -10,7 +10,7 @@ import torch
 from torch.utils._pytree import tree_flatten
 
 from offcert.runtime.watch.parts import Parts
-from offcert.runtime.watch.saved_storages import dtype_name
+from offcert.runtime.watch.saved_hooks import dtype_name
 
 # A JSON value: lists of strings, numbers and lists.
 Signature = list[Any]

@@ -11,7 +11,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from offcert.runtime.watch.guard import RAISING, Guard, entry
+from offcert.runtime.watch.guard import RAISING, Guard, guarded
 
 # Constructors such as torch.tensor() allocate below the dispatcher; the new storage is first seen
 # as the argument of this operator.
@@ -127,7 +127,7 @@ class LiveBytes(TorchDispatchMode):
                 del refused
         return out
 
-    @entry()
+    @guarded()
     def _before(self, func: Any, args: Any, kwargs: Any) -> None:
         if self.announcer is not None:
             self.announcer(func, args, kwargs)
@@ -135,7 +135,7 @@ class LiveBytes(TorchDispatchMode):
             for tensor in _tensors((args, kwargs)):
                 self._meet(tensor.untyped_storage())
 
-    @entry()
+    @guarded()
     def _after(self, func: Any, args: Any, kwargs: Any, out: Any) -> Exception | None:
         """Account for what an operator has returned; return that there is no memory for it."""
         try:
@@ -221,7 +221,7 @@ class LiveBytes(TorchDispatchMode):
         self.live -= record.size
         record.died = self.now
 
-    @entry()
+    @guarded()
     def _is_dead(self, key: int, record: StorageRecord) -> None:
         self._bury(key, record)
 

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from offcert.runtime.watch.guard import Guard, entry
+from offcert.runtime.watch.guard import Guard, guarded
 
 
 class Unseen:
@@ -71,7 +71,7 @@ class _Gradient:
         self._unseen = unseen
         self.guard = unseen.guard
 
-    @entry()
+    @guarded()
     def __call__(self, parameter: torch.Tensor) -> None:
         self._unseen.tell()
 
@@ -83,7 +83,7 @@ class _Stepped:
         self._unseen = unseen
         self.guard = unseen.guard
 
-    @entry()
+    @guarded()
     def __call__(self, optimiser: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         if self._unseen.has(optimiser):
             self._unseen.tell()

@@ -164,7 +164,7 @@ def _both(
 
 
 @dataclass(frozen=True)
-class _Mover:
+class _Movable:
     """A tensor that may be absent during the pivot, as one side sees it."""
 
     size: int
@@ -204,7 +204,7 @@ def gap_at(tensor: Tensor, operation: int) -> tuple[int, int] | None:
 
 def _side(
     problem: Problem, pivot: int, kind: Kind, only: Mapping[int, tuple[int, int]] | None
-) -> tuple[list[int], list[int], list[_Mover]]:
+) -> tuple[list[int], list[int], list[_Movable]]:
     """Return the clock, what must be absent, and who can be, on one side of the pivot."""
     trace = problem.trace
     last = len(trace) - 1
@@ -217,7 +217,7 @@ def _side(
     held = [trace.operations[operation].workspace for operation in columns]
     movable: list[list[int]] = [[] for _ in columns]
     others = [0] * len(columns)
-    movers = []
+    movables = []
     for index, tensor in enumerate(trace.tensors):
         across = gap_at(tensor, pivot) if only is None else only.get(index)
         absent = []
@@ -231,13 +231,15 @@ def _side(
                 others[j] += 0 if absent[j] else tensor.size
         if across is not None:
             ready = tensor.uses[0] if before else last - across[1]
-            movers.append(_Mover(tensor.size, ticks_of(problem, kind, tensor.size), ready, absent))
+            movables.append(
+                _Movable(tensor.size, ticks_of(problem, kind, tensor.size), ready, absent)
+            )
     cover = [
         cheapest_cover(sizes, max(0, amount - problem.platform.memory))
         for sizes, amount in zip(movable, held, strict=True)
     ]
     need = [max(0, amount - free) for amount, free in zip(cover, others, strict=True)]
-    return clock, need, sorted(movers, key=lambda mover: mover.ready)
+    return clock, need, sorted(movables, key=lambda movable: movable.ready)
 
 
 def side_tables(
@@ -270,10 +272,10 @@ def side_tables(
     TooLargeError
         If a number might not fit into 64 bits, or sizes or unit make no sense.
     """
-    clock, need, movers = _side(problem, pivot, kind, only)
-    classes: dict[int, list[_Mover]] = defaultdict(list)
-    for mover in movers:
-        classes[mover.size].append(mover)
+    clock, need, movables = _side(problem, pivot, kind, only)
+    classes: dict[int, list[_Movable]] = defaultdict(list)
+    for movable in movables:
+        classes[movable.size].append(movable)
     most = {size: len(members) for size, members in classes.items()} if most is None else most
     if unit < 1 or len(set(counted)) < len(counted) or not set(counted) <= set(most):
         raise TooLargeError
@@ -281,18 +283,18 @@ def side_tables(
     for size in counted:
         radix[size] = weight
         weight *= most[size] + 1
-    rate = link_rate(problem, kind, sum(mover.size for mover in movers))
-    _require_small(clock, need, movers, rate, weight, time, unit)
+    rate = link_rate(problem, kind, sum(movable.size for movable in movables))
+    _require_small(clock, need, movables, rate, weight, time, unit)
     at_hand = [
-        sum(-(-mover.size // unit) for mover in movers if mover.ready < run)
+        sum(-(-movable.size // unit) for movable in movables if movable.ready < run)
         for run in range(len(clock))
     ]
     floor = floors(
         _array(clock),
         _array(need),
-        _array([mover.size for mover in movers]),
-        _array([mover.ready for mover in movers]),
-        np.array([mover.absent for mover in movers], dtype=np.bool_).reshape(-1, len(clock)),
+        _array([movable.size for movable in movables]),
+        _array([movable.ready for movable in movables]),
+        np.array([movable.absent for movable in movables], dtype=np.bool_).reshape(-1, len(clock)),
         _array(rate),
     )
     width = max(map(len, classes.values()), default=1)
@@ -320,20 +322,20 @@ def side_tables(
 def _require_small(
     clock: list[int],
     need: list[int],
-    movers: list[_Mover],
+    movables: list[_Movable],
     rate: tuple[int, int],
     codes: int,
     time: int,
     unit: int,
 ) -> None:
     """Raise if what a search up to `time` adds up might leave 64 bits, or it were endless."""
-    volume, most = sum(mover.size for mover in movers), max(need)
+    volume, most = sum(movable.size for movable in movables), max(need)
     # No operation lacks more bytes, so no time worked out from what is lacking is longer.
     slowest = most * rate[1] // rate[0] + 1
-    longest = max((mover.time for mover in movers), default=0)
+    longest = max((movable.time for movable in movables), default=0)
     largest = max(
         codes,
-        volume + (len(movers) + 1) * unit,
+        volume + (len(movables) + 1) * unit,
         # The latest end of a transfer, and what may be added to it.
         time + longest + 2 * clock[-1] + (len(clock) + 2) * slowest,
     )

@@ -7,22 +7,22 @@ up a head and a tail that may have nothing in common, this one makes them move t
 What is searched
 ----------------
 A schedule shorter than the claim is cut where the *pivot* starts, into a front and, in reversed
-time, a back. The *movers* are the tensors of at least `free_below` bytes that have one gap: in the
-front those whose gap opens before the pivot, in the back those whose gap closes after it. All
+time, a back. The *movables* are the tensors of at least `free_below` bytes that have one gap: in
+the front those whose gap opens before the pivot, in the back those whose gap closes after it. All
 others are absent whenever they may be, at no cost. Each side is relaxed as in `verify.heads`: every
-mover leaves at most once and stays away.
+movable leaves at most once and stays away.
 
 Head and tail, proved as in `verify.heads`, say how late each side may end: neither may take what
-the other needs of the claim. A mover is *out at the cut* if it has left by then and returns after
-it. The movers that are absent when the pivot starts are among these, so what is out weighs at least
-what the pivot needs. A mover that leaves in the front and is not out at the cut, because it returns
-early or its gap is over, comes on top of that. So does, in reversed time, a mover that returns in
-the back and leaves after the cut. Now suppose that no side ends in time if it moves what the pivot
-needs and, on top of that, as much as the ``spare + 1`` smallest movers. Then in every schedule
-shorter than the claim
+the other needs of the claim. A movable is *out at the cut* if it has left by then and returns after
+it. The movables that are absent when the pivot starts are among these, so what is out weighs at
+least what the pivot needs. A movable that leaves in the front and is not out at the cut, because it
+returns early or its gap is over, comes on top of that. So does, in reversed time, a movable that
+returns in the back and leaves after the cut. Now suppose that no side ends in time if it moves what
+the pivot needs and, on top of that, as much as the ``spare + 1`` smallest movables. Then in every
+schedule shorter than the claim
 
-    what leaves in the front = what is out at the cut, and up to `spare` other movers,
-    what returns in the back = what is out at the cut, and up to `spare` other movers.
+    what leaves in the front = what is out at the cut, and up to `spare` other movables,
+    what returns in the back = what is out at the cut, and up to `spare` other movables.
 
 If `spare` is 0, both sides move the same units, and as many tensors of each size that is told
 apart. Only ends that agree in this can be joined; the least sum of their times is a bound.
@@ -74,7 +74,7 @@ from offcert.verify.matched.search import (
 )
 
 Sizes = Sequence[int]
-Movers = Mapping[int, tuple[int, int]]
+Movables = Mapping[int, tuple[int, int]]
 
 _SIDES = {Kind.OFFLOAD: "before", Kind.PREFETCH: "after"}
 
@@ -117,7 +117,7 @@ def confirm_matched(
     levels : sequence of sequence of int
         The sizes told apart by each search, in bytes; each has those of the one before, and more.
     spare : int
-        How many movers may leave in the front, and how many may return in the back, that are not
+        How many movables may leave in the front, and how many may return in the back, that are not
         absent at the cut.
     max_labels : int
         How much to search at most, on each side of each level.
@@ -240,8 +240,8 @@ class MatchedCut:
         self.longest = claimed - 1
         # How late the front may end, and the back.
         self.limits = claimed - 1 - times[1], claimed - 1 - times[0]
-        self.movers = _movers(problem, pivot, free_below)
-        self.most = _most(problem, self.movers)
+        self.movables = _movables(problem, pivot, free_below)
+        self.most = _most(problem, self.movables)
         excess = self.least_excess(int(self.sides(())[0].need[-1]))
         if excess > MOST_LEVELS * unit:
             raise TooLargeError
@@ -262,10 +262,10 @@ class MatchedCut:
                 self.longest + 1,
                 counted,
                 self.unit,
-                movers,
+                movables,
                 self.most,
             )
-            for kind, movers in zip(Kind, self.movers, strict=True)
+            for kind, movables in zip(Kind, self.movables, strict=True)
         ]
 
     def fault(
@@ -317,7 +317,7 @@ class MatchedCut:
         )
 
 
-def _movers(problem: Problem, pivot: int, free_below: int) -> list[Movers]:
+def _movables(problem: Problem, pivot: int, free_below: int) -> list[Movables]:
     """Return the tensors that may leave on either side, each with the uses around its one gap."""
     gaps = {}
     for index, tensor in enumerate(problem.trace.tensors):
@@ -330,9 +330,9 @@ def _movers(problem: Problem, pivot: int, free_below: int) -> list[Movers]:
     ]
 
 
-def _most(problem: Problem, movers: Sequence[Movers]) -> Counter[int]:
+def _most(problem: Problem, movables: Sequence[Movables]) -> Counter[int]:
     """Return how many tensors of each size may leave on one side, at most."""
-    one, two = (Counter(problem.trace.tensors[index].size for index in side) for side in movers)
+    one, two = (Counter(problem.trace.tensors[index].size for index in side) for side in movables)
     return one | two
 
 
@@ -355,7 +355,7 @@ def _advice_fault(
     """Return what makes no sense in the advice, or None."""
     if free_below < 0:
         return f"details.free_below must not be negative, as {free_below} is"
-    most = _most(problem, _movers(problem, pivot, free_below))
+    most = _most(problem, _movables(problem, pivot, free_below))
     if not most:
         return f"details.free_below {free_below} leaves no tensor that has to move"
     if not 0 <= spare < most.total():

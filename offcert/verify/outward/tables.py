@@ -69,7 +69,7 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class _Mover:
+class _Movable:
     """A tensor as one side sees it: before which operation it is due, from which one it is used."""
 
     size: int
@@ -116,12 +116,12 @@ def cut_at(problem: Problem, pivot: int, free_below: int) -> Cut:
             for operation in range(before + 1, after):
                 needs[operation] -= tensor.size
     front = [
-        _Mover(tensor.size, pivot - 1 - tensor.uses[0], pivot - 1 - before)
+        _Movable(tensor.size, pivot - 1 - tensor.uses[0], pivot - 1 - before)
         for tensor, before, _ in single
         if tensor.uses[0] < pivot
     ]
     back = [
-        _Mover(tensor.size, after - pivot, after - pivot)
+        _Movable(tensor.size, after - pivot, after - pivot)
         for tensor, _, after in single
         if after > pivot
     ]
@@ -138,15 +138,15 @@ def _side(
     problem: Problem,
     needs: list[int],
     sizes: tuple[int, ...],
-    movers: list[_Mover],
+    movables: list[_Movable],
     order: list[int],
     kinds: tuple[Kind, Kind],
 ) -> Tables:
-    members = [[mover for mover in movers if mover.size == size] for size in sizes]
+    members = [[movable for movable in movables if movable.size == size] for size in sizes]
     need = [needs[operation] for operation in order]
     ticks = [[ticks_of(problem, kind, size) for size in sizes] for kind in kinds]
     # Of what is lacking at worst, all may be out and due besides.
-    volume = 2 * sum(mover.size for mover in movers) + max([0, *need])
+    volume = 2 * sum(movable.size for movable in movables) + max([0, *need])
     clock = np.cumsum([0, *(problem.trace.durations[operation] for operation in order)])
     # What a tensor takes to go and return; of some sizes this side has none.
     trips = [go + come for go, come in zip(*ticks, strict=True)]
@@ -157,23 +157,23 @@ def _side(
     if max(4 * ends, 4 * volume) >= _LARGEST:
         raise TooLargeError
     columns = np.arange(len(order))
-    longest = sorted(movers, key=lambda mover: (-mover.due, -mover.close, mover.size))
+    longest = sorted(movables, key=lambda movable: (-movable.due, -movable.close, movable.size))
     return Tables(
         clock=_array(clock),
         need=_array(need),
         later=_array([max(need[k:], default=-_LARGEST) for k in range(len(need) + 1)]),
-        out=places_after([[mover.due for mover in listed] for listed in members], columns),
-        absent=places_after([[mover.close for mover in listed] for listed in members], columns),
+        out=places_after([[movable.due for movable in listed] for listed in members], columns),
+        absent=places_after([[movable.close for movable in listed] for listed in members], columns),
         here=_array(counts),
-        due=_array(sorted({mover.due for mover in movers if mover.due < len(order)})),
+        due=_array(sorted({movable.due for movable in movables if movable.due < len(order)})),
         sizes=_array(sizes),
         back=_array(ticks[0]),
         away=_array(ticks[1]),
         twice=min(compress(trips, counts), default=_LARGEST // 2),
         back_rate=_array(link_rate(problem, kinds[0], volume)),
         away_rate=_array(link_rate(problem, kinds[1], volume)),
-        movers=_array(
-            [(sizes.index(mover.size), mover.due, mover.close) for mover in longest]
+        movables=_array(
+            [(sizes.index(movable.size), movable.due, movable.close) for movable in longest]
         ).reshape(-1, 3),
         worth=_worth(members, len(order)),
         radix=radix,
@@ -197,7 +197,7 @@ def _radix(here: list[int]) -> IntArray:
     return _array(weights).reshape(2, -1)
 
 
-def _worth(members: list[list[_Mover]], count: int) -> IntArray:
+def _worth(members: list[list[_Movable]], count: int) -> IntArray:
     """Return the share of a class in the bytes times the operations after it has to be back.
 
     It only orders labels of equal promise. The tensors that may stay longest come first.
@@ -205,7 +205,7 @@ def _worth(members: list[list[_Mover]], count: int) -> IntArray:
     worth = np.zeros((len(members), max([1, *map(len, members)])), dtype=np.int64)
     largest = max((listed[0].size for listed in members if listed), default=1)
     for c, listed in enumerate(members):
-        dues = sorted((min(mover.due, count) for mover in listed), reverse=True)
+        dues = sorted((min(movable.due, count) for movable in listed), reverse=True)
         for rank, due in enumerate(dues):
             worth[c, rank] = -(-listed[0].size * 1000 // largest) * (count + 1 - due)
     return worth

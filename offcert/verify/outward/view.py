@@ -28,7 +28,7 @@ Tables = namedtuple(
         "twice",  # ticks in which a tensor can go and return, at least
         "back_rate",  # (2,) numerator and denominator of the bytes a tick, rounded up
         "away_rate",  # (2,)
-        "movers",  # (M, 3) class, due, close of each tensor, those that may stay longest first
+        "movables",  # (M, 3) class, due, close of each tensor, those that may stay longest first
         "worth",  # (C, R) how urgent the return of a tensor is, by the number still out
         "radix",  # (2, C) weights of the two numbers that stand for what is back
     ],
@@ -158,8 +158,8 @@ def rests(tables: Tables, high: IntArray) -> IntArray:
     for k in range(count - 1, -1, -1):
         missing, passed = max(0, tables.need[k]), 0
         used[:] = 0
-        for m in range(len(tables.movers)):
-            c, due, close = tables.movers[m]
+        for m in range(len(tables.movables)):
+            c, due, close = tables.movables[m]
             if missing == 0:
                 break
             if close > k and used[c] < high[c]:

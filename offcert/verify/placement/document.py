@@ -9,11 +9,12 @@ from typing import Any
 from offcert.core.messages import cut
 from offcert.proofs.placement.certificate import PlacementCertificate
 from offcert.proofs.placement.registry import PLACEMENT_CLAIMS, PLACEMENT_PROOFS
+from offcert.questions.placement.check import placement_faults
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
 from offcert.verify.findings import BoundCheck, CheckedBound, Verification
 from offcert.verify.limits import Allowance
-from offcert.verify.placement.overlap import Stay, placement_faults, stays
+from offcert.verify.placement.stays import Stay, stays
 
 # Faults of one kind that are named; more are counted. Arbitrary.
 _SHOWN = 10

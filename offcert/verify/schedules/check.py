@@ -6,10 +6,8 @@ from typing import Any
 
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.registry import CLAIMS, PROOFS
-from offcert.questions.schedule.check import check
-from offcert.questions.schedule.check_fluid import check_fluid
+from offcert.questions.schedule.check_fluid import schedule_faults
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
-from offcert.questions.schedule.schedule import Schedule
 from offcert.verify.execution import least_need, legality_faults
 from offcert.verify.findings import BoundCheck, Verification
 from offcert.verify.joint_labels.verifier import nothing_fits
@@ -75,10 +73,7 @@ def _check_schedule(verification: Verification[Certificate]) -> None:
             verification.faults.append("objective: there is no schedule that attains it")
         return
     problem = verification.certificate.executed
-    if isinstance(schedule, Schedule):
-        found = check(problem, schedule)
-    else:
-        found = check_fluid(problem, schedule)
+    found = schedule_faults(problem, schedule)
     verification.faults += [f"schedule: {fault}" for fault in found]
     deadline = verification.certificate.problem.deadline
     if deadline is not None and schedule.makespan > deadline:

@@ -69,10 +69,9 @@ dead = sorted(name for name, kernel in INNER.items() if id(kernel) not in reache
 
 missing = sorted(name for name, kernel in ENTERED.items() if not kernel.overloads)
 before = overloads()
-certificates = [certify(p, time_limit=0.7) for p in (base, duplex, network, fluid)]
-for method in ("atomic-heads", "matched-heads", "outward", "pivot", "pivot-outward", "dynprog"):
-    certificates.append(solve(base, method, time_limit=0.5))
-certificates.append(solve(network, "matched-heads", time_limit=0.5))
+certificates = [certify(p, time_limit=0.5) for p in (base, duplex, network, fluid)]
+for problem, method in ((base, "outward"), (base, "dynprog"), (network, "matched-heads")):
+    certificates.append(solve(problem, method, time_limit=0.3))
 valid = [verify(certificate.to_json()).valid for certificate in certificates]
 later = [text for text in overloads() if text not in before]
 print(json.dumps([missing, dead, len(INNER), later, valid]))
@@ -128,10 +127,11 @@ def test_nothing_is_compiled_or_loaded_by_the_clock_of_a_search() -> None:
 
 @pytest.mark.slow
 def test_the_command_says_what_was_there_already(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["compile", "--workers", "1"]) == 0
-    capsys.readouterr()
-    assert main(["compile", "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    for _ in range(2):
+        assert main(["compile", "--workers", "1", "--json"]) == 0
+        document = json.loads(capsys.readouterr().out)
+        if document["compiled"] == 0:
+            break
     assert document["compiled"] == 0
     assert document["found"] >= 40
     assert {group["name"] for group in document["groups"]} == set(GROUPS)

@@ -5,12 +5,14 @@ from fractions import Fraction
 
 import pytest
 
+import offcert
 from offcert.certify.doctor import Diagnosis, Size, diagnose, fastest, largest
 from offcert.core.computations import Computation, Value
 from offcert.core.errors import InputError
 from offcert.core.network import Network
 from offcert.core.platform import Platform
 from offcert.core.units import Units
+from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.report.doctor import describe_doctor, doctor_summary
 from offcert.verify.document import verify
@@ -20,9 +22,9 @@ def step(samples: int, **uncounted: int) -> Problem:
     """Return a step whose input waits while a workspace is taken: 2 bytes a sample, then 3."""
     network = Network(
         [
-            Computation("F:embed", 1 + samples, writes=(0,)),
+            Computation("F:h.0", 1 + samples, writes=(0,)),
             Computation("F:loss", 5, 3 * samples, repeatable=False),
-            Computation("B:embed", 2, reads=(0,), writes=(1,), repeatable=False),
+            Computation("B:h.0", 2, reads=(0,), writes=(1,), repeatable=False),
         ],
         [Value("x", 2 * samples), Value("dx", samples, evictable=False)],
     )
@@ -41,7 +43,7 @@ def test_what_fits_what_is_planned_and_what_cannot_fit() -> None:
     assert plain.fits
     assert (plain.peak, plain.at_peak["saved"], plain.at_peak["workspace"]) == (35, 2, 3)
     assert plain.step == plain.bound == plain.computing == 9
-    # Four take 8 bytes and 12 of workspace; it is shorter to embed again (5) than to move (8 + 8).
+    # Four take 8 bytes and 12 of workspace; to run again is shorter (5) than to move (8 + 8).
     assert (planned.fits, planned.peak) == (False, 50)
     assert planned.problem.recompute is Recompute.ANY
     assert (planned.computing, planned.step, planned.bound, planned.host_bytes) == (12, 17, 17, 0)
@@ -54,6 +56,34 @@ def test_what_fits_what_is_planned_and_what_cannot_fit() -> None:
     assert "F:loss needs 24 B" in never.why_not
     assert largest([plain, planned, never]) is planned
     assert fastest([plain, planned, never]) is planned
+
+
+def test_ways_that_need_no_plan_stand_beside() -> None:
+    (found,) = diagnose([size(4)], 45, time_limit=30.0, workers=1)
+    checkpointed, saved = found.others
+    # The layer runs again after the loss: its 8 bytes and 4 of the gradient are less than 12.
+    assert (checkpointed.step, checkpointed.peak, checkpointed.host) == (5 + 5 + 5 + 2, 12, 0)
+    # Operators wait until 8 bytes have left, and until they are back.
+    assert (saved.step, saved.peak, saved.host) == (5 + 8 + 5 + 8 + 2, 12, 8)
+    assert checkpointed.fits
+    assert saved.fits
+    text = describe_doctor([found], "step")
+    assert "batch 4, every layer checkpointed  17 ns" in text
+    assert doctor_summary([found])["sizes"][0]["other_ways"][1]["step"] == 28
+
+
+def test_a_search_begins_with_the_fastest_way_that_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = []
+
+    def certify(problem: Problem, **options: object) -> Certificate:
+        known.append(options["known"])
+        return offcert.certify(problem, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("offcert.certify.doctor.certify", certify)
+    for recompute, device_memory, step_of_known in ((True, 45, 17), (False, 45, 28), (True, 41, 0)):
+        diagnose([size(4)], device_memory, time_limit=5.0, workers=1, recompute=recompute)
+        found = known.pop()
+        assert (found.result.objective if found else 0) == step_of_known
 
 
 def test_what_leaves_takes_memory_of_the_host() -> None:

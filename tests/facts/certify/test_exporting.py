@@ -22,8 +22,8 @@ from offcert.certify.importing import import_schedule
 from offcert.cli import export as command
 from offcert.cli import main
 from offcert.formulations.exported.cells import Cells, Keeps
+from offcert.formulations.exported.integer_program import read_solution
 from offcert.formulations.exported.interval import Instance
-from offcert.formulations.exported.program import read_solution
 from offcert.instances.library import Library
 from offcert.instances.uniform import UniformChains
 

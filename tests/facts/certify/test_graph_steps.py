@@ -6,11 +6,11 @@ import random
 from dataclasses import replace
 from fractions import Fraction
 
-from offcert.certify.checkpoint_steps import descend_graphs
 from offcert.certify.ladder import certify
 from offcert.certify.method import Effort
 from offcert.certify.methods import solve
 from offcert.certify.search import Search
+from offcert.certify.search_steps.checkpoints import descend_graphs
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
 from offcert.core.platform import Platform

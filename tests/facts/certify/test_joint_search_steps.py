@@ -7,9 +7,9 @@ from fractions import Fraction
 
 import pytest
 
-from offcert.certify.joint_steps import descend_joint
 from offcert.certify.method import Effort
 from offcert.certify.search import Search
+from offcert.certify.search_steps.joint import descend_joint
 from offcert.core.program import program_from_json
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.verify.execution import execution_faults, persistency_faults

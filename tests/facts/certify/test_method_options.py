@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from offcert.certify.descents import _PATIENCE
 from offcert.certify.methods import METHODS, method_called, solve
 from offcert.certify.option import NONE, written
+from offcert.certify.search_steps.descents import _PATIENCE
 from offcert.core.errors import InputError
 from offcert.heuristics.combined.search import combined_plan
 from offcert.heuristics.evictions.autoswap import autoswap

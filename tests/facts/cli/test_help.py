@@ -12,7 +12,18 @@ from fractions import Fraction
 
 import pytest
 
-from offcert.cli import adversarial, chosen, core, main, profile, program, searching, train
+from offcert.cli import (
+    adversarial,
+    chosen,
+    core,
+    main,
+    profile,
+    searching,
+    train,
+)
+from offcert.cli import (
+    command_line as program,
+)
 from offcert.questions.schedule.problem import Transfers
 
 

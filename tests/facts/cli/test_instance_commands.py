@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from offcert.cli import compare, main, program
+from offcert.cli import command_line as program
+from offcert.cli import compare, main
 from offcert.instances.cnn import CnnChains
 from offcert.instances.kinds import KINDS
 from offcert.instances.library import FOLDER, load

@@ -9,13 +9,13 @@ from xml.etree import ElementTree
 import pytest
 
 import offcert
-from offcert.certify.host_placing import host_problem
+from offcert.certify.host_problem import host_problem
 from offcert.certify.method import Effort, Method
 from offcert.certify.placement_methods import PLACEMENT_METHODS
 from offcert.certify.placement_search import PlacementSearch
 from offcert.certify.placing import place
 from offcert.certify.rung import Rung
-from offcert.certify.splitting import certify_step
+from offcert.certify.splitting import certify_split
 from offcert.cli import main
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
@@ -23,11 +23,11 @@ from offcert.core.platform import Kind, Platform
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.proofs.certificate import read_certificate
 from offcert.proofs.placement.certificate import read_placement
-from offcert.proofs.step_certificate import StepCertificate, read_step_certificate
+from offcert.proofs.split_certificate import SplitCertificate, read_split_certificate
 from offcert.questions.placement.files import write_placement_problem
 from offcert.questions.placement.problem import PlacementProblem, Residence
 from offcert.questions.split.menu import Alternative, Menu
-from offcert.questions.split.problem import Round, Split, StepProblem
+from offcert.questions.split.problem import Round, Split, SplitProblem
 from support.problems.placements import scheduled
 
 TABLE = "id,lower,upper,size\nx,0,2,4000\ny,1,3,3000\nz,2,4,4000\n"
@@ -264,8 +264,8 @@ def step_within(memory: int, path: Path) -> str:
         Round(images, 1, Trace([Operation(f"o{i}", 9, images) for i in range(4)], uses), menu)
         for images in (2, 1)
     ]
-    problem = StepProblem("pair", (Split(rounds),), Platform(memory, Fraction(1)))
-    certify_step(problem, time_limit=5, workers=1).write(path)
+    problem = SplitProblem("pair", (Split(rounds),), Platform(memory, Fraction(1)))
+    certify_split(problem, time_limit=5, workers=1).write(path)
     return str(path)
 
 
@@ -277,7 +277,7 @@ def test_every_round_of_a_step_is_placed_and_verified(
     said = capsys.readouterr().out
     assert said.startswith("round 1 of 2\npair")
     assert said.count("the pool fits") == 2
-    found = read_step_certificate(placed)
+    found = read_split_certificate(placed)
     pools = [part.result.pool or 0 for each in found.rounds if (part := each.certificate.placement)]
     assert len(pools) == 2
     assert main(["place", step, "--method", "greedy-size", "--json"]) == 0
@@ -298,8 +298,8 @@ def test_every_round_of_a_step_is_placed_and_verified(
 
 
 def test_python_places_a_step_as_the_command_does(step: str) -> None:
-    certificate = read_step_certificate(step)
-    kept: list[StepCertificate] = []
+    certificate = read_split_certificate(step)
+    kept: list[SplitCertificate] = []
     placed = offcert.place(certificate, "greedy-size", alignment=2, keep=kept.append)
     assert [each.certificate.placement for each in certificate.rounds] == [None, None]
     assert all(each.certificate.placement.problem.alignment == 2 for each in placed.rounds)
@@ -334,7 +334,7 @@ def test_copies_on_the_host_are_placed_by_themselves(
     # Rounds of a step follow each other; within 10 bytes one of a and b has to leave.
     step = step_within(10, tmp_path / "s.json")
     assert main(["place", step, "--host", "-o", placed]) == 0
-    found, rounds = read_placement(placed).problem, read_step_certificate(step).rounds
+    found, rounds = read_placement(placed).problem, read_split_certificate(step).rounds
     lengths = [each.certificate.result.objective for each in rounds]
     assert {each.name[-7:] for each in found.residences} == {"round 1", "round 2"}
     ends = {"1": (0, lengths[0]), "2": (lengths[0], sum(lengths))}
@@ -373,7 +373,7 @@ def test_a_step_is_no_table_and_needs_a_schedule(
 ) -> None:
     assert main(["place", step, "-o", str(tmp_path / "o.csv")]) == 2
     assert "which has no place for the rounds of a step" in capsys.readouterr().err
-    document = replace(read_step_certificate(step), split=None, rounds=())
+    document = replace(read_split_certificate(step), split=None, rounds=())
     document.write(step)
     assert main(["place", step]) == 2
     assert "holds no schedule, so there is nothing to be placed" in capsys.readouterr().err

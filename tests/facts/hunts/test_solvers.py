@@ -9,7 +9,7 @@ import pytest
 
 import offcert
 from offcert.cli import main
-from offcert.formulations.exported.program import CellModel
+from offcert.formulations.exported.integer_program import CellModel
 from offcert.formulations.exported.solved import SOLVERS, Claim, claim_of
 from offcert.hunts import solvers
 from offcert.hunts.solvers import drawn, examined, hunt_solvers

@@ -38,7 +38,7 @@ def library(tmp_path: Path) -> Library:
 
 def test_both_solvers_find_the_optimum_without_being_told_a_bound() -> None:
     asked = 0
-    for problem, best in pair_problems()[:30]:
+    for problem, best in pair_problems()[:16]:
         if best == problem.trace.compute_time:
             continue
         certificate = attest(problem, simulate(problem, sequential(problem)), time_limit=20)
@@ -49,7 +49,7 @@ def test_both_solvers_find_the_optimum_without_being_told_a_bound() -> None:
         assert {bound.evidence for bound in claims.values()} == {Evidence.CROSS_ATTESTED}
         assert verify(certificate.to_json()).valid
         asked += 1
-    assert asked >= 12
+    assert asked >= 6
 
 
 def test_the_second_is_not_asked_if_the_first_does_not_end() -> None:

@@ -14,7 +14,7 @@ import offcert
 from offcert.core.errors import InputError
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.offload import Offload
-from offcert.runtime.plan.plans import programs
+from offcert.runtime.plan.plans import step_plans
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.sub_batches import sub_batch_steps, sub_batches
 from support.runtime.captured import evict_everything, problem_of_step
@@ -71,7 +71,7 @@ def planned(model: nn.Module, steps: list[TrainingStep]) -> Offload:
     found: list[StepPlan] = []
     for step in steps:
         problem = problem_of_step(step)
-        found += programs(evict_everything(problem), problem)
+        found += step_plans(evict_everything(problem), problem)
     return Offload(model, found, count=True)
 
 

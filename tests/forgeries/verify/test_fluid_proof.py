@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from offcert.certify.fluid_climb import as_bound, document
+from offcert.certify.search_steps.fluid import as_bound, document
 from offcert.core.platform import Link, Platform
 from offcert.core.result import Bound
 from offcert.core.trace import Operation, Tensor, Trace

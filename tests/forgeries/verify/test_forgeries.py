@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from offcert.certify.method import Effort
 from offcert.certify.methods import METHODS, solve
 from offcert.certify.search import Search
-from offcert.certify.steps import climb_combinatorial, climb_returns
+from offcert.certify.search_steps.bounds import climb_combinatorial, climb_returns
 from offcert.core.errors import MethodError
 from offcert.core.result import Bound, Evidence
 from offcert.formulations.combinatorial.large_tensors import (

@@ -16,7 +16,7 @@ from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
 from offcert.core.platform import Link, Platform
 from offcert.core.result import Bound
-from offcert.formulations.joint.bound import cases, cut
+from offcert.formulations.joint.bound import between, cases, cut
 from offcert.formulations.joint.room import contents, grid_of
 from offcert.proofs import claims
 from offcert.proofs.fluid_document import pack, unpack
@@ -71,6 +71,41 @@ def test_no_bound_exceeds_brute_force_and_all_moments_say_most() -> None:
     assert reached >= 25
     assert improved >= 14
     assert closed >= 1
+
+
+def spikes(seed: int) -> Problem:
+    """Return a problem in which values are read between two runs that leave little memory."""
+    rng = random.Random(seed)
+    memory = rng.randint(6, 9)
+    size = rng.randint(3, 6)
+    again = rng.random() < 0.8
+    made = [
+        Computation("A", rng.randint(1, 9), writes=(0,)),
+        Computation("B", rng.randint(1, 9), reads=(0,), writes=(1,), repeatable=again),
+        Computation("S", rng.randint(1, 9), rng.randint(memory - 2, memory), repeatable=False),
+        Computation("D", rng.randint(1, 3), reads=(0, 1), repeatable=False),
+        Computation("T", rng.randint(1, 5), rng.randint(memory - 2, memory), repeatable=False),
+        Computation("E", 1, reads=tuple(rng.sample(range(2), rng.randint(0, 1))), repeatable=False),
+    ]
+    values = [Value("x", memory - size), Value("y", rng.randint(0, size))]
+    platform = Platform(memory, Fraction(1), rng.choice(list(Link)))
+    return Problem("spikes", Network(made, values), platform, recompute="any")
+
+
+@pytest.mark.slow
+def test_what_is_decided_between_spikes_exceeds_no_optimum() -> None:
+    tried = reached = 0
+    for problem in map(spikes, range(22)):
+        assert problem.computed is not None
+        found = between(problem, contents(problem.computed, offload=True), True, 60)
+        best = least_time(problem)
+        if found is not None and best is not None:
+            assert recheck(found, problem) is None
+            assert problem.computed.compute_time <= found.value <= best, problem
+            tried += 1
+            reached += found.value == best
+    assert tried >= 6
+    assert reached >= 1
 
 
 @cache

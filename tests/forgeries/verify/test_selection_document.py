@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import offcert
-from offcert.cli.program import run
+from offcert.cli.command_line import run
 from offcert.core.errors import InputError
 from offcert.formulations.checkpoint.memory_models import MEMORY_MODELS
 from offcert.proofs.selection_certificate import (

@@ -7,7 +7,7 @@ import pytest
 
 from offcert.cli import main
 from offcert.core.documents import canonical_digest
-from offcert.questions.split.files import read_step
+from offcert.questions.split.files import read_split
 
 SMALL = ("resnet34", "--batch", "2", "--sub-batches", "2,1")
 
@@ -24,7 +24,7 @@ def test_a_step_is_written_chosen_for_and_verified(
     step, certificate = str(tmp_path / "step.json"), str(tmp_path / "certificate.json")
     text = said(capsys, "choose", *SMALL, "--step", step)
     assert text.startswith("modnn-resnet34: batch 2\n  sub-batch     2  ")
-    assert read_step(step).sizes == (2, 1)
+    assert read_split(step).sizes == (2, 1)
     arguments = ("--memory", "240MiB", "--time-limit", "10", "-o", certificate)
     text = said(capsys, "choose", step, *arguments)
     assert text.startswith("modnn-resnet34, batch 2, at 240.00 MiB: OPTIMAL\n")

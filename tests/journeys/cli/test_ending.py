@@ -20,7 +20,7 @@ from dataclasses import replace
 from offcert.certify import methods, watchdog
 from offcert.cli import main
 
-watchdog.GRACE = watchdog._TICK = watchdog._AGAIN = 0.1
+watchdog.GRACE = watchdog.TICK = watchdog.AGAIN = 0.1
 minds = sys.argv[1] == "minds"
 
 def run(search, effort):

@@ -95,8 +95,8 @@ def test_what_others_make_of_an_interrupt_changes_nothing(
 ) -> None:
     """Python cannot raise in a destructor, and dies by an interrupt that has passed an exec."""
     program = (
-        f"import os, signal, sys, time\nfrom offcert.cli import main, program\n{command}\n"
-        "program.run = run\nsys.exit(main())"
+        f"import os, signal, sys, time\nfrom offcert.cli import main, command_line\n{command}\n"
+        "command_line.run = run\nsys.exit(main())"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -137,7 +137,7 @@ def test_a_process_that_works_for_another_leaves_interrupts_to_it() -> None:
 def test_what_minds_no_interrupts_goes_on() -> None:
     """So are processes started that a script runs in the background."""
     program = (
-        "import os, signal, sys\nfrom offcert.cli import main, program\n"
+        "import os, signal, sys\nfrom offcert.cli import main, command_line as program\n"
         "program.run = lambda: os.kill(os.getpid(), signal.SIGINT) or 0\nsys.exit(main())"
     )
     done = subprocess.run(

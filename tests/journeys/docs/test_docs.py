@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 import offcert
-from offcert.cli.program import parser as commands
+from offcert.cli.command_line import parser as commands
 from offcert.core.errors import InputError
 from support.docs.docs_pages import DOCS, FORMATS, MARKDOWN, PAGES, ROOT, anchors, links, tokens
 

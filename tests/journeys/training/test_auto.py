@@ -74,7 +74,7 @@ def test_plans_made_on_the_way_are_carried_out_by_the_streams_of_a_device(pair: 
         pair.steps(64, 64, 64)
         assert training.report.planned
         assert training.report.offloaded_bytes > 0
-        [program] = training.programs
+        [program] = training.step_plans
         # Its link has the rate of the hardware model, so all times are as forecast.
         assert training.times == forecast(program.problem, program.timetable)
     assert device.races == []
@@ -149,7 +149,7 @@ def test_smaller_steps_follow_the_plan_of_the_largest(pair: Pair) -> None:
             assert training.report.within_limit
     # 24 takes the place of 20, and 64, more than twice as large, gets a plan of its own.
     assert training.steps == {"studied": 3, "planned": 8}
-    assert [each.capture.calls[0][0][0][1] for each in training.programs] == [[24, 32], [64, 32]]
+    assert [each.capture.calls[0][0][0][1] for each in training.step_plans] == [[24, 32], [64, 32]]
 
 
 def test_the_device_budget_leaves_room_for_parameters_and_optimiser(pair: Pair) -> None:
@@ -355,4 +355,4 @@ def test_training_goes_on_where_a_plan_cannot_be_carried_out(
     with offload(pair.planned, "auto", memory="25%", **FAST) as training:
         with pytest.warns(OffloadWarning, match="wait for each other"):
             pair.steps(64, 64)
-        assert training.programs == []
+        assert training.step_plans == []

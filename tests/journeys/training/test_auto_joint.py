@@ -152,7 +152,7 @@ def test_what_the_program_itself_checkpoints_is_left_to_it():
         Checkpointed(), lambda model, x: model(x).square().mean(), lambda: torch.randn(32, 16)
     )
     training = trained(step, 5, memory="25%")
-    segments = training.programs[0].segments.segments
+    segments = training.step_plans[0].segments.segments
     assert training.certificates[0].result.execution is not None
     assert not any(each.path.startswith("mine") for each in segments)
 

@@ -89,7 +89,7 @@ def test_what_cannot_be_put_back_is_left_out_of_the_next_plan():
     assert training.steps["planned"] >= 2
     assert set(training.refused.values()) == {"5.counter changes, and cannot be put back"}
     assert dict(training.report.refused) == training.refused
-    again = training.programs[0].segments
+    again = training.step_plans[0].segments
     assert again, "the others run again"
     assert not any("5" in (s.path, *(s.children or ())) for s in again.nested())
     assert any("does not run again any more" in each for each in told)
@@ -104,7 +104,7 @@ def test_what_may_change_unseen_is_left_out_of_the_first_plan():
     assert training.report.planned
     assert training.refused == {}
     assert training.steps["deviating"] == 0
-    assert training.programs[0].segments
+    assert training.step_plans[0].segments
     (said,) = [each for each in told if "of computing alone" in each]
     assert said.startswith("5 cannot run again (5.counter, a generator may change unseen)")
 
@@ -117,8 +117,8 @@ def test_where_nothing_can_be_proved_plans_only_move():
                 layer.hidden = (x for x in range(index))
     training, told = trained(models, 5, memory="60%")
     assert training.report.planned
-    assert not training.programs[0].segments
-    assert not training.programs[0].moves_nothing
+    assert not training.step_plans[0].segments
+    assert not training.step_plans[0].moves_nothing
     assert any("and 9 other modules cannot run again" in each for each in told)
 
 

@@ -122,7 +122,7 @@ def test_a_call_that_never_has_a_backward_pass_is_a_part_of_the_step(model: nn.M
 
     training = train(model, loop, 6)
     assert training.steps == {"studied": 2, "planned": 4}
-    assert len(training.programs[0].capture.calls) == 2
+    assert len(training.step_plans[0].capture.calls) == 2
 
 
 @pytest.mark.filterwarnings("ignore:a step did not follow its plan")
@@ -140,7 +140,7 @@ def test_another_branch_is_another_kind_of_step(order: str, hidden: bool) -> Non
     model = Tasks()
     model.task = None if hidden else "a"
     training = train(model, loop, len(order))
-    assert len(training.programs) == 2
+    assert len(training.step_plans) == 2
     # Three that tell that there is another kind, and few that tell the kinds apart.
     assert training.steps["deviating"] <= 6
     assert training.steps["studied"] <= 4
@@ -170,7 +170,7 @@ def test_there_are_no_more_plans_than_asked_for() -> None:
 
     torch.manual_seed(0)
     training = train(Drops(), step, 25)
-    assert 2 <= len(training.programs) <= 4
+    assert 2 <= len(training.step_plans) <= 4
     assert training.steps["studied"] <= 10
 
 

@@ -75,7 +75,7 @@ def test_a_plan_that_is_made_on_the_way_is_said_too(caplog: pytest.LogCaptureFix
     train(training, 6)
     assert training.steps["planned"]
     plans = [line for line in lines(caplog) if line.startswith("plan for ")]
-    assert len(plans) == len(training.promises) == len(training.programs) == 1
+    assert len(plans) == len(training.promises) == len(training.step_plans) == 1
 
 
 def test_what_the_proof_is_about_is_only_what_is_proved() -> None:
@@ -91,5 +91,5 @@ def test_what_the_proof_is_about_is_only_what_is_proved() -> None:
     makespan = certificate.result.schedule.makespan
     bounds = Bound("somebody", makespan, Evidence.ATTESTED), Bound("prop3", 1, Evidence.PROVED)
     claimed = replace(certificate, result=replace(certificate.result, bounds=bounds))
-    (program,) = offcert.offload(model, claimed).programs
+    (program,) = offcert.offload(model, claimed).step_plans
     assert plan_numbers(claimed, program)["proved_within"] == pytest.approx(1 - 1 / makespan)

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from offcert.certify import checkpoint_steps as combined_steps
-from offcert.certify.checkpoint_steps import SLOTS, descend_combined, seconds
 from offcert.certify.method import Effort
 from offcert.certify.search import Search
+from offcert.certify.search_steps import checkpoints as combined_steps
+from offcert.certify.search_steps.checkpoints import SLOTS, descend_combined, seconds
 from offcert.core.errors import MethodError
 from offcert.heuristics.combined.search import combined_plan
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute

@@ -8,7 +8,9 @@ from fractions import Fraction
 import pytest
 
 from offcert.certify.climbing import climb_part
-from offcert.certify.deadline_steps import (
+from offcert.certify.method import Effort
+from offcert.certify.search import Search
+from offcert.certify.search_steps.deadlines import (
     Bracket,
     climb_limits,
     descend_sinking,
@@ -16,10 +18,8 @@ from offcert.certify.deadline_steps import (
     limit_met_by,
     timed,
 )
-from offcert.certify.joint_steps import descend_whole
-from offcert.certify.method import Effort
-from offcert.certify.rematerialisation_steps import bound_least_memory
-from offcert.certify.search import Search
+from offcert.certify.search_steps.joint import descend_whole
+from offcert.certify.search_steps.rematerialisation import bound_least_memory
 from offcert.core.platform import Platform
 from offcert.core.result import Bound, Evidence
 from offcert.formulations.joint.bound import joint_bounds

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 import offcert
-from offcert.certify import placement_steps as placement_subset
 from offcert.certify.placing import place
+from offcert.certify.search_steps import placement as placement_subset
 from offcert.core.result import Evidence, SolveStatus
 from offcert.proofs.placement.registry import PLACEMENT_PROOFS
 from offcert.verify.limits import UNLIMITED

@@ -21,9 +21,9 @@ from offcert.core.errors import InputError
 from offcert.core.result import Bound, Evidence, SolveStatus
 from offcert.proofs.certificate import certificate_from_json
 from offcert.proofs.placement.registry import PLACEMENT_CLAIMS, PLACEMENT_PROOFS
+from offcert.questions.placement.check import placement_faults
 from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
 from offcert.questions.schedule.schedule import Schedule
-from offcert.verify.placement.overlap import placement_faults
 from support.oracles.placement import least_placement, least_pool
 from support.problems.placements import random_placement_problem, scheduled
 from support.seeds import by_seeds

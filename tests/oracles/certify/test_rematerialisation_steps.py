@@ -9,7 +9,8 @@ from fractions import Fraction
 import pytest
 
 from offcert.certify.method import Effort
-from offcert.certify.rematerialisation_steps import (
+from offcert.certify.search import Search
+from offcert.certify.search_steps.rematerialisation import (
     bound_least_memory,
     descend_persistent,
     descend_rematerialisation,
@@ -17,7 +18,6 @@ from offcert.certify.rematerialisation_steps import (
     solve_retention,
     solve_stages,
 )
-from offcert.certify.search import Search
 from offcert.core.platform import Platform
 from offcert.core.result import Evidence, SolveStatus
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute

@@ -63,8 +63,8 @@ def require_optimal(problem: Problem, outcome: CombinedOutcome) -> int | None:
 
 @pytest.mark.parametrize("bare", [False, True])
 def test_the_program_is_exact_under_its_assumptions(bare: bool) -> None:
-    """Nothing rounded; of 200 chains, as many without a plan in one as in the other."""
-    seeds = range(1000, 1200) if not bare else range(1000, 1045)
+    """Nothing rounded; of a hundred chains, as many without a plan in one as in the other."""
+    seeds = range(1000, 1100) if not bare else range(1000, 1045)
     moving = repeated = infeasible = 0
     for problem in combined_problems(seeds, 6 if not bare else 4):
         outcome = solve_combined(problem, BOTH[bare])
@@ -82,14 +82,14 @@ def test_the_program_is_exact_under_its_assumptions(bare: bool) -> None:
 def test_without_a_link_it_is_every_persistent_strategy() -> None:
     """Nested or not: without a link, recomputing early is of no use."""
     repeated = 0
-    for problem in combined_problems(range(1200, 1320), 5):
+    for problem in combined_problems(range(1200, 1260), 5):
         alone = replace(problem, offload=False)
         for bare, assumptions in BOTH.items():
             outcome = solve_combined(alone, assumptions.without("nested"))
             value = require_optimal(alone, outcome)
             assert value == program_value(alone, bare=bare), (problem.name, bare)
             repeated += value is not None and value > problem.trace.compute_time
-    assert repeated > 40
+    assert repeated > 20
 
 
 def sequences(network: Network, stages: int, most: int) -> Iterator[list[int]]:

@@ -10,10 +10,10 @@ import offcert
 from offcert.core.errors import InputError
 from offcert.core.platform import Link, Platform
 from offcert.core.trace import Operation, Tensor, Trace
+from offcert.questions.placement.check import placement_faults
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.residences import placement_problem
-from offcert.verify.placement.overlap import placement_faults
 from papers.fragmentation.placed_cpsat import longest, solve_placed
 from papers.fragmentation.price import price_of_fragmentation
 from support.oracles.placed import least_placed_time

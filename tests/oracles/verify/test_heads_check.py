@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from benchmarks.chains import cnn_chain
-from offcert.certify import searched_steps
 from offcert.certify.method import Effort
 from offcert.certify.methods import solve
 from offcert.certify.search import Search
-from offcert.certify.searched_steps import climb_heads
-from offcert.certify.steps import climb_combinatorial
+from offcert.certify.search_steps import labels as searched_steps
+from offcert.certify.search_steps.bounds import climb_combinatorial
+from offcert.certify.search_steps.labels import climb_heads
 from offcert.core.chain import Chain
 from offcert.core.documents import canonical_digest
 from offcert.core.platform import Kind, Link, Platform

@@ -8,7 +8,7 @@ import pytest
 
 from offcert.certify.method import Effort
 from offcert.certify.search import Search
-from offcert.certify.searched_steps import climb_joined
+from offcert.certify.search_steps.labels import climb_joined
 from offcert.core.errors import MethodError
 from offcert.core.platform import Platform
 from offcert.core.result import Bound, Evidence

@@ -39,7 +39,7 @@ Advice = dict[str, Any]
 Sides = list[dict[int, tuple[int, int]]]
 
 
-def movers_of(problem: Problem, pivot: int, least: int = 1) -> Sides:
+def movables_of(problem: Problem, pivot: int, least: int = 1) -> Sides:
     """Return the tensors of one gap that may leave before the pivot, and those after it."""
     gaps = Counter(gap.tensor for gap in problem.trace.gaps)
     single = [gap for gap in problem.trace.gaps if gaps[gap.tensor] == 1]
@@ -50,15 +50,15 @@ def movers_of(problem: Problem, pivot: int, least: int = 1) -> Sides:
     ]
 
 
-def most_of(problem: Problem, movers: Sides) -> Counter[int]:
+def most_of(problem: Problem, movables: Sides) -> Counter[int]:
     """Return how often each size is there on the side that has it more often."""
-    sides = [Counter(problem.trace.tensors[index].size for index in side) for side in movers]
+    sides = [Counter(problem.trace.tensors[index].size for index in side) for side in movables]
     return Counter({size: max(side[size] for side in sides) for size in sides[0] | sides[1]})
 
 
 def movable(problem: Problem, pivot: int) -> list[int]:
     """Return the sizes that may be told apart, as often as tensors of one side have them."""
-    return sorted(most_of(problem, movers_of(problem, pivot)).elements())
+    return sorted(most_of(problem, movables_of(problem, pivot)).elements())
 
 
 def longest_ends(problem: Problem, pivot: int, most: int) -> tuple[Any, Any]:
@@ -134,7 +134,7 @@ def test_no_advice_makes_a_false_bound_true(block: int) -> None:
     refused = confirmed = longer = early = uneven = 0
     for problem, optimum, pivot, ends in cuts(range(9000 + 20 * block, 9020 + 20 * block), 4):
         compute = problem.trace.compute_time
-        uneven += operator.ne(*movers_of(problem, pivot))
+        uneven += operator.ne(*movables_of(problem, pivot))
         (head, tail), *counted = ends
         for less in ((0, 0), (1, 0), (0, 3)):
             advice = some_advice(rng, movable(problem, pivot))
@@ -232,14 +232,14 @@ def by_hand(
     problem: Problem, pivot: int, ends: tuple[Any, ...], claim: int, advice: Advice, judge: bool
 ) -> str | None:
     """Return what the search should say, found without dominance, pruning or levels."""
-    movers = movers_of(problem, pivot, max(1, advice["free_below"]))
-    most_sizes = most_of(problem, movers)
+    movables = movables_of(problem, pivot, max(1, advice["free_below"]))
+    most_sizes = most_of(problem, movables)
     (head, tail), unit, levels = ends[0], advice["unit"], advice["levels"]
     sizes = list(most_sizes.elements())
     for place, counted in ((0, levels[0]), (1, levels[-1])):
         one, two = (
             side_tables(problem, pivot, kind, claim, counted, unit, side, most_sizes)
-            for kind, side in zip(Kind, movers, strict=True)
+            for kind, side in zip(Kind, movables, strict=True)
         )
         need = int(one.need[-1])
         enough = need + sum(sorted(sizes)[: advice["spare"] + 1])
@@ -305,15 +305,15 @@ def some_schedules(problem: Problem, rng: random.Random) -> Iterator[Schedule]:
             yield simulator.run(Plan(move for _, move in ordered))
 
 
-def beside(problem: Problem, pivot: int, schedule: Schedule, movers: Sides) -> tuple[int, int]:
-    """Return how many movers of each side move there but are not absent at the cut."""
+def beside(problem: Problem, pivot: int, schedule: Schedule, movables: Sides) -> tuple[int, int]:
+    """Return how many movables of each side move there but are not absent at the cut."""
     cut = schedule.starts[pivot]
     moved: tuple[set[int], set[int]] = set(), set()
     for transfer in schedule.transfers:
         tensor = problem.trace.gaps[transfer.gap].tensor
-        if transfer.kind is Kind.OFFLOAD and transfer.end <= cut and tensor in movers[0]:
+        if transfer.kind is Kind.OFFLOAD and transfer.end <= cut and tensor in movables[0]:
             moved[0].add(tensor)
-        if transfer.kind is Kind.PREFETCH and transfer.start >= cut and tensor in movers[1]:
+        if transfer.kind is Kind.PREFETCH and transfer.start >= cut and tensor in movables[1]:
             moved[1].add(tensor)
     return len(moved[0] - moved[1]), len(moved[1] - moved[0])
 
@@ -341,7 +341,7 @@ def test_no_schedule_is_overlooked(
                     continue
                 advice = some_advice(rng, sizes)
                 least = max(1, advice["free_below"])
-                more = max(beside(problem, pivot, schedule, movers_of(problem, pivot, least)))
+                more = max(beside(problem, pivot, schedule, movables_of(problem, pivot, least)))
                 if not judge and more >= sum(size >= least for size in sizes):
                     continue
                 advice |= {} if judge else {"spare": more}

@@ -12,8 +12,8 @@ from pathlib import Path
 from unittest import mock
 
 from offcert.cli import main
+from offcert.cli.command_line import COMMANDS
 from offcert.cli.parser import Parser
-from offcert.cli.program import COMMANDS
 
 ROOT = Path(__file__).parents[3]
 _SHELL = set("|;&<>$`*")

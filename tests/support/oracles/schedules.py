@@ -287,3 +287,54 @@ def brute_force(problem: Problem, *, ordered: bool = False) -> int | None:
 @lru_cache(maxsize=4096)
 def _least_makespan(problem: Problem, ordered: bool) -> int | None:
     return _Search(problem, ordered).run()
+
+
+@dataclass(frozen=True)
+class Times:
+    """A schedule: start and end of each operation, offload (by tensor) and prefetch (by gap)."""
+
+    operations: tuple[tuple[int, int], ...]
+    offloads: dict[int, tuple[int, int]]
+    prefetches: dict[tuple[int, int, int], tuple[int, int]]
+
+
+def every_schedule(problem: Problem) -> Iterator[Times]:
+    """Yield every atomic schedule in which everything starts as early as its order allows.
+
+    A gap is evicted where it has a prefetch; gaps are named by tensor, use and next use.
+    """
+    search = _Search(problem, ordered=False)
+    gaps, tensors = len(search.gaps), len(search.tensors)
+    nowhere = (0,) * gaps
+    start = _State(
+        0, (PRESENT,) * gaps, (None,) * tensors, 0, 0, 0, 0, (0,) * tensors, (0,) * gaps,
+        nowhere, nowhere,
+    )  # fmt: skip
+    if search.idle_before and search.idle_before[0] > search.memory:
+        return
+    stack: list[tuple[_State, tuple[tuple[int, int], ...]]] = [(start, ())]
+    while stack:
+        state, operations = stack.pop()
+        if state.placed == search.count:
+            yield _times(search, state, operations)
+            continue
+        for child in search._children(state):
+            placed = child.placed > state.placed
+            ran = ((child.claim, child.device),) if placed else ()
+            stack.append((child, operations + ran))
+
+
+def _times(search: _Search, state: _State, operations: tuple[tuple[int, int], ...]) -> Times:
+    back = {
+        (gap.tensor, gap.opened, gap.closed): (end - gap.in_time, end)
+        for gap, status, end in zip(search.gaps, state.status, state.back, strict=True)
+        if status == BACK
+    }
+    evicted = {tensor for tensor, _, _ in back}
+    length = {gap.tensor: gap.out_time for gap in search.gaps}
+    out = {
+        tensor: (end - length[tensor], end)
+        for tensor, end in enumerate(state.copied)
+        if end is not None and tensor in evicted
+    }
+    return Times(operations, out, back)

@@ -6,7 +6,7 @@ import random
 from fractions import Fraction
 from itertools import permutations
 
-from offcert.formulations.labels.atomic_heads.side import HeadSide, Mover
+from offcert.formulations.labels.atomic_heads.side import HeadSide, Movable
 
 
 def least_end(side: HeadSide, strict: bool = False) -> int:
@@ -23,12 +23,12 @@ def least_end(side: HeadSide, strict: bool = False) -> int:
     return min(ends)
 
 
-def end_of(side: HeadSide, order: tuple[Mover, ...], strict: bool = False) -> int | None:
+def end_of(side: HeadSide, order: tuple[Movable, ...], strict: bool = False) -> int | None:
     """Return when a side ends if tensors leave in this order, or None if that is impossible."""
     last = len(side.prefix) - 1
     durations = [side.prefix[j + 1] - side.prefix[j] for j in range(last)]
     ended: list[int] = []
-    gone: list[Mover] = []
+    gone: list[Movable] = []
 
     def enough(j: int) -> bool:
         absent = (v.size for v in gone if not strict or j == last or v.absent[j])
@@ -61,7 +61,7 @@ def random_side(rng: random.Random, bandwidth: Fraction) -> HeadSide:
     for gap in range(rng.randint(3, 5)):
         size = rng.choice((1, 2, 3, 3, 5, 8))
         ready = rng.randint(-1, count - 1)
-        items.append(Mover(gap, size, -(-size // bandwidth), ready, (True,) * count))
+        items.append(Movable(gap, size, -(-size // bandwidth), ready, (True,) * count))
     items.sort(key=lambda item: (item.ready, item.size, item.gap))
     required = []
     for j in range(count + 1):

@@ -102,13 +102,13 @@ def multi_gap_problems(first: int, count: int) -> Iterator[tuple[Problem, int]]:
 
 @cache
 def pair_problems() -> list[tuple[Problem, int]]:
-    """Return 200 problems of all families and their optima, of at most three stages.
+    """Return 100 problems of all families and their optima, of at most three stages.
 
     A fifth of them have several gaps a tensor.
     """
-    found = [mixed_short_problem(seed, largest=3, factor=9) for seed in range(160)]
+    found = [mixed_short_problem(seed, largest=3, factor=9) for seed in range(80)]
     seed = 10_000
-    while len(found) < 200:
+    while len(found) < 100:
         problem, best = mixed_short_problem(seed, largest=3, factor=6)
         gaps = problem.trace.gaps
         several = len({gap.tensor for gap in gaps}) < len(gaps)
@@ -120,10 +120,10 @@ def pair_problems() -> list[tuple[Problem, int]]:
 
 @cache
 def simplex_problems() -> list[tuple[Problem, int]]:
-    """Return 120 more problems and their optima, with nested gaps and on simplex links."""
+    """Return 60 more problems and their optima, with nested gaps and on simplex links."""
     found: list[tuple[Problem, int]] = []
     seed = 1000
-    while len(found) < 120:
+    while len(found) < 60:
         problem = unsolved(seed, largest=3, factor=5, unequal=seed % 2 == 1)
         problem = replace(problem, platform=replace(problem.platform, link=Link.SIMPLEX))
         seed += 1

@@ -214,9 +214,9 @@ def moved_by(monkeypatch: Any, mover: type) -> Any:
 
 def arenas_of(made: Offload) -> int:
     """Return how many arenas a context has, as those who make its movers know."""
-    movers = made._movers
-    assert isinstance(movers, StreamMoverMaker)
-    return len(movers._made)
+    maker = made._mover_maker
+    assert isinstance(maker, StreamMoverMaker)
+    return len(maker._made)
 
 
 def context(

@@ -9,14 +9,14 @@ import numpy as np
 
 from offcert.formulations.labels.atomic_heads import completion, kernel
 from offcert.formulations.labels.atomic_heads.kernel import Ints, Tables
-from offcert.formulations.labels.atomic_heads.side import HeadSide, Mover
+from offcert.formulations.labels.atomic_heads.side import HeadSide, Movable
 
 # Bits of each of the key's two words that are used; the sign stays free. By definition.
 _BITS = 62
 # Levels up to which `completion` tells apart the amounts that have left. Arbitrary.
 MOST_LEVELS = 1 << 17
 
-Classes = Sequence[tuple[int, list[Mover]]]
+Classes = Sequence[tuple[int, list[Movable]]]
 
 
 def uncounted(side: HeadSide, classes: Classes, unit: int) -> Tables:
@@ -26,7 +26,7 @@ def uncounted(side: HeadSide, classes: Classes, unit: int) -> Tables:
     ----------
     side : HeadSide
         Of any pivot.
-    classes : sequence of (int, list of Mover)
+    classes : sequence of (int, list of Movable)
         Its items by size, each list in the order of readiness.
     unit : int
         To whose multiples sizes are rounded up.
@@ -103,7 +103,7 @@ def _run(required: Sequence[int], grid: int) -> Ints:
     return np.searchsorted(reach[:-1], amounts, side="right").astype(np.int64)
 
 
-def _ready(classes: Sequence[list[Mover]]) -> Ints:
+def _ready(classes: Sequence[list[Movable]]) -> Ints:
     table = np.zeros((len(classes), max(map(len, classes), default=1)), np.int64)
     for row, items in zip(table, classes, strict=True):
         row[: len(items)] = [item.ready for item in items]
@@ -231,7 +231,7 @@ class SideSearch:
         return True
 
     def _too_early(
-        self, choice: _Choice, c: int, item: Mover, labels: kernel.Labels, label: int
+        self, choice: _Choice, c: int, item: Movable, labels: kernel.Labels, label: int
     ) -> bool:
         """Whether `item`, not of a counted class, left after `label` before it was ready."""
         size, items = self.classes[c]
@@ -242,7 +242,7 @@ class SideSearch:
 
 
 def starts_too_early(
-    prefix: list[int], first: Mover, item: Mover, times: tuple[int, int], run: int
+    prefix: list[int], first: Movable, item: Movable, times: tuple[int, int], run: int
 ) -> bool:
     """Return whether a transfer that suits the first item of a class comes too early for another.
 
@@ -250,7 +250,7 @@ def starts_too_early(
     ----------
     prefix : list of int
         As in `HeadSide`.
-    first, item : Mover
+    first, item : Movable
         The one whose readiness was looked at, and the one that is to leave.
     times : (int, int)
         When the link is free, and the idle time by then.

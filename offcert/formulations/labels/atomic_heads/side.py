@@ -37,7 +37,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Mover:
+class Movable:
     """A tensor that may be absent during the pivot.
 
     Attributes
@@ -69,7 +69,7 @@ class HeadSide:
         Sums of the operations' durations.
     required : list of int, length K+1
         Bytes of `items` that must be absent during each operation; the last is the pivot's.
-    items : list of Mover
+    items : list of Movable
         In the order in which they become ready.
     floor : list of int, length K+1
         ``floor[j]`` plus the idle time before operation ``j`` bounds the end of the side.
@@ -79,13 +79,13 @@ class HeadSide:
 
     prefix: list[int]
     required: list[int]
-    items: list[Mover]
+    items: list[Movable]
     floor: list[int]
     rate: tuple[int, int]
 
-    def classes(self) -> dict[int, list[Mover]]:
+    def classes(self) -> dict[int, list[Movable]]:
         """Return the items by size, each list in the order of readiness."""
-        classes: dict[int, list[Mover]] = defaultdict(list)
+        classes: dict[int, list[Movable]] = defaultdict(list)
         for item in self.items:
             classes[item.size].append(item)
         return dict(classes)
@@ -95,7 +95,7 @@ def front(
     problem: Problem,
     required: Sequence[int],
     pivot: int,
-    movers: Collection[int] | None = None,
+    movables: Collection[int] | None = None,
 ) -> HeadSide:
     """Return the side of the operations before `pivot`.
 
@@ -107,16 +107,16 @@ def front(
         Bytes that must be absent during each operation, from ``relaxations.required_absent``.
     pivot : int
         An operation.
-    movers : collection of int, optional
+    movables : collection of int, optional
         Gaps whose tensors take time on the link, each of another tensor; by default those over the
         pivot.
     """
     trace = problem.trace
-    movers = trace.gaps_over[pivot] if movers is None else movers
-    over = {trace.gaps[gap].tensor: gap for gap in movers}
+    movables = trace.gaps_over[pivot] if movables is None else movables
+    over = {trace.gaps[gap].tensor: gap for gap in movables}
     absent = _absences(trace, range(pivot), lambda gap: trace.gaps[gap].tensor)
     items = [
-        Mover(
+        Movable(
             gap,
             trace.gap_size(gap),
             problem.platform.transfer_time(trace.gap_size(gap), Kind.OFFLOAD),
@@ -135,16 +135,16 @@ def back(
     problem: Problem,
     required: Sequence[int],
     pivot: int,
-    movers: Collection[int] | None = None,
+    movables: Collection[int] | None = None,
 ) -> HeadSide:
     """Return the side of `pivot` and the operations after it, in reversed time; see `front`."""
     trace = problem.trace
     last = len(trace) - 1
-    over = set(trace.gaps_over[pivot] if movers is None else movers)
+    over = set(trace.gaps_over[pivot] if movables is None else movables)
     columns = [*range(last, pivot - 1, -1)]
     absent = _absences(trace, columns, lambda gap: gap)
     items = [
-        Mover(
+        Movable(
             gap,
             trace.gap_size(gap),
             problem.platform.transfer_time(trace.gap_size(gap), Kind.PREFETCH),
@@ -172,7 +172,7 @@ def _side(
     kind: Kind,
     required: Sequence[int],
     columns: Sequence[int],
-    items: list[Mover],
+    items: list[Movable],
     counts: Callable[[int], bool],
 ) -> HeadSide:
     """Lower what is required by the tensors that take no time, and compute the floor."""
@@ -219,7 +219,7 @@ def link_rate(bandwidth: Fraction, most: int) -> tuple[int, int]:
 
 
 def _floor(
-    prefix: Sequence[int], required: Sequence[int], items: Sequence[Mover], rate: tuple[int, int]
+    prefix: Sequence[int], required: Sequence[int], items: Sequence[Movable], rate: tuple[int, int]
 ) -> list[int]:
     """Return the head bound: what cannot have left before an operation, whatever the link did.
 

@@ -77,7 +77,7 @@ class MatchedOutcome:
         )
 
 
-class MatchedProgram:
+class MatchedHeadsSearch:
     """The search at the operation that needs most; it can be taken up again where it was left.
 
     Parameters
@@ -116,7 +116,7 @@ class MatchedProgram:
         sizes = sorted(problem.trace.gap_size(gap) for gap in range(len(problem.trace.gaps)))
         least = max(required) // SMALL
         large = next((size for size in sizes if size >= least), 0)
-        # Searches to come: the bytes of their smallest movers, and into how many units they divide.
+        # Searches to come: bytes of the smallest movable, and into how many units they divide.
         self._plan = [(least, FINEST) for least in ((large, 0) if sizes[0] < large else (0,))]
         self._search = self._begin()
         self.best = self._search

@@ -11,7 +11,7 @@ import numpy as np
 
 from offcert.formulations.labels.atomic_heads.orders import Orders
 from offcert.formulations.labels.atomic_heads.search import starts_too_early
-from offcert.formulations.labels.atomic_heads.side import HeadSide, Mover
+from offcert.formulations.labels.atomic_heads.side import HeadSide, Movable
 from offcert.formulations.labels.matched_heads import kernel
 from offcert.formulations.labels.matched_heads.level import Level
 
@@ -44,7 +44,7 @@ class MatchedWay:
     """The transfers of one side that lead to a label, by class."""
 
     side: HeadSide
-    classes: list[tuple[int, list[Mover]]]
+    classes: list[tuple[int, list[Movable]]]
     level: Level
     label: int
 
@@ -73,7 +73,7 @@ class MatchedWay:
             used[c] += 1
         return early
 
-    def _is_early(self, first: Mover, item: Mover, label: int) -> bool:
+    def _is_early(self, first: Movable, item: Movable, label: int) -> bool:
         tables, labels = self.level.tables, self.level.labels
         most = np.maximum.accumulate(tables.required[:-1])
         run = int(np.searchsorted(most, tables.unit * labels.w[label], side="right"))

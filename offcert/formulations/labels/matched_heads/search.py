@@ -14,8 +14,8 @@ is none, the combination is a schedule.
 after it: because its gap is over, or not yet open, or because that pays. It is not out at the cut,
 so without it the side still moves what the pivot needs. Hence two keys match if they become equal
 by taking tensors off either, and still have the units that the pivot needs. Of tensors of few bytes
-any number could be taken off. So only tensors from a certain size on, the *movers*, are looked at,
-and all others taken for absent whenever they may be. A tensor of several gaps is no mover.
+any number could be taken off. So only tensors from a certain size on, the *movables*, are looked
+at, and all others taken for absent whenever they may be. A tensor of several gaps is not movable.
 
 docs/theory/matched.md has the argument, with an example on paper.
 """
@@ -33,7 +33,7 @@ from offcert.formulations.labels.atomic_heads.bound import SideEnds
 from offcert.formulations.labels.atomic_heads.kernel import Ints
 from offcert.formulations.labels.atomic_heads.orders import Orders
 from offcert.formulations.labels.atomic_heads.search import uncounted
-from offcert.formulations.labels.atomic_heads.side import HeadSide, Mover, back, front
+from offcert.formulations.labels.atomic_heads.side import HeadSide, Movable, back, front
 from offcert.formulations.labels.common import OutOfLabelsError
 from offcert.formulations.labels.matched_heads.combination import (
     MatchedWay,
@@ -64,7 +64,7 @@ class MatchedProof:
     unit : int
         Bytes to whose multiples sizes are rounded up.
     free_below : int
-        Tensors of fewer bytes are no movers.
+        Tensors of fewer bytes are not movable.
     levels : tuple of tuple of int
         Sizes that each level counts.
     spare : int
@@ -97,7 +97,7 @@ class _Stage:
 
 
 class MatchedSearch:
-    """One pivot and its movers.
+    """One pivot and its movables.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ class MatchedSearch:
     ends : SideEnds
         What is proved about the sides of the pivot.
     free_below : int
-        Bytes from which on a tensor is a mover.
+        Bytes from which on a tensor is a movable.
     finest : int
         Into how many units the bytes that must leave are divided at most. Fewer units mean that
         sizes are rounded up further, and fewer labels.
@@ -139,12 +139,12 @@ class MatchedSearch:
         self.ends = ends
         self.bound = ends.head + ends.tail
         self.orders: Orders | None = None
-        movers = _movers(problem, ends.pivot, free_below)
+        movables = _movables(problem, ends.pivot, free_below)
         self.sides = tuple(
             side(problem, required, ends.pivot, gaps)
-            for side, gaps in zip((front, back), movers, strict=True)
+            for side, gaps in zip((front, back), movables, strict=True)
         )
-        sizes = {problem.trace.gap_size(gap) for gaps in movers for gap in gaps}
+        sizes = {problem.trace.gap_size(gap) for gaps in movables for gap in gaps}
         grid = math.gcd(*sizes) or 1
         self.unit = grid * max(1, -(-max(required) // (grid * finest)))
         self.proof = MatchedProof(self.unit, free_below, (), 0, 0)
@@ -282,26 +282,28 @@ class MatchedSearch:
             level.keep(limit, pause)
 
 
-def _movers(problem: Problem, pivot: int, free_below: int) -> tuple[frozenset[int], frozenset[int]]:
+def _movables(
+    problem: Problem, pivot: int, free_below: int
+) -> tuple[frozenset[int], frozenset[int]]:
     """Return gaps that open before the pivot, and such as close after it, of large tensors."""
     trace = problem.trace
     gaps = Counter(gap.tensor for gap in trace.gaps)
-    movers = [
+    movables = [
         index
         for index, gap in enumerate(trace.gaps)
         if gaps[gap.tensor] == 1 and trace.gap_size(index) >= free_below
     ]
     return (
-        frozenset(gap for gap in movers if trace.gaps[gap].before < pivot),
-        frozenset(gap for gap in movers if trace.gaps[gap].after > pivot),
+        frozenset(gap for gap in movables if trace.gaps[gap].before < pivot),
+        frozenset(gap for gap in movables if trace.gaps[gap].after > pivot),
     )
 
 
-def _classes(side: HeadSide, sizes: Collection[int]) -> list[tuple[int, list[Mover]]]:
+def _classes(side: HeadSide, sizes: Collection[int]) -> list[tuple[int, list[Movable]]]:
     """Return the items by size; where one side has none of a size, one that is never ready."""
     classes = side.classes()
     last = len(side.prefix) - 1
     return [
-        (size, classes.get(size, [Mover(-1, size, 0, last, (False,) * (last + 1))]))
+        (size, classes.get(size, [Movable(-1, size, 0, last, (False,) * (last + 1))]))
         for size in sorted(sizes)
     ]

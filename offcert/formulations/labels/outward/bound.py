@@ -113,7 +113,7 @@ class _Round:
     budget: int
 
 
-class OutwardProgram:
+class OutwardSearch:
     """The search at the operation that needs most; it can be taken up again where it was left.
 
     To look for fewer schedules takes fewer labels. So if the search for all of them does not end

@@ -8,13 +8,19 @@ from fractions import Fraction
 
 import pytest
 
-from offcert.certify.joint_steps import bound_computing, climb_joint
 from offcert.certify.method import Effort
 from offcert.certify.search import Search
+from offcert.certify.search_steps.joint import bound_computing, climb_joint
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
 from offcert.core.platform import Link, Platform
-from offcert.formulations.joint.bound import cases, computing_bound, cut, joint_bounds
+from offcert.formulations.joint.bound import (
+    between,
+    cases,
+    computing_bound,
+    cut,
+    joint_bounds,
+)
 from offcert.formulations.joint.room import contents, demands, grid_of, least_need, rooms
 from offcert.questions.schedule.problem import Problem
 from offcert.verify.recheck import recheck
@@ -89,6 +95,40 @@ def test_what_may_do_both_is_a_mixture() -> None:
     assert less is not None
     assert less.value == 23
     assert cases(problem, known, grid, True, 0) is None
+
+
+@pytest.mark.parametrize(("duration", "between_spikes"), [(6, 7), (8, 8), (3, 4)])
+def test_what_is_needed_between_spikes_comes_in_one_way(duration: int, between_spikes: int) -> None:
+    """x is read between S and T, which take all memory: 8 ticks to come back, or A again and D.
+
+    While B runs there is time enough for x to leave. Half of it in one way, half in the other would
+    take less. From T on nothing is cut, so that x may come back in parts during T: 8 ticks.
+    """
+    network = Network(
+        [
+            Computation("A", duration, writes=(0,)),
+            Computation("B", 20, reads=(0,), writes=(1,), repeatable=False),
+            Computation("S", 5, 8, repeatable=False),
+            Computation("D", 1, reads=(0,), repeatable=False),
+            Computation("T", 5, 8, repeatable=False),
+            Computation("E", 1, reads=(0,), repeatable=False),
+        ],
+        [Value("x", 8), Value("y", 0)],
+    )
+    problem = problem_of(network, 8)
+    known = contents(network, offload=True)
+    found = between(problem, known, True, 60)
+    assert found is not None
+    assert recheck(found, problem) is None
+    assert found.value == duration + 20 + 5 + between_spikes + 8
+    best = least_time(problem)
+    # D and E wait for x, which the bound does not know.
+    assert best == duration + 20 + 5 + 5 + 2 * (min(duration, 8) + 1)
+    mixed = cut(problem, known, grid_of(network, (1, 4, 5, 8)), True, 60)
+    assert mixed is not None
+    assert mixed.value < found.value
+    assert between(problem.with_memory(16), known, True, 60) is None
+    assert between(problem, known, False, 60) is None
 
 
 def test_what_is_absent_has_left_before() -> None:

@@ -15,7 +15,7 @@ from offcert.core.program import Program, Segment
 from offcert.heuristics.joint.evaluation import Estimate, estimate
 from offcert.heuristics.joint.plans import realised
 from offcert.heuristics.joint.ranges import ranges_of
-from offcert.heuristics.joint.state import State, new_state, program_of, state_of
+from offcert.heuristics.joint.state import JointState, new_state, program_of, state_of
 from offcert.heuristics.joint.tables import Tables, tables_of
 from offcert.heuristics.orders.ordered import ordered_makespan
 from offcert.questions.schedule.problem import Problem
@@ -26,7 +26,7 @@ from support.problems.residual_networks import residual_problem
 from support.seeds import by_seeds
 
 
-def random_state(rng: random.Random, tables: Tables) -> State:
+def random_state(rng: random.Random, tables: Tables) -> JointState:
     """Draw segments inside of segments, and what is kept in them."""
     state = new_state(tables)
     count = len(tables.duration)
@@ -73,7 +73,7 @@ def problems(seed: int) -> Problem:
     return residual_problem(rng.randint(1, 5), Fraction(rng.randint(4, 10), 10), link=link)
 
 
-def execution_of(problem: Problem, state: State) -> Execution:
+def execution_of(problem: Problem, state: JointState) -> Execution:
     network = problem.computed
     assert network is not None
     return program_of(state).strategy(network).without_unread(network).expand(network)

@@ -16,7 +16,7 @@ from offcert.core.platform import Platform
 from offcert.core.program import Program, Segment
 from offcert.heuristics.joint.repeats import Repeats, repeats_of, spread
 from offcert.heuristics.joint.starts import _copies, _Spans
-from offcert.heuristics.joint.state import State, new_state, program_of, state_of
+from offcert.heuristics.joint.state import JointState, new_state, program_of, state_of
 from offcert.heuristics.joint.tables import Tables, tables_of
 from offcert.questions.schedule.problem import Problem, Recompute
 from support.problems.random_instances import seeded
@@ -41,7 +41,7 @@ def layered(layers: int, last_duration: int = 3) -> Problem:
 
 @compiled
 def _spread(
-    tables: Tables, repeats: Repeats, before: State, state: State, parts: int, seed: int
+    tables: Tables, repeats: Repeats, before: JointState, state: JointState, parts: int, seed: int
 ) -> bool:
     np.random.seed(seed)
     return spread(tables, repeats, before, state, parts)
@@ -117,7 +117,7 @@ def test_starts_have_a_segment_for_each_of_many_layers() -> None:
     assert _copies(tables, _Spans(tables)) == []
 
 
-def _random_state(tables: Tables, seed: int) -> State:
+def _random_state(tables: Tables, seed: int) -> JointState:
     """Return segments inside of each other or apart, anything kept, and anything that stays."""
     rng = seeded(seed)
     state = new_state(tables)
@@ -141,7 +141,7 @@ def _apart(one: tuple[int, int], other: tuple[int, int]) -> bool:
     return b < c or d <= b
 
 
-def _spans(state: State) -> list[tuple[int, int]]:
+def _spans(state: JointState) -> list[tuple[int, int]]:
     count = int(state.number[0])
     return list(zip(state.first[:count].tolist(), state.last[:count].tolist(), strict=True))
 

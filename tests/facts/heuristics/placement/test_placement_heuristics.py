@@ -16,8 +16,8 @@ from offcert.heuristics.placement.in_order import (
     placed_in_order,
 )
 from offcert.heuristics.placement.modnn_pool import defragmentations, modnn_pool
+from offcert.questions.placement.check import placement_faults
 from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
-from offcert.verify.placement.overlap import placement_faults
 from support.oracles.placement import least_pool
 from support.problems.placements import random_placement_problem
 from support.seeds import by_seeds

@@ -14,7 +14,7 @@ from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.offload import OffloadWarning, offload
 from offcert.runtime.plan.predict import predict
 from offcert.runtime.streaming.synchronous import SynchronousMover
-from offcert.runtime.watch.saved import InPlaceError
+from offcert.runtime.watch.entries import InPlaceError
 from support.runtime.captured import (
     compare,
     convolutions,

@@ -2,10 +2,10 @@
 
 from torch import nn
 
-from offcert import certify_step, verify
+from offcert import certify_split, verify
 from offcert.core.result import SolveStatus
 from offcert.instances.modnn.algorithms import K40
-from offcert.questions.split.problem import Round, Split, StepProblem
+from offcert.questions.split.problem import Round, Split, SplitProblem
 from offcert.runtime.hardware import hardware
 from offcert.runtime.profiling.profile import profile
 
@@ -35,11 +35,11 @@ def test_sub_batches_of_a_captured_network_can_be_chosen() -> None:
     model = nn.Sequential(*layers, nn.Linear(4 * 36, 5))
     found = {size: profile(model, (size, 3, 8, 8), hardware="k40") for size in (4, 2, 1)}
     splits = tuple(Split([Round(size, 4 // size, each.trace)]) for size, each in found.items())
-    step = StepProblem("own", splits, found[4].platform, units=found[4].units)
-    whole = certify_step(step, time_limit=5)
+    step = SplitProblem("own", splits, found[4].platform, units=found[4].units)
+    whole = certify_split(step, time_limit=5)
     # The fewer images at a time, the more often every kernel has to be started.
     assert (whole.status, step.sizes[whole.split or 0]) == (SolveStatus.OPTIMAL, 4)
-    least = certify_step(step.with_memory(found[1].trace.peak_memory), time_limit=5)
+    least = certify_split(step.with_memory(found[1].trace.peak_memory), time_limit=5)
     assert step.sizes[least.split or 0] == 1
     assert (least.objective or 0) > (whole.objective or 0)
     assert verify(least).valid

@@ -20,8 +20,8 @@ from offcert.runtime.plan.place import place, program_of, steady
 from offcert.runtime.segments import generators
 from offcert.runtime.segments.placed import placed_from_json
 from offcert.runtime.segments.steps import segmented
+from offcert.runtime.watch.entries import InPlaceError
 from offcert.runtime.watch.guard import OffloadWarning
-from offcert.runtime.watch.saved import InPlaceError
 from offcert.verify.execution import execution_faults
 from support.runtime.captured import mean_step
 from support.runtime.joint_training import (

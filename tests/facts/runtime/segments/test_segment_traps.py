@@ -16,8 +16,8 @@ from offcert.runtime.capture import capture
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.segments.placed import Kept
 from offcert.runtime.segments.steps import segmented
+from offcert.runtime.watch.entries import InPlaceError
 from offcert.runtime.watch.guard import OffloadWarning
-from offcert.runtime.watch.saved import InPlaceError
 from support.runtime.captured import _train, mean_step, require_same, standard_loop
 from support.runtime.joint_training import Unwatched, again, compare_joint, segment
 

@@ -43,7 +43,7 @@ def streamed(placed, seed, loop=None, exactly=True):
 @pytest.mark.parametrize("seed", range(2))
 def test_segments_and_streams(placed, seed):
     found = streamed(placed, seed)
-    made = found.offload.programs[0]
+    made = found.offload.step_plans[0]
     # The device copies at other rates than the problem's: it is the order that is kept.
     expected = forecast(made.problem, made.timetable)
     for times in found.times:

@@ -17,7 +17,7 @@ from offcert.runtime.pairs.train import train
 from offcert.runtime.plan import host_layout
 from offcert.runtime.plan.predict import predict
 from offcert.runtime.stages.replay import offload
-from offcert.runtime.watch.saved import InPlaceError
+from offcert.runtime.watch.entries import InPlaceError
 from support.runtime.captured import random_plan
 from support.runtime.stage_problems import evict_everything, problem_of
 

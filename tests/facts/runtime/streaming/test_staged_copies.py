@@ -93,7 +93,7 @@ def test_what_goes_by_way_of_other_memory_comes_back_as_it_was(case, adversary, 
 
 def test_nobody_waits_for_a_file_that_is_not_behind(case, tmp_path, monkeypatch):
     made, device = spilling(case, tmp_path)
-    program = made.programs[0]
+    program = made.step_plans[0]
     times = forecast(program.problem, program.timetable)
     with made:
         assert equal(case, made)

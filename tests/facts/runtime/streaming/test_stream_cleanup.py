@@ -334,7 +334,7 @@ def test_steps_on_streams_free_themselves_without_the_garbage_collector(on):
                 gradients(on, model, turn)
                 assert run() is None
                 assert mover() is None
-            assert len(made._movers._made) == 1
+            assert len(made._mover_maker._made) == 1
     finally:
         gc.enable()
     on.settled(device)

@@ -33,7 +33,7 @@ def test_random_plans_are_followed_on_streams(seed):
     step = mean_step(convolutions(), 2, 3, 8, 8)
     outcome = compare(step, plan=plan, steps=2, device=device)
     outcome.require_followed()
-    program = outcome.offload.programs[0]
+    program = outcome.offload.step_plans[0]
     expected = forecast(program.problem, program.timetable)
     assert outcome.times == [expected, expected]
     assert devices[0].races == []

@@ -105,10 +105,10 @@ def test_two_steps_at_once(on):
             losses.clear()
             del loss
             # Room of its own for each, but no more of it with every turn.
-            assert len(made._movers._made) <= 2
+            assert len(made._mover_maker._made) <= 2
         assert same(gradients(on, model), expected[0])
         assert made.report.planned
-        assert len(made._movers._made) == 1
+        assert len(made._mover_maker._made) == 1
     on.settled(device)
 
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from offcert.runtime.follow.offload import offload
-from offcert.runtime.watch.saved import InPlaceError
+from offcert.runtime.watch.entries import InPlaceError
 from support.runtime.captured import evicted_bytes
 from support.runtime.stream_steps import (
     Layers,
@@ -72,7 +72,7 @@ class Pair(torch.autograd.Function):
 
 def test_tensors_of_several_storages(on):
     made, _ = followed(on, Layers(5, Pair.apply), steps=2)
-    places = made.programs[0].parts.values()
+    places = made.step_plans[0].parts.values()
     assert max(map(len, places)) > 1
 
 
@@ -104,7 +104,7 @@ def test_a_second_eviction_of_an_unchanged_tensor_is_free(on):
     report = made.report
     assert report.prefetched_bytes > report.offloaded_bytes
     assert report.offloaded_bytes == evicted_bytes(
-        made.programs[0].problem, evicting(made.programs[0].problem)
+        made.step_plans[0].problem, evicting(made.step_plans[0].problem)
     )
 
 

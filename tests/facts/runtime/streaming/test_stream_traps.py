@@ -109,7 +109,7 @@ def test_a_prefetch_does_not_raise_the_peak():
         assert made.report.planned
         assert device.memory().peak_allocated == limit
         # The same, but what has left is claimed again at once.
-        table = made.programs[0].timetable
+        table = made.step_plans[0].timetable
         object.__setattr__(table, "actions", _claimed_at_once(table.actions))
         with pytest.raises(torch.OutOfMemoryError, match=f"of {limit}"):
             gradients(here, model)
@@ -159,9 +159,9 @@ def test_pinned_memory_is_not_rounded_up(on):
     with made:
         mean(model, on.randn(3, 8)).backward()
         (size,) = sizes
-        assert size == made.programs[0].host.pool == made.report.arena_bytes
+        assert size == made.step_plans[0].host.pool == made.report.arena_bytes
         assert size & (size - 1), "a power of two would show nothing"
-        (room,) = made._movers._made
+        (room,) = made._mover_maker._made
         assert room._arena.view(0, size).untyped_storage().nbytes() == size
         if on.is_simulated:
             assert device.pinned_bytes == size
@@ -216,7 +216,7 @@ def test_no_stale_state_after_an_exception(on, where, error):
         assert same(gradients(on, model), expected)
         assert made.report.planned
         # A step that has failed holds no room, and no other one gets more.
-        assert len(made._movers._made) == 1
+        assert len(made._mover_maker._made) == 1
     on.settled(device)
     with pytest.raises(error), made:
         fails()

@@ -14,7 +14,7 @@ from torch import nn
 import offcert
 from offcert.core.errors import PlanError
 from offcert.runtime.follow.offload import Offload, OffloadWarning, offload
-from offcert.runtime.watch.guard import ENTRIES, Guard
+from offcert.runtime.watch.guard import GUARDED, Guard
 from offcert.runtime.watch.proof import RecomputeError
 from offcert.training import offload as make_plans
 
@@ -59,7 +59,7 @@ PLANS = {
     "moves": {"recompute": "none"},
     # Where nothing has room on the host, all that does not stay is computed again.
     "runs again": {"memory": "60%", "host_memory": 1, "time_limit": 4.0},
-    # Studied and timed while the entry fails.
+    # Studied and timed while the entrance fails.
     "made on the way": None,
 }
 
@@ -88,8 +88,8 @@ class OursError(Exception):
 
 @contextmanager
 def failing(name, after, calls=1):
-    """Let an entry fail from its so-manieth call on, before it has done what it does or after."""
-    cells = dict(zip(ENTRIES[name].__code__.co_freevars, ENTRIES[name].__closure__, strict=True))
+    """Let an entrance fail from its nth call on, before it has done what it does or after."""
+    cells = dict(zip(GUARDED[name].__code__.co_freevars, GUARDED[name].__closure__, strict=True))
     cell = cells["function"]
     function, made = cell.cell_contents, []
 
@@ -111,7 +111,7 @@ def failing(name, after, calls=1):
 def reached(certificates, which):
     """Return the entries that training by a plan comes through."""
     found, cells = set(), {}
-    for name, each in ENTRIES.items():
+    for name, each in GUARDED.items():
         cell = dict(zip(each.__code__.co_freevars, each.__closure__, strict=True))["function"]
         cells[name] = cell, cell.cell_contents
 
@@ -144,9 +144,9 @@ ELSEWHERE = {
 }
 
 
-def test_training_comes_through_every_entry(certificates):
+def test_training_comes_through_every_entrance(certificates):
     found = {name for which in PLANS for name in reached(certificates, which)}
-    assert set(ENTRIES) - found == ELSEWHERE
+    assert set(GUARDED) - found == ELSEWHERE
 
 
 # Within a segment that runs again there is nothing to fall back on: what it makes is needed.
@@ -158,7 +158,7 @@ NEEDED = {
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("which", PLANS)
-def test_training_goes_on_whichever_entry_fails(certificates, which, after):
+def test_training_goes_on_whichever_entrance_fails(certificates, which, after):
     expected = trained(network())
     for name in sorted(reached(certificates, which)):
         for calls in (1,) if after or PLANS[which] is None else (1, 7):
@@ -305,8 +305,8 @@ def given():
                 yield str(path.relative_to(ROOT)), ast.unparse(node.args[0])
 
 
-def test_everything_that_pytorch_is_given_is_an_entry():
-    # By how it is written, the entry behind it.
+def test_everything_that_pytorch_is_given_is_guarded():
+    # By how it is written, the entrance behind it.
     known = {
         ("runtime/capture/recorder.py", "self._exclude_gradient"): "Recorder._exclude_gradient",
         ("runtime/watch/events.py", "_GradientTick(self, event)"): "_GradientTick.__call__",
@@ -321,12 +321,12 @@ def test_everything_that_pytorch_is_given_is_an_entry():
     }
     # Their own programs, which raise what goes wrong.
     apart = {
-        ("runtime/devices.py", "clock.complete"),
+        ("runtime/devices_problem.py", "clock.complete"),
         ("runtime/host_gradients.py", "complete"),
         ("runtime/workloads/standard_step.py", "_require_tokens"),
     }
     found = set(given())
     assert found - apart == set(known)
-    names = {name.rsplit(".", 2)[-2] + "." + name.rsplit(".", 1)[-1] for name in ENTRIES}
+    names = {name.rsplit(".", 2)[-2] + "." + name.rsplit(".", 1)[-1] for name in GUARDED}
     assert set(known.values()) <= names
     assert {"SavedStorages.pack", "SavedStorages._told", "LiveBytes._before"} <= names

@@ -32,7 +32,7 @@ from offcert.questions.schedule.result import Result
 from offcert.questions.schedule.schedule import Schedule
 from offcert.verify.findings import Outcome
 from offcert.verify.limits import Limits
-from offcert.verify.placement.overlap import stays
+from offcert.verify.placement.stays import stays
 from support.problems.placements import random_placement_problem, scheduled
 from support.seeds import by_seeds
 

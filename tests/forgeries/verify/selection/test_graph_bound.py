@@ -108,7 +108,7 @@ def test_bounds_are_optimal_on_small_graphs() -> None:
 
 @pytest.mark.slow
 def test_a_bad_selection_does_not_make_a_bad_bound() -> None:
-    for graph in random_graphs(6, first=3000):
+    for graph in random_graphs(3, first=3000):
         found = packing_bound(graph, arbitrary_graph_solver(graph).selection, max_relaxations=20)
         assert graph_bound_fault(graph, found) is None
         assert found.value <= optimum(graph)

@@ -32,7 +32,7 @@ from offcert.runtime.simulated import Policy, SimulatedDevice
 from offcert.runtime.streaming.copies import StreamCopies
 from offcert.runtime.streaming.stream_mover import StreamMover
 from offcert.runtime.streaming.timed_mover import forecast_at_once
-from offcert.runtime.watch.saved import Entry
+from offcert.runtime.watch.entries import Entry
 from offcert.runtime.workloads.turns import Turns
 from support.runtime.captured import evict_everything
 

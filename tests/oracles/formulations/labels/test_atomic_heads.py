@@ -19,7 +19,7 @@ from offcert.formulations.combinatorial.relaxations import (
 from offcert.formulations.labels.atomic_heads import search as searching
 from offcert.formulations.labels.atomic_heads.bound import HeadsOutcome, heads_bound
 from offcert.formulations.labels.atomic_heads.search import SideSearch
-from offcert.formulations.labels.atomic_heads.side import HeadSide, Mover, back, front, link_rate
+from offcert.formulations.labels.atomic_heads.side import HeadSide, Movable, back, front, link_rate
 from offcert.questions.schedule.problem import Problem
 from support.oracles.schedules import brute_force
 from support.oracles.side_sequences import end_of, least_end, random_side
@@ -154,8 +154,8 @@ def test_a_later_tensor_of_a_size_cannot_leave_as_early_as_the_first() -> None:
         prefix=[0, 1, 101],
         required=[0, 0, 10],
         items=[
-            Mover(0, 5, 5, 0, (True, True)),
-            Mover(1, 5, 5, 1, (True, True)),
+            Movable(0, 5, 5, 0, (True, True)),
+            Movable(1, 5, 5, 1, (True, True)),
         ],
         floor=[101, 101, 101],
         rate=(1, 1),

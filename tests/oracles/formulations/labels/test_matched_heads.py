@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from offcert.certify.descents import descend_sequential
 from offcert.certify.method import Effort
 from offcert.certify.search import Search
-from offcert.certify.searched_steps import climb_matched
+from offcert.certify.search_steps.descents import descend_sequential
+from offcert.certify.search_steps.labels import climb_matched
 from offcert.core.errors import MethodError
 from offcert.core.result import Evidence
 from offcert.formulations.combinatorial.relaxations import required_absent
 from offcert.formulations.labels.atomic_heads.bound import SideEnds, quick_ends
 from offcert.formulations.labels.common import OutOfLabelsError
-from offcert.formulations.labels.matched_heads.bound import MatchedProgram
+from offcert.formulations.labels.matched_heads.bound import MatchedHeadsSearch
 from offcert.formulations.labels.matched_heads.search import FINEST, MatchedSearch
 from offcert.heuristics.orders.ordered import ordered_schedule
 from offcert.proofs.settings import Settings
@@ -44,7 +44,7 @@ def ends_at(problem: Problem, pivot: int) -> SideEnds:
 def searches(
     seeds: range, stages: int, finest: int = FINEST
 ) -> Iterator[tuple[Problem, int, MatchedSearch]]:
-    """Yield problems that need memory with their optima, cut at every pivot, with some movers."""
+    """Yield problems that need memory with their optima, cut at every pivot, with some movables."""
     for seed in seeds:
         rng = random.Random(seed)
         problem = mixed_problem(seed, stages)
@@ -176,7 +176,7 @@ def small_network() -> tuple[Problem, int]:
 
 def test_the_program_goes_on_where_it_stopped_and_ends_by_itself() -> None:
     problem, optimum = small_network()
-    program = MatchedProgram(problem)
+    program = MatchedHeadsSearch(problem)
     nothing = program.improve(optimum + 10, -1.0)
     assert not nothing.finished
     assert not nothing.orders
@@ -190,7 +190,7 @@ def test_the_program_goes_on_where_it_stopped_and_ends_by_itself() -> None:
 
 def test_the_program_stops_when_told() -> None:
     problem, optimum = small_network()
-    outcome = MatchedProgram(problem, stop=lambda: True).improve(optimum, 60.0)
+    outcome = MatchedHeadsSearch(problem, stop=lambda: True).improve(optimum, 60.0)
     assert outcome.lower_bound == outcome.ends.head + outcome.ends.tail
     assert not outcome.proof.levels
 
@@ -213,9 +213,9 @@ def test_the_step_adds_a_bound_that_verifies() -> None:
 def test_other_problems_are_refused() -> None:
     problem, _ = small_network()
     with pytest.raises(MethodError, match="atomic"):
-        MatchedProgram(replace(problem, transfers=Transfers.INTERRUPTIBLE))
+        MatchedHeadsSearch(replace(problem, transfers=Transfers.INTERRUPTIBLE))
     with pytest.raises(MethodError, match="nothing ever has to leave"):
-        MatchedProgram(problem.with_memory(problem.trace.peak_memory))
+        MatchedHeadsSearch(problem.with_memory(problem.trace.peak_memory))
 
 
 @pytest.mark.slow
@@ -225,8 +225,8 @@ def test_with_fewer_labels_it_ends_without_a_better_bound_and_says_so(seeds: ran
     for seed in seeds:
         problem = random_problem(seed, 5)
         try:
-            program = MatchedProgram(problem)
-            limited = MatchedProgram(problem, max_labels=0)
+            program = MatchedHeadsSearch(problem)
+            limited = MatchedHeadsSearch(problem, max_labels=0)
         except MethodError:
             continue
         optimum = brute_force(problem)

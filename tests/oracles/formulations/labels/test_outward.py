@@ -9,16 +9,16 @@ from itertools import pairwise
 
 import pytest
 
-from offcert.certify.descents import descend_sequential
 from offcert.certify.method import Effort
 from offcert.certify.search import Search
-from offcert.certify.searched_steps import climb_outward
+from offcert.certify.search_steps.descents import descend_sequential
+from offcert.certify.search_steps.labels import climb_outward
 from offcert.core.errors import MethodError
 from offcert.core.platform import Link
 from offcert.core.result import Evidence
 from offcert.formulations.labels.outward import bound as proofs
 from offcert.formulations.labels.outward import tree as trees
-from offcert.formulations.labels.outward.bound import OutwardProgram, proof_of
+from offcert.formulations.labels.outward.bound import OutwardSearch, proof_of
 from offcert.formulations.labels.outward.evaluation import Evaluator
 from offcert.formulations.labels.outward.model import cut
 from offcert.formulations.labels.outward.sums import (
@@ -118,7 +118,7 @@ def test_what_is_under_way_at_the_cut_may_come_back_in_exchange_for_another() ->
 def test_a_tensor_that_returns_early_makes_room_for_another() -> None:
     problem = counterexample()
     found: list[Schedule] = []
-    outcome = OutwardProgram(problem).improve(
+    outcome = OutwardSearch(problem).improve(
         254,
         60.0,
         lambda schedule: found.append(schedule) or schedule.makespan,  # type: ignore[func-returns-value]
@@ -215,15 +215,15 @@ def test_sets_are_all_that_fit() -> None:
 def test_other_problems_are_refused() -> None:
     problem = network()
     with pytest.raises(MethodError, match="atomic"):
-        OutwardProgram(replace(problem, transfers=Transfers.INTERRUPTIBLE))
+        OutwardSearch(replace(problem, transfers=Transfers.INTERRUPTIBLE))
     duplex = replace(problem, platform=replace(problem.platform, link=Link.DUPLEX))
     with pytest.raises(MethodError, match="simplex"):
-        OutwardProgram(duplex)
+        OutwardSearch(duplex)
     slow = replace(problem, platform=replace(problem.platform, bandwidth=Fraction(1, 2**52)))
     with pytest.raises(MethodError, match="too large"):
-        OutwardProgram(slow)
+        OutwardSearch(slow)
     with pytest.raises(MethodError, match="no tensor has to be absent"):
-        OutwardProgram(problem.with_memory(problem.trace.peak_memory))
+        OutwardSearch(problem.with_memory(problem.trace.peak_memory))
 
 
 @pytest.mark.slow
@@ -232,7 +232,7 @@ def test_the_program_goes_on_where_it_was() -> None:
     optimum = brute_force(problem)
     assert optimum is not None
     upper = 2 * optimum
-    once = OutwardProgram(problem).improve(upper, 60.0, lambda schedule: upper)
+    once = OutwardSearch(problem).improve(upper, 60.0, lambda schedule: upper)
     asked = 0
 
     def stop() -> bool:
@@ -240,7 +240,7 @@ def test_the_program_goes_on_where_it_was() -> None:
         asked += 1
         return asked % 60 == 0
 
-    program = OutwardProgram(problem, stop=stop)
+    program = OutwardSearch(problem, stop=stop)
     bounds = []
     for _ in range(500):
         outcome = program.improve(upper, 60.0, lambda schedule: upper)
@@ -272,7 +272,7 @@ def test_searches_near_the_bound_come_to_the_same(monkeypatch: pytest.MonkeyPatc
         if problem.platform.duplex or optimum == problem.trace.compute_time:
             continue
         try:
-            outward = OutwardProgram(problem)
+            outward = OutwardSearch(problem)
         except MethodError:
             continue
         for _ in range(20):

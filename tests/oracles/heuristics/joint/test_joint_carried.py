@@ -16,7 +16,7 @@ from offcert.heuristics.joint.events import range_of
 from offcert.heuristics.joint.plans import JointPlan
 from offcert.heuristics.joint.ranges import ranges_of
 from offcert.heuristics.joint.search import joint_search
-from offcert.heuristics.joint.state import GAPS, State, new_state, new_work, program_of
+from offcert.heuristics.joint.state import GAPS, JointState, new_state, new_work, program_of
 from offcert.heuristics.joint.tables import Tables, tables_of
 from offcert.questions.schedule.carried import carried_on
 from offcert.questions.schedule.check import check
@@ -48,7 +48,7 @@ def _interrupted() -> Problem:
     return profile(network(*blocks), "4x6", loss="mean", hardware="v100-pcie")
 
 
-def random_state(rng: random.Random, tables: Tables) -> State:
+def random_state(rng: random.Random, tables: Tables) -> JointState:
     """Draw ranges inside of ranges, and what is kept in them."""
     state = new_state(tables)
     spans = list(zip(tables.range_first.tolist(), tables.range_last.tolist(), strict=True))

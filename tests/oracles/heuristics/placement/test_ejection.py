@@ -15,8 +15,8 @@ from offcert.heuristics.placement.ejection_kernel import (
     new_pool,
 )
 from offcert.heuristics.placement.in_order import greedy_by_area
+from offcert.questions.placement.check import placement_faults
 from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
-from offcert.verify.placement.overlap import placement_faults
 from support.oracles.placement import least_pool
 from support.problems.placements import random_placement_problem
 from support.seeds import by_seeds

@@ -10,6 +10,7 @@ from torch import nn
 
 import offcert
 from offcert.core.platform import Kind
+from offcert.questions.placement.check import placement_faults
 from offcert.questions.placement.problem import Placement, PlacementProblem
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem
@@ -20,8 +21,7 @@ from offcert.runtime.plan import host_layout, step_plan
 from offcert.runtime.plan.host_layout import HostLayout
 from offcert.runtime.plan.predict import predict
 from offcert.runtime.streaming.host_copies import HostCopies
-from offcert.runtime.watch.saved import Entry
-from offcert.verify.placement.overlap import placement_faults
+from offcert.runtime.watch.entries import Entry
 from support.oracles.placement import least_pool
 from support.problems.placements import random_placement_problem
 from support.runtime.captured import Outcome, compare, mean_step, problem_of_step
@@ -91,7 +91,7 @@ def train(seed: int, stray: bool = False) -> Outcome:
 
 def moved(outcome: Outcome) -> int:
     """Return the bytes of all copies, each of which would have a place of its own."""
-    sizes = outcome.offload.programs[0].host.problem.sizes
+    sizes = outcome.offload.step_plans[0].host.problem.sizes
     return sum(sizes)
 
 
@@ -99,7 +99,7 @@ def test_random_plans_share_bytes_and_train_bitwise() -> None:
     shared = 0
     for seed in range(16):
         outcome = train(seed)
-        host = outcome.offload.programs[0].host
+        host = outcome.offload.step_plans[0].host
         assert placement_faults(host.problem, host.placement) == []
         assert all(address % 64 == 0 for address in host.placement.addresses)
         for report in outcome.reports:
@@ -136,7 +136,7 @@ def test_copies_that_would_overwrite_others_go_outside_of_the_arena() -> None:
     outside = 0
     for seed in range(8):
         outcome = train(seed)
-        host = outcome.offload.programs[0].host
+        host = outcome.offload.step_plans[0].host
         assert host.pool == max(host.problem.sizes, default=0)
         for report in outcome.reports:
             assert report.planned, report.deviation
@@ -205,7 +205,7 @@ def test_a_layout_is_a_problem_for_place_whose_bound_is_verified() -> None:
 def test_a_plan_that_moves_nothing_has_no_arena() -> None:
     problem = problem_of_step(step_of(0))
     made = offload.offload(step_of(0).model, Plan(), problem)
-    assert (made.programs[0].host.pool, made.programs[0].host.load) == (0, 0)
+    assert (made.step_plans[0].host.pool, made.step_plans[0].host.load) == (0, 0)
     with made:
         step = step_of(0)
         step.run(made._root, step.make_batch()).backward()

@@ -14,7 +14,7 @@ from torch import nn
 from offcert.heuristics.joint.annealing import JointAnnealer
 from offcert.heuristics.joint.evaluation import estimate
 from offcert.heuristics.joint.ranges import ranges_of
-from offcert.heuristics.joint.state import State, new_state, program_of
+from offcert.heuristics.joint.state import JointState, new_state, program_of
 from offcert.heuristics.joint.tables import Tables, tables_of
 from offcert.questions.schedule.carried import carried_on
 from offcert.questions.schedule.problem import Problem
@@ -55,7 +55,7 @@ def known(name: str) -> tuple[Problem, Capture, Tables]:
     return problem, captured, tables._replace(duration=tables.duration + 1)
 
 
-def drawn(tables: Tables, seed: int) -> State:
+def drawn(tables: Tables, seed: int) -> JointState:
     """Return the state that random changes lead to, of which none is refused."""
     annealer = JointAnnealer(tables, new_state(tables), seed, 0.0)
     annealer.run(40, 1e12, 1e12)

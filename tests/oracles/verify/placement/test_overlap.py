@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offcert.proofs.kinds.computed import Computed
+from offcert.questions.placement.check import placement_faults
 from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
 from offcert.verify.limits import UNLIMITED
 from offcert.verify.placement.bounds import load
-from offcert.verify.placement.overlap import placement_faults
 
 
 @st.composite

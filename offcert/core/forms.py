@@ -1,0 +1,331 @@
+"""Forms of a document's fields: how a value is read, written, limited and described.
+
+A table of them, a `Record`, is reader and writer of a JSON object in one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field
+from fractions import Fraction
+from typing import Any, Generic, Protocol, TypeVar
+
+from offcert.core.documents import RATIONAL, Fields, parse_rational, rational_text, show
+from offcert.core.errors import InputError
+from offcert.core.trace import require_integer
+
+Made = TypeVar("Made")
+
+# The field's form stands in its metadata under this name.
+FORM = "form"
+
+
+class Form(Protocol):
+    """How the value of a field is read and written, and what it may be."""
+
+    @property
+    def rule(self) -> str:
+        """The rule for values, in words for the documentation."""
+
+    def read(self, fields: Fields, name: str) -> Any:
+        """Return the value of a field that is there; raise `InputError` if it is not allowed."""
+
+    def write(self, value: Any) -> Any:
+        """Return the value as JSON."""
+
+
+@dataclass(frozen=True)
+class Integer:
+    """An integer of at least `minimum`, or any."""
+
+    minimum: int | None = None
+
+    @property
+    def rule(self) -> str:
+        """The rule for values, in words."""
+        return "an integer" if self.minimum is None else f"an integer of at least {self.minimum}"
+
+    def read(self, fields: Fields, name: str) -> int:
+        """Return the integer."""
+        return fields.integer(name, self.minimum)
+
+    def write(self, value: int) -> int:
+        """Return the integer."""
+        return int(value)
+
+
+@dataclass(frozen=True)
+class Integers:
+    """A list of integers of at least `minimum`, or any."""
+
+    minimum: int | None = None
+
+    @property
+    def rule(self) -> str:
+        """The rule for values, in words."""
+        least = "" if self.minimum is None else f" of at least {self.minimum}"
+        return f"a list of integers{least}"
+
+    def read(self, fields: Fields, name: str) -> tuple[int, ...]:
+        """Return the integers."""
+        return fields.integers(name, self.minimum)
+
+    def write(self, value: tuple[int, ...]) -> list[int]:
+        """Return the integers."""
+        return list(map(int, value))
+
+
+@dataclass(frozen=True)
+class IntegerOrNull:
+    """An integer of at least `minimum`, or null for None."""
+
+    minimum: int | None = None
+
+    @property
+    def rule(self) -> str:
+        """The rule for values, in words."""
+        return f"{Integer(self.minimum).rule}, or null"
+
+    def read(self, fields: Fields, name: str) -> int | None:
+        """Return the integer, or None."""
+        if fields.get(name, (int, type(None))) is None:
+            return None
+        return fields.integer(name, self.minimum)
+
+    def write(self, value: int | None) -> int | None:
+        """Return the integer, or None."""
+        return value
+
+
+@dataclass(frozen=True)
+class IntegerLists:
+    """A list of lists of integers of at least `minimum`."""
+
+    minimum: int
+
+    @property
+    def rule(self) -> str:
+        """The rule for values, in words."""
+        return f"a list of lists of integers of at least {self.minimum}"
+
+    def read(self, fields: Fields, name: str) -> tuple[tuple[int, ...], ...]:
+        """Return the lists."""
+        return fields.integer_lists(name, self.minimum)
+
+    def write(self, value: tuple[tuple[int, ...], ...]) -> list[list[int]]:
+        """Return the lists."""
+        return [[int(number) for number in row] for row in value]
+
+
+@dataclass(frozen=True)
+class Lists:
+    """A list of lists whose contents the verifier reads itself."""
+
+    rule: str = "a list of lists"
+
+    def read(self, fields: Fields, name: str) -> tuple[list[Any], ...]:
+        """Return the lists."""
+        values = fields.get(name, list)
+        for index, value in enumerate(values):
+            if not isinstance(value, list):
+                place = f"{fields.path(name)}[{index}]"
+                raise InputError(f"{place} must be a list, not {show(value)}")
+        return tuple(values)
+
+    def write(self, value: tuple[list[Any], ...]) -> list[list[Any]]:
+        """Return the lists."""
+        return [list(row) for row in value]
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A JSON value of one type, or of several."""
+
+    kind: type | tuple[type, ...]
+    rule: str
+
+    def read(self, fields: Fields, name: str) -> Any:
+        """Return the value."""
+        return fields.get(name, self.kind)
+
+    def write(self, value: Any) -> Any:
+        """Return the value; a copy of an object."""
+        return dict(value) if self.kind is dict else value
+
+
+FLAG, TEXT = Plain(bool, "true or false"), Plain(str, "text")
+OBJECT, NUMBER = Plain(dict, "an object"), Plain((int, float), "a number")
+
+
+@dataclass(frozen=True)
+class Rational:
+    """A rational as text; `pattern` says how long its numbers may be."""
+
+    pattern: re.Pattern[str] = RATIONAL
+    rule: str = 'a rational as text, such as "3/2"'
+
+    def read(self, fields: Fields, name: str) -> Fraction:
+        """Return the rational."""
+        return parse_rational(fields.get(name, str), fields.path(name), self.pattern)
+
+    def write(self, value: Fraction) -> str:
+        """Return the rational as text."""
+        return rational_text(value)
+
+
+@dataclass(frozen=True)
+class Member:
+    """A member of an enumeration of texts."""
+
+    kind: Any
+
+    @property
+    def rule(self) -> str:
+        """The rule for values, in words."""
+        return f"one of {', '.join(map(show, self.kind))}"
+
+    def read(self, fields: Fields, name: str) -> Any:
+        """Return the member."""
+        return member(self.kind, fields.get(name, str), fields.path(name))
+
+    def write(self, value: Any) -> str:
+        """Return the member's text."""
+        return str(value)
+
+
+def member(kind: Any, value: str, place: str) -> Any:
+    """Return the member of an enumeration that a text names."""
+    if value not in tuple(kind):
+        names = ", ".join(f'"{item}"' for item in kind)
+        raise InputError(f"{place} must be one of {names}, not {show(value)}")
+    return kind(value)
+
+
+@dataclass(frozen=True)
+class Table:
+    """An object with fields of any names: texts, or integers of at least 0."""
+
+    integers: bool = False
+
+    @property
+    def rule(self) -> str:
+        """The rule for values, in words."""
+        return f"an object of {'integers of at least 0' if self.integers else 'texts'}"
+
+    def read(self, fields: Fields, name: str) -> dict[str, Any]:
+        """Return the object."""
+        found: dict[str, Any] = fields.get(name, dict)
+        for key, value in found.items():
+            place = f"{fields.path(name)}.{key:.60}"
+            if self.integers:
+                require_integer(value, place, 0)
+            elif not isinstance(value, str):
+                raise InputError(f"{place} must be a string, not {show(value)}")
+        return found
+
+    def write(self, value: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the object."""
+        return dict(value)
+
+
+@dataclass(frozen=True)
+class Absent:
+    """A value of another form, whose field is left out where it is `default`."""
+
+    form: Form
+    default: Any = None
+
+    @property
+    def rule(self) -> str:
+        """The rule for values, in words."""
+        return f"{self.form.rule}; may be left out"
+
+    def read(self, fields: Fields, name: str) -> Any:
+        """Return the value, or `default` where the field is not there."""
+        return self.form.read(fields, name) if fields.has(name) else self.default
+
+    def write(self, value: Any) -> Any:
+        """Return the value as JSON."""
+        return self.form.write(value)
+
+
+class Record(Generic[Made]):
+    """Reader and writer of objects of one type, by the forms of their fields.
+
+    Parameters
+    ----------
+    kind : callable
+        The type; it is called with a value for each field.
+    forms : Form
+        Of each attribute that is a field of the document, in the document's order.
+    """
+
+    def __init__(self, kind: Callable[..., Made], /, **forms: Form) -> None:
+        self._kind = kind
+        self._forms = forms
+
+    def values(self, fields: Fields) -> dict[str, Any]:
+        """Return the values of all fields of this record; the object may have others."""
+        return {name: form.read(fields, name) for name, form in self._forms.items()}
+
+    def read(self, fields: Fields) -> Made:
+        """Return what a JSON object describes; raise `InputError` if it has other fields."""
+        made = self._kind(**self.values(fields))
+        fields.finish()
+        return made
+
+    def read_all(self, fields: Fields, name: str) -> list[Made]:
+        """Return what each object in a list describes."""
+        return [self.read(item) for item in fields.each(name)]
+
+    def read_in(self, fields: Fields, name: str) -> Made:
+        """Return what the object in a field describes."""
+        return self.read(Fields(fields.get(name, dict), fields.path(name)))
+
+    def write(self, value: Made) -> dict[str, Any]:
+        """Return an object of the type as JSON."""
+        document = {}
+        for name, form in self._forms.items():
+            found = getattr(value, name)
+            if not (isinstance(form, Absent) and found == form.default):
+                document[name] = form.write(found)
+        return document
+
+
+@dataclass(frozen=True)
+class Nested:
+    """An object whose fields are those of another dataclass of ours."""
+
+    kind: type
+
+    @property
+    def rule(self) -> str:
+        """The rule for values, in words."""
+        return f"an object with the fields of {self.kind.__name__}"
+
+    def read(self, fields: Fields, name: str) -> Any:
+        """Return the object."""
+        return self.kind.read(fields.get(name, dict), fields.path(name))  # type: ignore[attr-defined]
+
+    def write(self, value: Any) -> Mapping[str, Any]:
+        """Return the object."""
+        document: Mapping[str, Any] = value.write()
+        return document
+
+
+def formed(form: Form, default: Any = MISSING) -> Any:
+    """Return a dataclass field of a form; one with a default may be absent from a document."""
+    if default is MISSING:
+        return field(metadata={FORM: form})
+    return field(default=default, metadata={FORM: form})
+
+
+def integer(minimum: int | None = None, default: Any = MISSING) -> Any:
+    """Return a field that holds an integer."""
+    return formed(Integer(minimum), default)
+
+
+def integers(minimum: int) -> Any:
+    """Return a field that holds a list of integers."""
+    return formed(Integers(minimum))

@@ -1,0 +1,194 @@
+"""The time-indexed program as a file states it: 0-1 variables with names, integer coefficients."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from offcert.core.errors import InputError
+from offcert.formulations.common.linear_model import ONE, LinearModel, Terms
+from offcert.formulations.common.time_grid import StartWindow
+from offcert.formulations.exported.cells import Cells, require_exportable, time_grid
+from offcert.formulations.models.time_indexed_milp import TimeIndexedModel
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Problem
+
+# Pairs of an item and a cell; files of more are gigabytes. Assumed.
+LARGEST = 2_000_000
+
+
+@dataclass(frozen=True)
+class IntegerProgram:
+    """A linear program to be minimised; its variables are 0 or 1 where nothing else is said.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Of the variables. The last one of a time-indexed program is 1: it carries the constant of
+        the objective.
+    cost : tuple of int
+        Their coefficients in the objective.
+    rows : tuple of (terms, int or None, int or None)
+        Pairs of a variable's number and its coefficient, and the least and the most of their sum.
+    comments : tuple of str
+        Lines about it.
+    row_names : tuple of str
+        Of the rows; none: their numbers.
+    continuous : frozenset of int
+        Variables that may have any value from 0 to 1, or without an end.
+    endless : frozenset of int
+        Variables without a largest value.
+    """
+
+    names: tuple[str, ...]
+    cost: tuple[int, ...]
+    rows: tuple[tuple[tuple[tuple[int, int], ...], int | None, int | None], ...]
+    comments: tuple[str, ...]
+    row_names: tuple[str, ...] = ()
+    continuous: frozenset[int] = frozenset()
+    endless: frozenset[int] = frozenset()
+
+    def row_name(self, row: int) -> str:
+        """Return the name of a row."""
+        return self.row_names[row] if self.row_names else f"r{row}"
+
+
+class CellModel(TimeIndexedModel):
+    """The cells of the time-indexed model alone, in integers.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of whole transfers.
+    cells : Cells
+        How its times are rounded.
+
+    Raises
+    ------
+    InputError
+        If the problem is another one, or so fine a grid makes too large a program.
+    """
+
+    slack, whole = 0.0, True
+
+    def __init__(self, problem: Problem, cells: Cells) -> None:
+        require_exportable(problem)
+        self.problem, self.cells = problem, cells
+        self.data = data = time_grid(problem, cells)
+        if data.variables > LARGEST:
+            coarser = -(-data.variables * cells.grid // LARGEST)
+            raise InputError(
+                f"grid must be at least about {coarser} ticks here, not {cells.grid}: "
+                f"{data.variables} variables are too many"
+            )
+        self._add_cells(LinearModel(), problem.platform.duplex)
+
+    def _scale(self, amount: int) -> int:
+        return 1
+
+    def program(self) -> IntegerProgram:
+        """Return the program with names."""
+        model = self.model
+        last = self.operations[-1]
+        cost = [0] * len(model.low)
+        for column in (column for step in last for column, _ in step if column != ONE):
+            cost[column] = -1
+        constant = self.data.operations[-1].last
+        rows = []
+        for terms, low, high in model.rows:
+            whole = tuple((column, _integer(value)) for column, value in terms)
+            rows.append((whole, _limit(low), _limit(high)))
+        one = len(model.low)
+        rows.append((((one, 1),), 1, None))
+        names = (*self._names(), self.cells.name)
+        return IntegerProgram(names, (*cost, constant), tuple(rows), self._comments())
+
+    def _names(self) -> list[str]:
+        names = [f"absent_{number}" for number in range(len(self.model.low))]
+        families = [
+            *((f"op_{o}", steps, item) for o, (steps, item) in _paired(self)),
+            *((f"out_{t}", self.offloads[t], item) for t, item in self.data.offloads.items()),
+            *(
+                (f"back_{gap.number}", steps, gap.prefetch)
+                for gap, steps in zip(self.data.gaps, self.prefetches, strict=True)
+            ),
+        ]
+        for stem, steps, item in families:
+            for cell, ((column, _),) in enumerate(steps, start=item.first):
+                if column != ONE:
+                    names[column] = f"{stem}_by_{cell}"
+        for (index, released, back), ((column, _),) in self._absent.items():
+            names[column] = f"absent_{self.data.gaps[index].number}_from_{released}_to_{back}"
+        return names
+
+    def _comments(self) -> tuple[str, ...]:
+        grid, last = self.cells.grid, self.problem.trace.durations[-1]
+        means = "a lower bound on every schedule, in ticks"
+        if self.cells.exact(self.problem):
+            means = "the shortest schedule, in ticks"
+        elif self.cells.keeps == "schedule":
+            means = "the length of a legal schedule, in ticks, and no bound"
+        return (
+            f"{self.problem.name}: cells of {grid} ticks, rounded so that a {self.cells.keeps} "
+            "stays valid",
+            f"least objective times {grid} plus {last}: {means}",
+        )
+
+    def plans(self, values: Mapping[str, float]) -> list[Plan]:
+        """Return plans that follow a solution, given the values of variables by name."""
+        numbers = {name: number for number, name in enumerate(self._names())}
+        columns = [0.0] * len(numbers)
+        for name, value in values.items():
+            if name in numbers:
+                columns[numbers[name]] = value
+        starts, offloads, prefetches = self.decisions(columns)
+        evicted = {self.data.gaps[index].tensor for index in prefetches}
+        if len(starts) < len(self.data.operations) or evicted - offloads.keys():
+            raise InputError("the solution does not say when everything starts")
+        return self.data.plans(self.problem.trace, starts, offloads, prefetches)
+
+
+def _paired(model: CellModel) -> list[tuple[int, tuple[list[Terms], StartWindow]]]:
+    return list(enumerate(zip(model.operations, model.data.operations, strict=True)))
+
+
+def _integer(value: float) -> int:
+    assert value == int(value)
+    return int(value)
+
+
+def _limit(value: float) -> int | None:
+    return None if abs(value) == float("inf") else _integer(value)
+
+
+_VALUE = re.compile(r"-?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?")
+_NAME = re.compile(r"(grid_[0-9]+_[a-z]+_[0-9]+)|((op|out|back)_[0-9]+_by_[0-9]+)")
+
+
+def read_solution(text: str) -> tuple[Cells, dict[str, float]]:
+    """Return the cells and the values of variables in what a solver wrote.
+
+    Any line counts in which a variable's name is followed by a number, as HiGHS, CBC, SCIP and
+    GUROBI write them.
+
+    Raises
+    ------
+    InputError
+        If it is no solution of an exported program.
+    """
+    values: dict[str, float] = {}
+    cells = None
+    for line in text.splitlines():
+        words = line.split()
+        for name, value in pairwise(words):
+            match = _NAME.fullmatch(name)
+            if match and _VALUE.fullmatch(value):
+                values[name] = float(value)
+                if match[1]:
+                    cells = Cells.of_name(name)
+                break
+    if cells is None:
+        raise InputError("it is no solution of an exported program: no variable grid_… is in it")
+    return cells, values

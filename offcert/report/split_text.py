@@ -1,0 +1,102 @@
+"""Texts about training steps with choices: values for programs, lines for people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from offcert.core.units import format_gap, format_size, format_time
+from offcert.proofs.split_certificate import SplitCertificate
+from offcert.questions.split.problem import SplitProblem
+from offcert.report.findings import Text, notes_lines, notes_summary
+from offcert.verify.document import Verification
+
+
+def step_summary(certificate: SplitCertificate) -> dict[str, Any]:
+    """Return what is claimed about a step as JSON values; times in ticks."""
+    step = certificate.problem
+    chosen = certificate.split
+    return {
+        "name": step.name,
+        "batch": step.batch,
+        "memory": step.platform.memory,
+        "status": str(certificate.status),
+        "sub_batch": None if chosen is None else step.sizes[chosen],
+        "objective": certificate.objective,
+        "lower_bound": certificate.lower_bound,
+        "gap": None if certificate.objective is None else certificate.gap,
+        "sub_batches": [
+            {"size": size, "lower_bound": certificate.split_bound(number)}
+            for number, size in enumerate(step.sizes)
+        ],
+        "alternatives": dict(_alternatives(certificate)),
+        **notes_summary(certificate.notes),
+    }
+
+
+def describe_step(certificate: SplitCertificate) -> str:
+    """Return what is claimed about a step for people."""
+    step, units = certificate.problem, certificate.problem.units
+    memory = format_size(step.platform.memory, units)
+    lines = [f"{step.name}, batch {step.batch}, at {memory}: {certificate.status}"]
+    if certificate.split is not None and certificate.objective is not None:
+        lines.append(f"  sub-batch      {step.sizes[certificate.split]}")
+        lines.append(f"  step           {format_time(certificate.objective, units)}")
+    if certificate.lower_bound is not None:
+        lines.append(f"  lower bound    {format_time(certificate.lower_bound, units)} (proved)")
+    if certificate.objective is not None:
+        lines.append(f"  gap            {format_gap(certificate.gap)}")
+    counts = ", ".join(f"{count} {name}" for name, count in _alternatives(certificate).items())
+    if counts:
+        lines.append(f"  alternatives   {counts}")
+    for number, size in enumerate(step.sizes):
+        bound = certificate.split_bound(number)
+        said = "does not fit" if bound is None else f"at least {format_time(bound, units)}"
+        lines.append(f"  sub-batch {size:>5}  {said}")
+    return "\n".join([*lines, *notes_lines(certificate.notes)])
+
+
+def _alternatives(certificate: SplitCertificate) -> Counter[str]:
+    """Return how often each alternative was chosen, in the rounds of the split that was chosen."""
+    counts: Counter[str] = Counter()
+    if certificate.split is not None:
+        rounds = certificate.problem.splits[certificate.split].rounds
+        for each, answer in zip(rounds, certificate.rounds, strict=True):
+            # A forged choice may be none from this menu.
+            for (_, row), number in zip(each.menu.offers, answer.choice, strict=False):
+                if number < len(row):
+                    counts[row[number].name] += 1
+    return Counter(dict(sorted(counts.items())))
+
+
+def _describe_valid(verification: Verification[SplitCertificate]) -> str:
+    certificate = verification.certificate
+    units = certificate.problem.units
+    lines = [f"VALID: {certificate.status}"]
+    if certificate.lower_bound is not None:
+        bound = format_time(certificate.lower_bound, units)
+        value = "none"
+        if certificate.objective is not None:
+            value = format_time(certificate.objective, units)
+        lines.append(f"  step {value}, lower bound {bound} (proved)")
+    return "\n".join([*lines, *describe_step(certificate).splitlines()[1:]])
+
+
+SPLIT = Text(
+    step_summary,
+    describe_step,
+    lambda verification: step_summary(verification.certificate),
+    _describe_valid,
+)
+
+
+def describe_split_problem(step: SplitProblem) -> str:
+    """Return what a step leaves open, for people."""
+    units = step.units
+    lines = [f"{step.name}: batch {step.batch}"]
+    for split in step.splits:
+        first = split.rounds[0]
+        least = format_size(first.chosen(first.menu.leanest()).least_memory, units)
+        offered = f"{len(first.menu)} operations with alternatives"
+        lines.append(f"  sub-batch {split.size:>5}  {offered}, from {least}")
+    return "\n".join(lines)

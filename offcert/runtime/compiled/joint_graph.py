@@ -1,0 +1,324 @@
+"""`JointGraph`: what PyTorch's partitioner may save or compute again of a joint graph, as numbers.
+
+Tensors that share memory are one *storage*: a view costs nothing to make again, and whoever saves
+it keeps all of the storage. Inputs of the step are there in any case, and count nowhere.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from torch import fx
+from torch._functorch.partitioners import _size_of
+from torch.utils.checkpoint import CheckpointPolicy
+
+from offcert.runtime.compiled.graph_pair import launches, storage_of
+
+# A storage: what `storage_of` says, or the name of a node whose result has none.
+Key = int | str
+
+
+@dataclass(eq=False)
+class Work:
+    """An operator of the forward pass.
+
+    Attributes
+    ----------
+    node : torch.fx.Node
+        It.
+    time : int
+        What it costs to run it again, in whole units; nothing if the results of the forward pass do
+        not depend on it, so that it only runs where it is read.
+    again : bool
+        Whether it may run again.
+    makes, reads : list of Key
+        Storages, without those of inputs.
+    """
+
+    node: fx.Node
+    time: int
+    again: bool
+    makes: list[Key] = field(default_factory=list)
+    reads: list[Key] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Kept:
+    """A storage that the forward pass makes.
+
+    Attributes
+    ----------
+    key : Key
+        Which.
+    maker : Work
+        What makes it.
+    size : int
+        Bytes.
+    node : torch.fx.Node or None
+        The first node whose result it is; None if it cannot be saved, as it is several at once.
+    """
+
+    key: Key
+    maker: Work
+    size: int
+    node: fx.Node | None
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Bytes that are at least there while some node runs, in every division of the graph.
+
+    Attributes
+    ----------
+    fixed : int
+        Bytes that are there whatever is saved.
+    saved : dict
+        Bytes by storage that are there if it is saved.
+    """
+
+    fixed: int
+    saved: dict[Key, int]
+
+    def at(self, saved: Collection[Key]) -> int:
+        """Return what is at least there if these storages are saved."""
+        return self.fixed + sum(size for key, size in self.saved.items() if key in saved)
+
+
+class JointGraph:
+    """The forward and the backward pass of a step, before they are divided.
+
+    Parameters
+    ----------
+    graph : torch.fx.Graph
+        As a partitioner is given it.
+    backward : collection of torch.fx.Node
+        Nodes that depend on gradients.
+    time : callable
+        What running a node costs, in whole units, at least 0.
+    again : callable
+        Whether a node of the forward pass may run again.
+    outputs : int
+        How many of its results are those of the forward pass.
+    """
+
+    def __init__(
+        self,
+        graph: fx.Graph,
+        backward: Collection[fx.Node],
+        time: Callable[[fx.Node], int],
+        again: Callable[[fx.Node], bool],
+        outputs: int,
+    ) -> None:
+        self.graph, self.outputs = graph, outputs
+        self.backward = {node for node in backward if node.op != "output"}
+        self.place = {node: number for number, node in enumerate(graph.nodes)}
+        self.works: dict[fx.Node, Work] = {}
+        self.kept: dict[Key, Kept] = {}
+        self._free: set[Key] = set()
+        for node in graph.nodes:
+            if node in self.backward or node.op == "output":
+                continue
+            if node.op != "call_function":
+                self._free.add(self.key(node))
+                continue
+            if self._is_work(node):
+                self.works[node] = Work(node, time(node), again(node))
+                self.works[node].reads = self._made(node.all_input_nodes)
+            self._make(node)
+        for node, work in self.works.items():
+            if node not in self.first:
+                # Only the backward pass reads it: whichever pass runs it does so once.
+                work.time = 0
+
+    def key(self, node: fx.Node) -> Key:
+        """Return the storage of a node's result."""
+        storage = storage_of(node)
+        return node.name if storage is None else storage
+
+    @cached_property
+    def needs(self) -> list[Key]:
+        """Storages that the backward pass reads or returns."""
+        read: list[fx.Node] = []
+        for node in self.graph.nodes:
+            if node in self.backward:
+                read += [each for each in node.all_input_nodes if each not in self.backward]
+        read += [each for each in self.results[self.outputs :] if isinstance(each, fx.Node)]
+        return self._made(read)
+
+    @cached_property
+    def results(self) -> list[object]:
+        """Results of the graph: those of the forward pass, then gradients."""
+        output = next(iter(self.graph.find_nodes(op="output")))
+        found: list[object] = []
+        torch.fx.node.map_aggregate(output.args, lambda each: found.append(each))
+        return found
+
+    def again(self, saved: Collection[Key]) -> list[Work]:
+        """Return what runs again if these storages are saved, in the order of the graph.
+
+        Raises
+        ------
+        KeyError
+            If something is neither saved nor may run again.
+        """
+        wanted = [key for key in self.needs if key not in saved]
+        found: dict[fx.Node, Work] = {}
+        while wanted:
+            work = self.kept[wanted.pop()].maker
+            if work.node in found:
+                continue
+            if not work.again:
+                raise KeyError(work.node.name)
+            found[work.node] = work
+            wanted += [key for key in work.reads if key not in saved]
+        return sorted(found.values(), key=lambda work: self.place[work.node])
+
+    def storages(self, nodes: Iterable[fx.Node]) -> set[Key]:
+        """Return the storages of nodes that are saved, without those of inputs."""
+        return {self.key(node) for node in nodes if self.key(node) in self.kept}
+
+    def moments(self) -> list[Moment]:
+        """Return what is at least there while each operator runs, forward and then backward.
+
+        Operators of each pass run in the order of the graph; what runs again runs between them, and
+        what both an earlier and a later one read is there in between, saved or not.
+        """
+        forward = [work.node for work in self.works.values()]
+        backward = [n for n in self.graph.nodes if n in self.backward and n.op == "call_function"]
+        held = self._made(n for n in self.results[: self.outputs] if isinstance(n, fx.Node))
+        last = self._last_uses(held)
+        moments = [self._forward(node, last) for node in forward if node in self.first]
+        return [*moments, *self._backward(backward, set(held))]
+
+    # Reading the graph.
+
+    def _is_work(self, node: fx.Node) -> bool:
+        return node.target is not operator.getitem and (
+            isinstance(node.meta.get("val"), torch.Tensor | list | tuple) and launches(node)
+        )
+
+    def _make(self, node: fx.Node) -> None:
+        """Take note of what a node makes, unless it is there already."""
+        key = self.key(node)
+        if key in self.kept or key in self._free:
+            return
+        maker = node
+        while maker.target is operator.getitem:
+            maker = maker.args[0]  # type: ignore[assignment]
+        work = self.works.get(maker)
+        if work is None or not isinstance(node.meta.get("val"), torch.Tensor | list | tuple):
+            # Sizes and the like are there in any case.
+            self._free.add(key)
+            return
+        whole = isinstance(node.meta["val"], torch.Tensor)
+        self.kept[key] = Kept(key, work, bytes_of(node), node if whole else None)
+        work.makes.append(key)
+
+    def _made(self, nodes: Iterable[fx.Node]) -> list[Key]:
+        keys = dict.fromkeys(self.key(node) for node in nodes)
+        return [key for key in keys if key in self.kept]
+
+    @cached_property
+    def first(self) -> set[fx.Node]:
+        """Nodes that the forward pass runs in any case, since its results depend on them."""
+        wanted = [n for n in self.results[: self.outputs] if isinstance(n, fx.Node)]
+        found: set[fx.Node] = set()
+        while wanted:
+            node = wanted.pop()
+            if node not in found:
+                found.add(node)
+                wanted += node.all_input_nodes
+        return found
+
+    def _last_uses(self, held: Iterable[Key]) -> dict[Key, int]:
+        """Return until where what runs in the forward pass in any case reads each storage."""
+        last: dict[Key, int] = {}
+        for node in self.first:
+            for key in self._made([node, *node.all_input_nodes]):
+                last[key] = max(last.get(key, -1), self.place[node])
+        last.update(dict.fromkeys(held, len(self.place)))
+        return last
+
+    def _forward(self, node: fx.Node, last: dict[Key, int]) -> Moment:
+        now, fixed, saved = self.place[node], 0, {}
+        for key, each in self.kept.items():
+            if each.node is None or self.place[each.maker.node] > now:
+                continue
+            if each.maker.node in self.first and last.get(key, -1) >= now:
+                fixed += each.size
+            else:
+                saved[key] = each.size
+        return Moment(fixed, saved)
+
+    def _backward(self, nodes: list[fx.Node], held: set[Key]) -> list[Moment]:
+        ends = {self.key(n) for n in self.results[self.outputs :] if isinstance(n, fx.Node)}
+        sizes, begin, end = self._gradients(ends)
+        first: dict[Key, int] = {}
+        last: dict[Key, int] = {}
+        for node in nodes:
+            for key in self._made(node.all_input_nodes):
+                first.setdefault(key, self.place[node])
+                last[key] = self.place[node]
+        beside = sum(self.kept[key].size for key in held)
+        moments = []
+        for node in nodes:
+            if not self._is_work(node):
+                continue
+            now = self.place[node]
+            fixed = beside + sum(sizes[k] for k in sizes if begin[k] <= now <= end[k])
+            there = [key for key in last if last[key] >= now and key not in held]
+            fixed += sum(self.kept[key].size for key in there if first[key] <= now)
+            saved = {key: self.kept[key].size for key in there if first[key] > now}
+            moments.append(Moment(fixed, saved))
+        return moments
+
+    def _gradients(self, ends: set[Key]) -> tuple[dict[Key, int], dict[Key, int], dict[Key, int]]:
+        """Return sizes of what the backward pass makes, and from where to where it is there."""
+        sizes: dict[Key, int] = {}
+        begin: dict[Key, int] = {}
+        end: dict[Key, int] = {}
+        for node in self.graph.nodes:
+            if node not in self.backward or node.op == "output":
+                continue
+            key = self.key(node)
+            if (
+                key in self.kept
+                or key in self._free
+                or isinstance(node.meta.get("val"), list | tuple)
+            ):
+                continue
+            maker = node
+            while maker.target is operator.getitem:
+                maker = maker.args[0]
+            sizes.setdefault(key, bytes_of(node))
+            begin.setdefault(key, 0 if node.op == "placeholder" else self.place[maker])
+            uses = [self.place[user] for user in node.users if user.op != "output"]
+            end[key] = max([end.get(key, -1), begin[key], *uses])
+            if key in ends:
+                end[key] = len(self.place)
+        return sizes, begin, end
+
+
+def mark(graph: JointGraph, saved: Collection[Key], again: Collection[Work]) -> None:
+    """Tell PyTorch's partitioner what to save and what to run again, by its own marks."""
+    for key in saved:
+        each = graph.kept[key]
+        assert each.node is not None
+        for node in (each.node, each.maker.node):
+            node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+    for work in again:
+        work.node.meta["recompute"] = CheckpointPolicy.MUST_RECOMPUTE
+
+
+def bytes_of(node: fx.Node) -> int:
+    """Return the bytes of the storage of a node's result; of sizes that are not known, a hint."""
+    value = node.meta.get("val")
+    if isinstance(value, torch.Tensor) and storage_of(node) is not None:
+        size = value.untyped_storage().nbytes()
+        if isinstance(size, int):
+            return size
+    return int(_size_of(node))

@@ -1,0 +1,143 @@
+"""Faults of an engine's synchronisation, as the audit reports them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class Fault(StrEnum):
+    """The kind of a fault."""
+
+    RACE = "race"
+    RELEASED = "use after release"
+    ALLOCATED = "use before allocation"
+    HOST_CHANGED = "host memory changed before its copy ran"
+    HOST_READ = "host read before its bytes arrived"
+    HOST_RELEASED = "host memory released under a copy"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line of a program.
+
+    Attributes
+    ----------
+    file : str
+    line : int
+    function : str
+        Which the line belongs to.
+    """
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """An access to memory.
+
+    Attributes
+    ----------
+    stream : str
+        In which it runs; ``"host"`` for the program itself.
+    operation : str
+        The operator, and the node of autograd that has called it, if one has.
+    writes : bool
+        Whether it writes; otherwise it reads.
+    place : Place
+        The line of the program that has handed it over.
+    """
+
+    stream: str
+    operation: str
+    writes: bool
+    place: Place
+
+    def __str__(self) -> str:
+        verb = "writes" if self.writes else "reads"
+        return f"{self.operation} {verb} on {self.stream}, {self.place}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a JSON value."""
+        return {
+            "stream": self.stream,
+            "operation": self.operation,
+            "access": "write" if self.writes else "read",
+            "file": self.place.file,
+            "line": self.place.line,
+            "function": self.place.function,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Two accesses to the same memory that nothing orders.
+
+    Attributes
+    ----------
+    fault : Fault
+        Its kind.
+    first, second : Use
+        The accesses, as the program has handed them over.
+    size : int
+        Bytes of the allocation that both use, or of the later one of two that may share bytes.
+    missing : str
+        The wait that is missing, in one sentence.
+    times : int
+        How often it was found between the same two lines.
+    released : Place or None
+        Where the memory of the first access was dropped, for a use after release.
+    shown : str
+        The wrong value to which an order of the operations leads, or why none is known.
+    """
+
+    fault: Fault
+    first: Use
+    second: Use
+    size: int
+    missing: str
+    times: int = 1
+    released: Place | None = None
+    shown: str = ""
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Equal for findings between the same two lines, of the same kind."""
+        first, second = self.first, self.second
+        return self.fault, first.stream, first.place, second.stream, second.place
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a JSON value."""
+        released = self.released
+        return {
+            "fault": str(self.fault),
+            "first": self.first.to_json(),
+            "second": self.second.to_json(),
+            "bytes": self.size,
+            "missing": self.missing,
+            "times": self.times,
+            "released": None if released is None else str(released),
+            "shown": self.shown,
+        }
+
+    def text(self) -> str:
+        """Return it in lines for people."""
+        lines = [
+            f"{self.second.place}: {self.fault}",
+            f"  first   {self.first}",
+            f"  second  {self.second}",
+        ]
+        if self.released is not None:
+            lines.append(f"  dropped {self.released}")
+        lines.append(f"  missing {self.missing}")
+        if self.shown:
+            lines.append(f"  shown   {self.shown}")
+        if self.times > 1:
+            lines.append(f"  found {self.times} times between these lines")
+        return "\n".join(lines)

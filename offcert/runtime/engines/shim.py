@@ -1,0 +1,224 @@
+"""Names of PyTorch that mean the simulated machine while an engine is audited."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from offcert.runtime.engines import backward, cuda_names, tensor_names
+from offcert.runtime.engines.lines import place
+from offcert.runtime.engines.machine import UnseenError
+from offcert.runtime.engines.operators import Seeing
+from offcert.runtime.engines.recorder import Recorder
+
+# Bytes of the simulated device, of which nothing ever runs out. Arbitrary.
+_MEMORY = 2**50
+_MISSING = object()
+
+
+def _refused(name: str) -> Callable[..., Any]:
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise cuda_names.recorder().machine.refusal(name, place())
+
+    return refuse
+
+
+class _RefusedClass:
+    """A class that cannot be made here."""
+
+    name = ""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        _refused(self.name)()
+
+
+def _refused_class(name: str) -> type:
+    return type(name.rsplit(".", 1)[-1], (_RefusedClass,), {"name": name})
+
+
+def _always(value: Any) -> Callable[..., Any]:
+    return lambda *args, **kwargs: value
+
+
+def _names(recorder: Recorder) -> Iterator[tuple[Any, str, Any]]:
+    """Yield what has another meaning: an object, an attribute, and its value."""
+    yield from _of_cuda(recorder)
+    yield from _of_accelerators()
+    yield from _of_tensors()
+    for module in (torch.autograd, torch.autograd.graph):
+        yield module, "_engine_run_backward", backward.run_with(recorder)
+    yield threading.Thread, "run", _run_seeing(recorder)
+    # Whoever hides operators from dispatch modes hides them from this one, too.
+    yield torch._C, "_DisableTorchDispatch", nullcontext
+    yield torch, "compile", _refused("torch.compile")
+    yield torch.cuda, "graph", _refused_class("torch.cuda.graph")
+    yield torch.cuda, "CUDAGraph", _refused_class("torch.cuda.CUDAGraph")
+    yield torch.cuda, "make_graphed_callables", _refused("torch.cuda.make_graphed_callables")
+    yield torch.cuda, "ExternalStream", _refused_class("torch.cuda.ExternalStream")
+    yield (
+        torch.utils,
+        "dlpack",
+        SimpleNamespace(to_dlpack=_refused("dlpack"), from_dlpack=_refused("dlpack")),
+    )
+
+
+def _of_cuda(recorder: Recorder) -> Iterator[tuple[Any, str, Any]]:
+    machine = recorder.machine
+    values: dict[str, Any] = {
+        "Stream": cuda_names.Stream,
+        "Event": cuda_names.Event,
+        "StreamContext": cuda_names.StreamContext,
+        "stream": cuda_names.StreamContext,
+        "current_stream": cuda_names.current_stream,
+        "default_stream": cuda_names.default_stream,
+        "set_stream": cuda_names.set_stream,
+        "synchronize": cuda_names.synchronize,
+        "is_available": _always(True),
+        "is_initialized": _always(True),
+        "_lazy_init": _always(None),
+        "init": _always(None),
+        "device_count": _always(1),
+        "current_device": _always(0),
+        "set_device": _always(None),
+        "_exchange_device": _always(0),
+        "_maybe_exchange_device": _always(0),
+        "is_current_stream_capturing": _always(False),
+        "get_device_name": _always("simulated device"),
+        "get_device_capability": _always((9, 0)),
+        "get_device_properties": _always(
+            SimpleNamespace(name="simulated device", total_memory=_MEMORY, major=9, minor=0)
+        ),
+        "mem_get_info": lambda *device: (_MEMORY - machine.allocated, _MEMORY),
+        "memory_allocated": lambda *device: machine.allocated,
+        "max_memory_allocated": lambda *device: machine.peaks.device,
+        "memory_reserved": lambda *device: machine.peaks.reserved,
+        "max_memory_reserved": lambda *device: machine.peaks.reserved,
+        "reset_peak_memory_stats": lambda *device: machine.reset_peaks(),
+        "reset_max_memory_allocated": lambda *device: machine.reset_peaks(),
+        "memory_stats_as_nested_dict": lambda *device: _statistics(recorder),
+        "empty_cache": _always(None),
+        "_sleep": _always(None),
+        "get_rng_state": lambda *device: torch.get_rng_state(),
+        "set_rng_state": lambda state, *device: torch.set_rng_state(state),
+        "manual_seed": lambda seed: None,
+        "manual_seed_all": lambda seed: None,
+        "cudart": lambda: _cudart(recorder),
+    }
+    for name, value in values.items():
+        yield torch.cuda, name, value
+    yield torch.cuda.random, "get_rng_state", values["get_rng_state"]
+    yield torch.cuda.random, "set_rng_state", values["set_rng_state"]
+    for name in ("Stream", "Event"):
+        yield torch.cuda.streams, name, values[name]
+
+
+def _of_accelerators() -> Iterator[tuple[Any, str, Any]]:
+    yield torch, "Stream", cuda_names.Stream
+    yield torch, "Event", cuda_names.Event
+    values = {
+        "is_available": _always(True),
+        "device_count": _always(1),
+        "current_accelerator": lambda *check, **option: torch.device("cuda"),
+        "current_device_index": _always(0),
+        "set_device_index": _always(None),
+        "current_stream": cuda_names.current_stream,
+        "set_stream": cuda_names.set_stream,
+        "synchronize": cuda_names.synchronize,
+    }
+    for name, value in values.items():
+        yield torch.accelerator, name, value
+
+
+def _of_tensors() -> Iterator[tuple[Any, str, Any]]:
+    own = tensor_names
+    values: dict[str, Any] = {
+        "device": property(own.device),
+        "is_cuda": property(own.is_on_device),
+        "is_cpu": property(lambda tensor: own.device(tensor).type == "cpu"),
+        "get_device": own.get_device,
+        "is_pinned": own.is_pinned,
+        "pin_memory": own.pin_memory,
+        "to": own.to,
+        "cpu": own.cpu,
+        "cuda": own.cuda,
+        "numpy": own.numpy,
+        "tolist": own.tolist,
+        "__repr__": own.shown,
+        "record_stream": own.record_stream,
+    }
+    for name, value in values.items():
+        yield torch.Tensor, name, value
+    for name, value in own.makers().items():
+        yield torch, name, value
+    storages: dict[str, Any] = {
+        "device": property(own.storage_device),
+        "is_cuda": property(lambda storage: own.storage_device(storage).type == "cuda"),
+        "resize_": own.resize_storage,
+        "copy_": own.copy_storage,
+        "__deepcopy__": own.deepcopy_storage,
+    }
+    for name, value in storages.items():
+        yield torch.UntypedStorage, name, value
+
+
+def _statistics(recorder: Recorder) -> dict[str, Any]:
+    machine = recorder.machine
+    peaks = machine.peaks
+    return {
+        "allocated_bytes": {"all": {"current": machine.allocated, "peak": peaks.device}},
+        "reserved_bytes": {"all": {"current": peaks.reserved, "peak": peaks.reserved}},
+    }
+
+
+def _cudart(recorder: Recorder) -> Any:
+    """Return the runtime of CUDA, as far as it registers memory of the host."""
+
+    def register(address: int, size: int, flags: int) -> int:
+        recorder.registered[address] = size
+        recorder.machine.register(size)
+        return 0
+
+    def unregister(address: int) -> int:
+        with recorder.machine.lock:
+            recorder.unregister(address)
+        return 0
+
+    return SimpleNamespace(cudaHostRegister=register, cudaHostUnregister=unregister)
+
+
+def _run_seeing(recorder: Recorder) -> Callable[[threading.Thread], None]:
+    original = threading.Thread.run
+
+    def run(thread: threading.Thread) -> None:
+        with Seeing(recorder):
+            original(thread)
+
+    return run
+
+
+@contextmanager
+def simulated(recorder: Recorder) -> Iterator[None]:
+    """Let the names mean the machine of a recorder in the block, and record what runs there."""
+    if cuda_names.running:
+        raise UnseenError("an audit of an engine runs in this process already")
+    with ExitStack() as stack:
+        cuda_names.running.append(recorder)
+        stack.callback(cuda_names.running.clear)
+        for owner, name, value in list(_names(recorder)):
+            before = owner.__dict__.get(name, _MISSING)
+            setattr(owner, name, value)
+            stack.callback(_put_back, owner, name, before)
+        stack.enter_context(Seeing(recorder))
+        yield
+
+
+def _put_back(owner: Any, name: str, before: Any) -> None:
+    if before is _MISSING:
+        delattr(owner, name)
+    else:
+        setattr(owner, name, before)

@@ -1,0 +1,260 @@
+"""Saved-tensor hooks of a user's model: one entry per storage, recognised by where it was saved."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from functools import cache
+from typing import Any, NamedTuple
+
+import torch
+
+from offcert.runtime.watch.entries import Entry, Handle, is_plain
+from offcert.runtime.watch.guard import RAISING, Guard, guarded
+from offcert.runtime.watch.parts import Parts
+from offcert.runtime.watch.tracker import LiveBytes
+
+
+class Place(NamedTuple):
+    """By what a saved storage is recognised in another step.
+
+    Attributes
+    ----------
+    operation : int
+        During which it was saved first.
+    size : int
+        Bytes of the storage.
+    dtype : str
+        Of the tensor that was saved first.
+    shape : tuple of int
+        Of that tensor.
+    ordinal : int
+        How many of the same kind the operation had saved before.
+    """
+
+    operation: int
+    size: int
+    dtype: str
+    shape: tuple[int, ...]
+    ordinal: int
+
+
+class PlacedEntries:
+    """Storages that the forward pass of a step has saved, by where that was; it is held weakly.
+
+    Attributes
+    ----------
+    by_place : dict
+        References to the entries.
+    """
+
+    def __init__(self) -> None:
+        # Not a dictionary that forgets the dead: that costs more than all of them take.
+        self.by_place: dict[Place, weakref.ref[Entry]] = {}
+        self._ordinals: dict[tuple[Any, ...], int] = {}
+
+    def get(self, place: Place) -> Entry | None:
+        """Return what was saved there, if it was, and autograd still needs it."""
+        reference = self.by_place.get(place)
+        return None if reference is None else reference()
+
+    def alive(self) -> Iterator[Entry]:
+        """Yield what autograd still needs."""
+        for reference in self.by_place.values():
+            entry = reference()
+            if entry is not None:
+                yield entry
+
+    def add(self, operation: int, size: int, tensor: torch.Tensor) -> Entry:
+        """Return the entry of a storage of so many bytes that is saved for the first time."""
+        kind = (operation, size, dtype_name(tensor.dtype), tuple(tensor.shape))
+        ordinal = self._ordinals.get(kind, 0)
+        self._ordinals[kind] = ordinal + 1
+        return self.put(Place(*kind, ordinal), size)
+
+    def put(self, place: Place, size: int) -> Entry:
+        """Return the entry of a storage of so many bytes that counts as saved at a place."""
+        entry = Entry(place, size)
+        self.by_place[place] = weakref.ref(entry)
+        return entry
+
+
+@cache
+def dtype_name(dtype: torch.dtype) -> str:
+    """Return the name of a data type without the library's."""
+    return str(dtype).removeprefix("torch.")
+
+
+# The storages that are left alone, by address. Weakly: a buffer may be replaced while the model
+# runs, and then its address may be used again.
+Owned = dict[int, weakref.ref[torch.UntypedStorage]]
+
+
+def owned_storages(parts: Parts) -> Owned:
+    """Return the storages that a model holds: they are never moved."""
+    owned: Owned = {}
+    for tensor in parts.tensors():
+        try:
+            storage = tensor.untyped_storage()
+        except (NotImplementedError, RuntimeError):
+            # Sparse tensors and some subclasses have no storage; they are not moved either.
+            continue
+        owned[storage._cdata] = weakref.ref(storage)
+    return owned
+
+
+def _uncompiled(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a function that is not compiled where compiled code calls it, and costs no more else.
+
+    Telling the compiler to keep off takes several microseconds a call, and much longer to prepare;
+    almost all calls come from where nothing is compiled.
+    """
+    from torch._C._dynamo.eval_frame import get_eval_frame_callback
+    from torch._dynamo.eval_frame import skip_code
+
+    apart: Callable[[Any], Any] | None = None
+
+    def call(argument: Any) -> Any:
+        nonlocal apart
+        if get_eval_frame_callback() is None:
+            return function(argument)
+        if apart is None:
+            apart = torch._dynamo.disable(function)
+        return apart(argument)
+
+    skip_code(call.__code__)
+    return call
+
+
+class SavedStorages:
+    """The storages that autograd saves while the model's forward pass runs.
+
+    Entries are held weakly: a storage dies when autograd releases the last handle on it. Storages
+    of the model and of other devices, and tensors that are not plain strided ones, stay as they
+    are; changes in place are detected for all.
+
+    Parameters
+    ----------
+    owned : dict
+        Storages that are left alone (`owned_storages`); it may be set again for every step.
+    device : str
+        The kind of device that the model is on (`Parts.device`); likewise. Kernels of a GPU may
+        save tensors on the host, such as the seeds of an attention.
+    tracker : LiveBytes, optional
+        If one counts operators, it must not count ours.
+
+    Attributes
+    ----------
+    guard : Guard
+        Of the hooks.
+    closed : bool
+        Whether what is saved from now on is left alone.
+    """
+
+    def __init__(
+        self,
+        owned: Owned,
+        device: str,
+        tracker: LiveBytes | None = None,
+        guard: Guard = RAISING,
+    ) -> None:
+        self.owned = owned
+        self.device = device
+        self.guard = guard
+        self.closed = False
+        self._tracker = tracker
+        # Not a dictionary that forgets the dead: that costs more than all of them take.
+        self._by_address: dict[int, weakref.ref[Entry]] = {}
+
+    def hooks(self) -> torch.autograd.graph.saved_tensors_hooks:
+        """Return the context in which autograd saves handles."""
+        pack: Callable[[Any], Any] = self.pack
+        unpack: Callable[[Any], Any] = self.unpack
+        if "torch._dynamo" in sys.modules:
+            # Compiled code calls them, and would compile them, again and again.
+            pack, unpack = _uncompiled(pack), _uncompiled(unpack)
+        return torch.autograd.graph.saved_tensors_hooks(pack, unpack)
+
+    def saved(self, storage: torch.UntypedStorage, tensor: torch.Tensor) -> Entry:
+        """Return the entry of a storage that is saved for the first time."""
+        raise NotImplementedError
+
+    def saved_again(self, entry: Entry) -> None:
+        """Take note that a storage has been saved once more."""
+
+    def know(self, entry: Entry) -> None:
+        """Recognise an entry by the storage that it is in now."""
+        self._by_address[entry.device_storage()._cdata] = weakref.ref(entry)
+
+    def asked_for(self, handle: Handle) -> None:
+        """Take note that autograd asks for what it had saved."""
+
+    def bring_back(self, handle: Handle) -> None:
+        """See to it that the bytes are there."""
+
+    def unpack(self, handle: Handle) -> torch.Tensor:
+        """Return what autograd had saved; without it there are no right gradients."""
+        self._told(handle)
+        self.bring_back(handle)
+        if self._tracker is None:
+            return handle.restore()
+        with self._tracker.paused():
+            return handle.restore()
+
+    @guarded()
+    def _told(self, handle: Handle) -> None:
+        self.asked_for(handle)
+
+    def _alone(self, tensor: torch.Tensor) -> Handle:
+        """Return a handle on a tensor that stays where it is."""
+        with nullcontext() if self._tracker is None else self._tracker.paused():
+            return Handle(tensor, None)
+
+    @guarded(_alone)
+    def pack(self, tensor: torch.Tensor) -> Handle:
+        """Return what autograd holds instead of a tensor."""
+        return self._pack(tensor)
+
+    def _pack(self, tensor: torch.Tensor) -> Handle:
+        entry = self._entry(tensor)
+        if self._tracker is None:
+            handle = Handle(tensor, entry)
+        else:
+            with self._tracker.paused():
+                handle = Handle(tensor, entry)
+        if entry is not None:
+            entry.add(handle)
+        return handle
+
+    def is_movable(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor is an ordinary one of the device that the model does not hold."""
+        return self._movable(tensor) is not None
+
+    def _movable(self, tensor: torch.Tensor) -> torch.UntypedStorage | None:
+        """Return the storage of a tensor that is movable."""
+        if not is_plain(tensor) or tensor.device.type != self.device:
+            return None
+        try:
+            storage = tensor.untyped_storage()
+        except (NotImplementedError, RuntimeError):
+            # Zero tensors and those of function transforms have none.
+            return None
+        owned = self.owned.get(storage._cdata)
+        return storage if owned is None or owned() is not storage else None
+
+    def _entry(self, tensor: torch.Tensor) -> Entry | None:
+        storage = None if self.closed else self._movable(tensor)
+        if storage is None:
+            return None
+        address = storage._cdata
+        known = self._by_address.get(address)
+        entry = None if known is None else known()
+        # An address may be used again once the storage of an offloaded entry has died.
+        if entry is None or entry.away or entry.device_storage()._cdata != address:
+            entry = self.saved(storage, tensor)
+            self._by_address[address] = weakref.ref(entry)
+        else:
+            self.saved_again(entry)
+        return entry

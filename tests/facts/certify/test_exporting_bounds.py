@@ -1,0 +1,238 @@
+"""Bounds as programs and certificates: what the theory pages work out, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from scipy.optimize._highspy import _core
+
+import offcert
+from offcert.certify.exporting_bounds import ARGUMENTS, export_bound
+from offcert.cli import export as command
+from offcert.cli import main
+from offcert.core.result import Bound, Evidence
+from offcert.formulations.joint.bound import cases, cut
+from offcert.formulations.joint.room import Grid, contents
+from support.oracles.vipr import proved_by
+
+TRACE = offcert.Trace(
+    [offcert.Operation(f"o{o}", 1) for o in range(5)],
+    [
+        offcert.Tensor("a", 2, (-1, 4)),
+        offcert.Tensor("b", 4, (0, 4)),
+        offcert.Tensor("c", 3, (1, 3)),
+    ],
+)
+EXAMPLE = offcert.Problem("example", TRACE, offcert.Platform(6, 1))
+# The two examples of docs/theory/joint.md.
+KEPT = offcert.Problem(
+    "kept",
+    offcert.Network(
+        [
+            offcert.Computation("A", 2, writes=(0,)),
+            offcert.Computation("B", 3, reads=(0,), writes=(1,)),
+            offcert.Computation("S", 1, workspace=4, repeatable=False),
+            offcert.Computation("D", 1, reads=(1,), repeatable=False),
+        ],
+        [offcert.Value("x", 3), offcert.Value("y", 2)],
+    ),
+    offcert.Platform(5, Fraction(1)),
+    recompute="any",
+    offload=False,
+)
+MOVED = offcert.Problem(
+    "moved",
+    offcert.Network(
+        [
+            offcert.Computation("A", 4, writes=(0,)),
+            offcert.Computation("B", 6, writes=(1,)),
+            offcert.Computation("S", 5, workspace=16, repeatable=False),
+            offcert.Computation("D", 17, reads=(0, 1), repeatable=False),
+        ],
+        [offcert.Value("x", 8), offcert.Value("y", 8)],
+    ),
+    offcert.Platform(16, Fraction(1)),
+    recompute="any",
+)
+
+
+def joint(problem: offcert.Problem, whole: bool = True, branching: bool = False) -> Bound:
+    """Return the bound cut at the start of computation 2."""
+    network = problem.computed
+    assert network is not None
+    known, grid = contents(network, problem.offload), Grid(network, (4,), ())
+    bound = (cases if branching else cut)(problem, known, grid, whole, 10)
+    assert bound is not None
+    return bound
+
+
+def least(model: Path) -> float:
+    """Return the optimum of a file, by HiGHS as SciPy has it."""
+    solver = _core._Highs()
+    solver.setOptionValue("output_flag", False)
+    assert solver.readModel(str(model)) == _core.HighsStatus.kOk
+    solver.run()
+    return float(solver.getObjectiveValue())
+
+
+@pytest.mark.parametrize(
+    ("problem", "whole", "branching", "value", "steps"),
+    [
+        (KEPT, False, False, 10, 1),
+        (KEPT, True, False, 12, 1),
+        (MOVED, True, False, 35, 1),
+        (MOVED, True, True, 36, 5),
+    ],
+)
+def test_joint_bounds_of_the_theory(
+    problem: offcert.Problem, whole: bool, branching: bool, value: int, steps: int
+) -> None:
+    made = export_bound(problem, [joint(problem, whole, branching)], "vipr")
+    assert (made.method, made.value, made.derivations) == ("joint-lp", value, steps)
+    assert proved_by(made.files[".vipr"]) == value
+
+
+@pytest.mark.parametrize("form", ["mps", "lp"])
+@pytest.mark.parametrize(
+    ("problem", "every", "value"),
+    [
+        # The four facts of the page, and all others that this cut has, say 12 and no more.
+        (KEPT, False, 12),
+        (KEPT, True, 12),
+        # Runs again are 0 or 1 in the program: A runs again, or B, or neither.
+        (MOVED, True, 36),
+        (EXAMPLE, True, 13),
+    ],
+)
+def test_programs_have_the_optima_of_the_theory(
+    tmp_path: Path, form: str, problem: offcert.Problem, every: bool, value: int
+) -> None:
+    bound = fluid("fluid-milp") if problem is EXAMPLE else joint(problem)
+    (model,) = export_bound(problem, [bound], form, every=every).write(tmp_path / f"model.{form}")
+    assert least(model) == pytest.approx(value)
+
+
+def fluid(method: str) -> Bound:
+    found = offcert.solve(EXAMPLE, method).result.bounds
+    return next(bound for bound in found if bound.method == method)
+
+
+def test_the_best_bound_is_chosen_or_the_one_that_is_meant() -> None:
+    bounds = [fluid("fluid-lp"), fluid("fluid-milp")]
+    assert export_bound(EXAMPLE, bounds, "vipr").value == 13
+    linear = export_bound(EXAMPLE, bounds, "vipr", method="fluid-lp")
+    assert (linear.method, linear.derivations) == ("fluid-lp", 1)
+    assert proved_by(linear.files[".vipr"]) == linear.value
+
+
+def test_a_certificate_on_paper() -> None:
+    """The weights of the page; what they leave is 15/2 - 2 times the share of x, at least 0."""
+    text = export_bound(KEPT, [joint(KEPT, whole=False)], "vipr").files[".vipr"]
+    lines = [line.split() for line in text.splitlines()]
+    begin = next(number for number, line in enumerate(lines) if line[0] == "CON")
+    end = next(number for number, line in enumerate(lines) if line[0] == "RTP")
+    names = [line[0] for line in lines[begin + 1 : end]]
+    stated = [name for name in names if not name.startswith("bound")]
+    facts = ["available_1_0", "available_1_1", "inputs_1_1_0", "memory_1"]
+    assert stated == ["total", "compute_0", "compute_1", *facts]
+    variables = [line[0] for line in lines[lines.index(["makespan"]) :]]
+    column = str(variables.index("present_1_0"))
+    last = lines[-1]
+    assert last[1:7] == ["G", "10", "1", "0", "1", "{"]
+    weights = dict(zip(last[9:-2:2], map(Fraction, last[10:-2:2]), strict=True))
+    by_name = {names[int(number)]: weight for number, weight in weights.items()}
+    x = next(line[0] for line in lines if line[1:] == ["G", "0", "1", column, "1"])
+    assert by_name.pop(x) == Fraction(11, 2)
+    assert by_name == {
+        "total": 1,
+        "compute_0": 1,
+        "compute_1": 1,
+        "available_1_0": 2,
+        "available_1_1": 5,
+        "inputs_1_1_0": 2,
+        "memory_1": Fraction(5, 2),
+    }
+
+
+@pytest.mark.parametrize(
+    ("bounds", "message"),
+    [
+        ([], "no proved bound joint-lp or .* can be exported: its bounds are none"),
+        (
+            [Bound("prop3", 9, Evidence.PROVED, {})],
+            "no proved bound .* can be exported: its bounds are prop3",
+        ),
+        (
+            [Bound("fluid-milp", 13, Evidence.ATTESTED, {"proof": ""})],
+            "no proved bound .* can be exported: its bounds are fluid-milp",
+        ),
+        (
+            [Bound("fluid-milp", 13, Evidence.PROVED, {"omitted": True})],
+            "the proofs of these are not stored with it",
+        ),
+    ],
+)
+def test_bounds_that_cannot_be_exported(bounds: list[Bound], message: str) -> None:
+    with pytest.raises(offcert.InputError, match=message):
+        export_bound(EXAMPLE, bounds, "vipr")
+
+
+@pytest.mark.parametrize(
+    ("problem", "bound", "message"),
+    [
+        (replace(EXAMPLE, transfers="fractional"), "fluid-milp", "with fractional transfers"),
+        (replace(EXAMPLE, transfers="interruptible"), "fluid-milp", "details.whole must be false"),
+        (replace(EXAMPLE, platform=offcert.Platform(3, 1)), "fluid-milp", "has no schedule"),
+        (replace(EXAMPLE, platform=offcert.Platform(6, 2)), "fluid-milp", "prove [0-9]+, not 13"),
+    ],
+)
+def test_bounds_about_another_problem(problem: offcert.Problem, bound: str, message: str) -> None:
+    with pytest.raises(offcert.InputError, match=message):
+        export_bound(problem, [fluid(bound)], "vipr")
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert tuple(ARGUMENTS) == command.BOUNDS
+    certificate = tmp_path / "certificate.json"
+    offcert.solve(EXAMPLE, "fluid-milp").write(certificate)
+    target = tmp_path / "bound.vipr"
+    assert main(["export", str(certificate), "--format", "vipr", "-o", str(target)]) == 0
+    said = capsys.readouterr().out
+    assert "example: fluid-milp, 13 ticks" in said
+    assert "9 steps" in said
+    assert proved_by(target.read_text()) == 13
+    arguments = ["export", str(certificate), "--format", "lp", "--model", "fluid-milp", "--json"]
+    assert main([*arguments, "-o", str(tmp_path / "model.lp")]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["bound"], document["value"], document["derivations"]) == (
+        "fluid-milp",
+        13,
+        None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--format", "vipr", "--memory", "5"], "--memory is about problems"),
+        (["--format", "vipr", "--grid", "5"], "--grid is about problems"),
+        (
+            ["--format", "opb", "--model", "fluid-lp"],
+            "--format must be vipr, mps or lp for a bound",
+        ),
+        (["--format", "vipr", "--model", "interval"], "--model must be one of joint-lp, fluid-lp"),
+        (["--format", "mps", "--every-fact"], "--every-fact is about bounds of certificates"),
+        (["--format", "vipr", "--model", "joint-lp"], "no proved bound joint-lp can be exported"),
+    ],
+)
+def test_commands_that_make_no_sense(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    certificate = tmp_path / "certificate.json"
+    offcert.solve(EXAMPLE, "fluid-lp").write(certificate)
+    assert main(["export", str(certificate), *arguments, "-o", str(tmp_path / "out.vipr")]) == 2
+    assert message in capsys.readouterr().err

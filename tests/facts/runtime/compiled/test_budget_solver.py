@@ -1,0 +1,59 @@
+"""What the budget solver decides is what PyTorch's partitioner carries out, within the limits."""
+
+from __future__ import annotations
+
+import pytest
+
+import offcert
+from offcert.core.errors import InputError
+from offcert.runtime.compiled.true_peak import peak_of
+from support.runtime.budget_cases import divided
+from support.runtime.compiled_cases import same
+
+# Results of the forward pass whose gradients the backward pass is given: 16 by 4 floats. Derived.
+_GRADIENT = 256
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "budget"), [("gpt", 0.4), ("dropout", 0.3)])
+def test_gradients_are_those_without_and_the_budget_holds(name: str, budget: float) -> None:
+    solver = offcert.budget_solver()
+    _, plain = divided(name, 1.0, "dp")
+    found, trained = divided(name, budget, solver)
+    (report,) = solver.reports
+    assert same(trained, plain)
+    assert found.saved == report.saved <= report.budget
+    assert sorted(found.again) == sorted(report.again)
+    assert 0 < report.bound <= report.cost
+    assert report.kept
+
+
+@pytest.mark.slow
+def test_the_peak_is_that_of_the_run_and_within_its_limit() -> None:
+    solver = offcert.budget_solver(peak=19_500, time_limit=60)
+    found, _ = divided("gpt", 1e-6, solver)
+    (report,) = solver.reports
+    forward, backward, outputs = found.graphs[0]
+    assert report.peak == peak_of(forward, backward, outputs) <= 19_500
+    # Gradients that the backward pass is given are made outside of the graphs.
+    assert found.peak <= report.peak <= found.peak + _GRADIENT
+
+
+@pytest.mark.slow
+def test_a_peak_that_nothing_keeps_to_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    solver = offcert.budget_solver(peak="1KiB")
+    divided("mlp", 1e-6, solver)
+    assert not solver.reports[0].kept
+    assert "nothing was found that keeps to the peak" in caplog.text
+
+
+def test_limits_are_read_before_anything_is_compiled() -> None:
+    with pytest.raises(InputError, match="peak"):
+        offcert.budget_solver(peak="many")
+    with pytest.raises(InputError, match="time_limit"):
+        offcert.budget_solver(time_limit=-1)
+
+
+def test_other_limits_are_other_solvers_in_the_caches() -> None:
+    assert offcert.budget_solver().uuid() == offcert.budget_solver().uuid()
+    assert offcert.budget_solver().uuid() != offcert.budget_solver(peak=10).uuid()
