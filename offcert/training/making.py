@@ -24,8 +24,9 @@ from offcert.training.branches import Branches
 from offcert.training.feedback import tell_of_plans
 from offcert.training.growth import outgrown
 from offcert.training.planner import Planner, first_call
-from offcert.training.search import Done, Found, Order, Search, begin, find
+from offcert.training.search import Found, Order
 from offcert.training.study import Times
+from offcert.training.together import Searching, searches_for
 
 # Plans in the place of others of which something was refused; after so many plans only move
 # tensors. Arbitrary.
@@ -44,7 +45,7 @@ class _Made:
         Of the plan; None as long as it is a makeshift.
     times : Times or None
         Taken of its steps, before a better plan is searched for.
-    search : Search or Done or None
+    search : Searching or None
         What is under way.
     before : Certificate or None
         Of the plan of which something was refused, in whose place this one is.
@@ -53,7 +54,7 @@ class _Made:
     problem: Problem
     certificate: Certificate | None = None
     times: Times | None = None
-    search: Search | Done | None = None
+    search: Searching | None = None
     before: Certificate | None = None
 
 
@@ -88,6 +89,7 @@ class Making(Offload):
         self._host_memory = host_memory
         self._spills = spills
         self._background = background
+        self._searches = searches_for(self._root)
         # First calls of plans for steps that a larger plan should have done for, but did not.
         self._own: list[Signature] = []
         # Kinds of steps that are left without a plan, and why.
@@ -115,7 +117,7 @@ class Making(Offload):
         makeshift = self._makeshift(allowed)
         if makeshift is None or (self._open is None and self._planner.hardware is not None):
             # There is nothing to follow meanwhile, or nobody trains yet.
-            found = find(self._order(problem, allowed, number))
+            found = self._find(self._order(problem, allowed, number))
             self._arrived(problem, found, number)
             return
         number = self._take(makeshift, number)
@@ -141,9 +143,16 @@ class Making(Offload):
         """Search for the plan that takes the place of a makeshift."""
         made = self._made[number]
         problem = allowed if made.before is not None else made.problem
-        made.search = begin(self._order(problem, allowed, number), apart=self._background)
+        order = self._order(problem, allowed, number)
+        made.search = self._searches.begin(order, apart=self._background)
         if not self._background:
             self._look(number)
+
+    def _find(self, order: Order) -> Found:
+        """Return what is found for an order, which is waited for."""
+        found = self._searches.begin(order, apart=False).poll()
+        assert found is not None
+        return found
 
     def _know(self, number: int, made: _Made) -> _Made:
         """Take note of what a plan was made for; no search goes on for what was there before."""
@@ -228,7 +237,7 @@ class Making(Offload):
             self._tell("plainly", f"nothing runs again, plans only move tensors: {error}")
             plain = replace(known.problem, recompute=Recompute.NONE)
             if number is None:
-                self._arrived(plain, find(self._order(plain, plain, None)), None)
+                self._arrived(plain, self._find(self._order(plain, plain, None)), None)
             else:
                 self._know(number, _Made(plain))
                 self._search(number, plain)
