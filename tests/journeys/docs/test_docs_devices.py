@@ -19,6 +19,7 @@ NAMES = (
 def test_every_field_is_explained() -> None:
     sources = "".join((ROOT / "offcert" / name).read_text() for name in NAMES)
     asked = set(READING.findall(sources)) | {rule.name for rule in ResourceProof.rules()}
+    asked |= set(re.findall(r'\.read_(?:all|in)\(\w+, "(\w+)"', sources))
     # A flat object is a table: `Record(Gradient, name=TEXT, ...)`.
     tables = re.findall(r"Record\(\w+, (.*)\)", sources)
     asked |= {name for table in tables for name in re.findall(r"(\w+)=", table)}
