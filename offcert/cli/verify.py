@@ -212,8 +212,7 @@ def _load() -> None:
     """Load what verification may need, so that its memory does not count."""
     from importlib import import_module
 
-    loaded = "report.elsewhere", "verify.document", "verify.outward.check", "verify.pivot.check"
-    for module in loaded:
+    for module in ("report.elsewhere", "verify.document", "verify.pivot_outward.check"):
         import_module(f"offcert.{module}")
 
 

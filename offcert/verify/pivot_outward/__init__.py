@@ -1,0 +1,1 @@
+"""One side by the pivot program, the other from the pivot outward, again."""
