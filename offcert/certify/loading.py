@@ -1,4 +1,4 @@
-"""What of the time that it takes to load modules and compiled kernels a time limit counts.
+"""The part of the time for loading modules and compiled kernels that a time limit counts.
 
 A second of it counts for nothing: so much is loaded on a machine with nothing else to do. What is
 beyond that is taken from the search, up to half of its limit, so that a command ends soon after its

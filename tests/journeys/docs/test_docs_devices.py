@@ -12,7 +12,7 @@ from support.problems.devices import three_layers
 NAMES = (
     "questions/devices/files.py",
     "proofs/devices_certificate.py",
-    "proofs/bounds_json.py",
+    "proofs/any_certificate.py",
 )
 
 
