@@ -35,7 +35,7 @@ def loading_since(began: float | None) -> Iterator[None]:
 
 
 class Loading:
-    """What is left of the seconds that a search may load for nothing, and of those that count.
+    """Seconds that a search may still load for nothing, and those that may still count.
 
     Parameters
     ----------
