@@ -179,8 +179,8 @@ def _cudart(recorder: Recorder) -> Any:
     """Return the runtime of CUDA, as far as it registers memory of the host."""
 
     def register(address: int, size: int, flags: int) -> int:
-        recorder.registered[address] = size
-        recorder.machine.register(size)
+        with recorder.machine.lock:
+            recorder.register(address, size)
         return 0
 
     def unregister(address: int) -> int:

@@ -18,6 +18,7 @@ PROGRAMS = {
     "megatron_7398": Fault.RACE,
     "deepspeed_bucket": Fault.RACE,
     "deepspeed_record": Fault.RELEASED,
+    "deepspeed_7898": Fault.RACE,
     "deepspeed_host": Fault.HOST_READ,
     "torchtune_1867": Fault.RELEASED,
 }

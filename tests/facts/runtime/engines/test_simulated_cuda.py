@@ -303,6 +303,24 @@ def test_what_is_recorded_comes_back_when_the_host_has_waited():
     assert (prompt.peaks.device, prompt.peaks.device_late) == (512, 512)
 
 
+@pytest.mark.parametrize("wait", [False, True])
+@pytest.mark.parametrize("unregister", [False, True])
+def test_registered_memory_must_outlive_its_copies(wait, unregister):
+    def program():
+        device, host = torch.ones(4, device="cuda"), torch.zeros(4)
+        address = host.data_ptr()
+        torch.cuda.cudart().cudaHostRegister(address, 16, 0)
+        assert host.is_pinned()
+        host.copy_(device, non_blocking=True)
+        if wait:
+            torch.cuda.synchronize()
+        if unregister:
+            torch.cuda.cudart().cudaHostUnregister(address)
+        del host
+
+    assert faults(program) == ([] if wait else [Fault.HOST_RELEASED])
+
+
 # Refusals.
 
 
