@@ -1,8 +1,7 @@
 """The part of the time for loading modules and compiled kernels that a time limit counts.
 
-A second of it counts for nothing: so much is loaded on a machine with nothing else to do. What is
-beyond that is taken from the search, up to half of its limit, so that a command ends soon after its
-limit where other work makes loading long.
+Half a second of it counts for nothing. What is beyond that is taken from the search, up to half of
+its limit, so that a command ends soon after its limit where other work makes loading long.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 # Seconds that no time limit counts, and the part of a limit that what is beyond them may take.
-# Arbitrary: the former is half of what a search may take beside its limit.
-FREE, _PART = 1.0, 0.5
+# Arbitrary: the former is a quarter of what a search may take beside its limit.
+FREE, _PART = 0.5, 0.5
 
 _since: ContextVar[float | None] = ContextVar("loading_since", default=None)
 
@@ -35,7 +34,7 @@ def loading_since(began: float | None) -> Iterator[None]:
 
 
 class Loading:
-    """What is left of the seconds that a search may load for nothing, and of those that count.
+    """The rest of the seconds that a search may load for nothing, and of those that count.
 
     Parameters
     ----------

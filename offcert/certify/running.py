@@ -227,8 +227,8 @@ class Running(Bounded, Generic[Known]):
     def untimed(self) -> Iterator[None]:
         """Stop the clock meanwhile: compiling is not searching.
 
-        Loading what was compiled before is, but for a second of it. An interrupt waits until it has
-        ended: what compiles may swallow it.
+        Loading what was compiled before is, but for the first of it. An interrupt waits until it
+        has ended: what compiles may swallow it.
         """
         began = time.monotonic()
         self.clock_stands_still = True

@@ -45,6 +45,9 @@ class Searching(Protocol):
 class Alone:
     """Searches of a process that follows plans of its own."""
 
+    # Whether plans that are kept may be followed without asking the others.
+    alone = True
+
     def begin(self, order: Order, *, apart: bool) -> Searching:
         """Begin a search in a process of its own, or carry it out."""
         return begin(order, apart=apart)
@@ -60,6 +63,8 @@ class Together:
     training : int
         Which training it is.
     """
+
+    alone = False
 
     def __init__(self, store: Any, training: int) -> None:
         self._store = store

@@ -14,7 +14,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from offcert.core.errors import InputError
-from offcert.runtime.watch.sharded import Sharded
+from offcert.runtime.watch.parts import Parts
+from offcert.runtime.watch.sharded import Sharded, is_distributed
 
 
 class Unsent(TorchDispatchMode):
@@ -42,6 +43,20 @@ class Unsent(TorchDispatchMode):
 
 # Collectives whose first argument is what they write to, and return.
 _WRITTEN = ("c10d::_allgather_base_", "c10d::_reduce_scatter_base_", "c10d::allreduce_")
+
+
+def require_gathered(parts: Parts) -> None:
+    """Raise an `InputError` if parameters are `DTensor`s that the step does not gather.
+
+    Such operators consist of others on this process, which are looked for on fake tensors of the
+    size of all parts: in a capture without data nobody can tell them from those of the step.
+    """
+    shards = {id(each.sharded_param) for each in parts.sharded.parameters}
+    if any(is_distributed(each) and id(each) not in shards for each in parts.parameters):
+        raise InputError(
+            "parameters of the model are DTensors (tensor parallelism), whose operators are not "
+            'known without data: capture the step with tensors="real", in all processes'
+        )
 
 
 @contextmanager

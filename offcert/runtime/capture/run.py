@@ -16,7 +16,7 @@ from offcert.core.errors import InputError, OffcertError
 from offcert.runtime.capture.borrowed import Originals, borrowed, random_state_kept
 from offcert.runtime.capture.build import build
 from offcert.runtime.capture.capture import Capture, Clock
-from offcert.runtime.capture.collectives import Unsent, sharding_kept
+from offcert.runtime.capture.collectives import Unsent, require_gathered, sharding_kept
 from offcert.runtime.capture.fake import FakeTwins
 from offcert.runtime.capture.kernels import CpuKernels, FlashKernels
 from offcert.runtime.capture.recorder import Recorder
@@ -194,7 +194,9 @@ def _run_fake(
 ) -> tuple[Recorder, int]:
     twins = FakeTwins()
     foreseen = nullcontext() if hardware is None or step.here else FlashKernels()
-    unsent = Unsent() if Parts(step.model).sharded else nullcontext()
+    parts = Parts(step.model)
+    require_gathered(parts)
+    unsent = Unsent() if parts.sharded else nullcontext()
     with _as_it_was(step, twins.twin), quiet(), twins.mode, CpuKernels(), unsent, foreseen:
         batch = twins.batch(step)
         # The step may take it apart.

@@ -143,9 +143,12 @@ class Sharded:
                 group.reduce_grads,
                 getattr(group, "all_reduce_grads", True),
                 getattr(group, "reshard_after_backward", True),
-                getattr(group, "post_forward_mesh_info", None) is not None,
+                getattr(group, "post_forward_mesh_info", None) is not None
+                # The first one is the root's: what it gathers it keeps, from its first call on.
+                and not (number == 0 and getattr(state, "_auto_reshard_after_forward", False)),
             ]
-            for group in self.groups
+            for number, state in enumerate(self.states)
+            for group in _groups(state)
         ]
         runs: list[list[Any]] = []
         for row in rows:

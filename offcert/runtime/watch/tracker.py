@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -105,6 +106,7 @@ class LiveBytes(TorchDispatchMode):
         self._begun: list[StorageRecord] = []
         self._sent: list[tuple[torch.UntypedStorage, int]] = []
         self._counting = False
+        self._fakes = False
         # Keyed by the address of the storage, which is unique while the storage lives.
         self._alive: dict[int, StorageRecord] = {}
         # Storages known not to count; weak references guard against reuse of the address.
@@ -156,7 +158,9 @@ class LiveBytes(TorchDispatchMode):
         """Account for what an operator has returned; return that there is no memory for it."""
         try:
             for tensor in _tensors(out):
-                self.adopt(tensor)
+                # A `DTensor` tries its operators on fake ones of the size of all processes' parts.
+                if self._fakes or not isinstance(tensor, FakeTensor):
+                    self.adopt(tensor)
         except torch.OutOfMemoryError as error:
             # What the operator itself would have said.
             return error
@@ -205,9 +209,10 @@ class LiveBytes(TorchDispatchMode):
         list of StorageRecord
             Of those that have been gathered.
         """
+        if self._sent:
+            self._settle()
         if self.sharded is None or not self._counting:
             return []
-        self._settle()
         grown, gone = [], []
         for storage in self.sharded.gathered():
             record, size = self._alive.get(storage._cdata), storage.nbytes()
@@ -351,6 +356,8 @@ class LiveBytes(TorchDispatchMode):
         self.live = self.peak = 0
         self.away = self.most = 0
         self.sharded = sharded if sharded else None
+        fake = torch._C._TorchDispatchModeKey.FAKE  # type: ignore[attr-defined]
+        self._fakes = torch._C._get_dispatch_mode(fake) is not None
         self._begun, self._sent = [], []
         self._counting = True
         if sharded:
