@@ -24,8 +24,7 @@ from typing import Any
 from offcert.certify.joint_methods import warm_checkpoints
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.documents import write_json
-from offcert.formulations.checkpoint.live import live_bytes, recomputed_time
-from offcert.formulations.checkpoint.memory_models import MEMORY_MODELS
+from offcert.formulations.checkpoint.live import MEMORY_MODELS, live_bytes, recomputed_time
 from offcert.heuristics.checkpoint.live_curve import live_curve, live_selection
 from offcert.heuristics.checkpoint.queued_reforwarding import limits_tried
 from offcert.heuristics.checkpoint.registry import SELECTIONS

@@ -33,8 +33,7 @@ from offcert.certify.ladder import certify
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.platform import Platform
 from offcert.core.units import Units
-from offcert.formulations.checkpoint.live import live_bytes, recomputed_time
-from offcert.formulations.checkpoint.memory_models import dynamic_memory
+from offcert.formulations.checkpoint.live import dynamic_memory, live_bytes, recomputed_time
 from offcert.heuristics.checkpoint.linear_selection import linear_selection
 from offcert.heuristics.checkpoint.registry import SELECTIONS
 from offcert.heuristics.checkpoint_graphs.networks import graph_of

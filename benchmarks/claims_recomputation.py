@@ -19,11 +19,7 @@ from typing import Any
 
 from claims_sections import replace_section
 
-from offcert.formulations.checkpoint.memory_models import (
-    dynamic_memory,
-    reforwarding_memory,
-    static_memory,
-)
+from offcert.formulations.checkpoint.live import dynamic_memory, reforwarding_memory, static_memory
 from offcert.heuristics.checkpoint.registry import SELECTIONS
 from offcert.heuristics.checkpoint_graphs.arbitrary import arbitrary_graph_solver
 from offcert.proofs.selection_certificate import SelectionCertificate

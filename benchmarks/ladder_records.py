@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from offcert.certify.ladder import certify
-from offcert.certify.ladders.choice import LADDERS, ladder_for
+from offcert.certify.ladders.joint import LADDERS, ladder_for
 from offcert.certify.method import Effort
 from offcert.certify.rung import Rung
 from offcert.certify.search import Search

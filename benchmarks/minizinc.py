@@ -18,7 +18,7 @@ from pathlib import Path
 import offcert
 from offcert.certify.exporting import export
 from offcert.certify.importing import import_schedule
-from offcert.instances.uniform import UniformChains
+from offcert.instances.cnn import UniformChains
 
 
 def problems(count: int) -> list[offcert.Problem]:

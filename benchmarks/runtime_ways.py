@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 
 from offcert.runtime.device.interface import Arena, Device, Event, Part
 from offcert.runtime.watch.parts import Parts
-from offcert.runtime.watch.saved_hooks import owned_storages
+from offcert.runtime.watch.saved_hooks import Owned
 from offcert.runtime.watch.tracker import LiveBytes
 
 
@@ -182,7 +182,7 @@ class Threshold(Way):
     ) -> Iterator[_Saving]:
         """Save tensors on the host; operators wait only if too many are under way."""
         saving = _Saving(device, counter)
-        owned = owned_storages(Parts(model))
+        owned = Owned(Parts(model))
         under_way: deque[tuple[Event, torch.Tensor]] = deque()
 
         def pack(tensor: torch.Tensor) -> Any:

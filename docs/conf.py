@@ -27,8 +27,15 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+    "mathml",
+    "notebooks",
     "reference",
 ]
+html_math_renderer = "mathml"
+# What a reader copies from a block of commands are these, not prompts and what is printed.
+copybutton_prompt_text = "$ "
+copybutton_line_continuation_character = "\\"
 exclude_patterns = ["_ext", "certificates"]
 html_theme = "furo"
 html_title = f"offcert {version}"

@@ -95,11 +95,31 @@ def _first_sentence(value: Any) -> str:
 
 
 def names(package: str) -> str:
-    """Return a table of the names that a package exports: what each is, and where it is defined."""
+    """Return the names that a package exports by role: what each is, and where it is defined."""
     exported = importlib.import_module(package)
-    rows = ["| name | what it is |", "| --- | --- |"]
-    rows += [_row(name, homes(package)[name]) for name in sorted(exported.__all__, key=str.lower)]
-    return "\n".join(rows) + "\n"
+    homes_of = homes(package)
+    written = []
+    for role, rooms in _ROLES.items():
+        found = [name for name in exported.__all__ if homes_of[name].split(".")[1] in rooms]
+        rows = [_row(name, homes_of[name]) for name in sorted(found, key=str.lower)]
+        written.append("\n".join([f"## {role}\n", "| name | what it is |", "| --- | --- |", *rows]))
+    missing = {homes_of[name].split(".")[1] for name in exported.__all__}.difference(
+        *_ROLES.values()
+    )
+    if missing:
+        raise ValueError(f"the reference says of no role that it is in {', '.join(missing)}")
+    return "\n\n".join(written) + "\n"
+
+
+# What the names that a package exports are for, by the rooms that they are defined in.
+_ROLES = {
+    "Capture and train": ("runtime", "training"),
+    "Search": ("certify", "campaign"),
+    "Verify": ("verify",),
+    "Problems and plans": ("questions", "instances"),
+    "Certificates": ("proofs",),
+    "Parts of a step and of a machine": ("core",),
+}
 
 
 def _row(name: str, home: str) -> str:

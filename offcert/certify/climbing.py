@@ -39,7 +39,7 @@ def climb(search: Any, so_far: Callable[[], Any], workers: int, seed: int) -> No
         if not rung.suits(search):
             continue
         seconds = rung.seconds(search.remaining)
-        if seconds < rung.needs:
+        if seconds < rung.needs or (seconds < search.shortest_step and not rung.always):
             continue
         grace = LONG_GRACE if rung.always else GRACE
         surviving = search.surviving(but=(*_NOTHING, ContradictionError))

@@ -120,6 +120,7 @@ class Method:
             with search.untimed(), suppress(Exception):
                 for act in self.warm:
                     act()
+            effort = replace(effort, seconds=min(effort.seconds, search.remaining))
         self.run(search, effort)
 
     def alone(self, search: Any, effort: Effort) -> None:

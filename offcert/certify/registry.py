@@ -14,7 +14,7 @@ from offcert.certify.schedule_methods import (
 )
 from offcert.certify.search_steps.bounds import climb_combinatorial
 from offcert.certify.search_steps.deadlines import climb_limits, descend_sinking, halve_limits
-from offcert.certify.search_steps.descents import descend_set_search
+from offcert.certify.search_steps.descents import descend_pieces, descend_set_search
 from offcert.certify.search_steps.joint import bound_computing, descend_sequentially, descend_whole
 from offcert.certify.warm import warm_plans
 from offcert.core.errors import InputError
@@ -28,6 +28,7 @@ METHODS: dict[str, Method] = called(
 STEPS: dict[str, Method] = METHODS | called(
     {
         "combinatorial-bounds": Method(climb_combinatorial),
+        "pieces": Method(descend_pieces, warm=(warm_set_search,)),
         "set-search": Method(descend_set_search, warm=(warm_set_search,)),
         "computing-time": Method(bound_computing),
         "everything-once": Method(descend_whole),

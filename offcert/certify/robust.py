@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from offcert.certify.running import SearchProgress
-from offcert.core.other_numbers import executed_on
 from offcert.core.result import Evidence
+from offcert.core.uncertainty import executed_on
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.robust import Robust
 from offcert.questions.schedule.problem import Minimise, Problem

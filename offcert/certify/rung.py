@@ -73,6 +73,8 @@ class Rung:
         Between which parts of the makespan the outward search must have left open.
     most_operations : float
         Longest trace on which it ends in time.
+    most_gaps : float
+        Gaps of the largest trace on which it keeps to its time.
     needs : float
         Seconds below which it is not begun.
     """
@@ -90,6 +92,7 @@ class Rung:
     open_from: float = 0.0
     open_to: float = math.inf
     most_operations: float = math.inf
+    most_gaps: float = math.inf
     needs: float = 0.0
 
     @property
@@ -121,6 +124,8 @@ class Rung:
             yield f"gap at least {_percent(self.gap_from)}", self._is_open
         if self.most_operations < math.inf:
             yield f"at most {self.most_operations:g} operations", self._is_short
+        if self.most_gaps < math.inf:
+            yield f"at most {self.most_gaps:g} gaps", self._has_few_gaps
         if self.fine_only:
             yield "a fine trace", lambda search: is_fine(search.problem)
         if self.early_gaps_only:
@@ -135,6 +140,9 @@ class Rung:
 
     def _is_short(self, search: Search) -> bool:
         return len(search.problem.trace) <= self.most_operations
+
+    def _has_few_gaps(self, search: Search) -> bool:
+        return len(search.problem.trace.gaps) <= self.most_gaps
 
     def _is_far(self, search: Search) -> bool:
         return search.workings.outward_open >= self.open_from

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
 from offcert.certify.interrupts import held_interrupts, is_interrupt
+from offcert.certify.loading import Loading
 from offcert.certify.warm import group_of, noted_compilations
 from offcert.certify.workings import Workings
 from offcert.core.errors import InputError, MethodError, OffcertError
@@ -23,6 +24,9 @@ from offcert.proofs.settings import Notes, Settings
 
 # Seconds between two calls of a progress callback. Arbitrary.
 _SECONDS_BETWEEN = 1.0
+# Seconds, and the part of a time limit, of the shortest step that is begun: the lesser counts.
+# Arbitrary.
+_SHORTEST, _SHORTEST_PART = 0.1, 0.01
 
 
 class Keeping:
@@ -117,6 +121,8 @@ class Running(Bounded, Generic[Known]):
     ----------
     question : Question
         What is asked.
+    shortest_step : float
+        Seconds below which no step is worth loading what it needs.
     """
 
     question: ClassVar[Question]
@@ -144,6 +150,9 @@ class Running(Bounded, Generic[Known]):
         self._begin = time.monotonic()
         self._deadline = self._begin + time_limit
         self._compiling: set[str] = set()
+        self._loading = Loading(time_limit)
+        self._deadline -= self._loading.counted_before(self._begin)
+        self.shortest_step = min(_SHORTEST, _SHORTEST_PART * time_limit)
 
     @property
     def objective(self) -> int | None:
@@ -218,16 +227,19 @@ class Running(Bounded, Generic[Known]):
     def untimed(self) -> Iterator[None]:
         """Stop the clock meanwhile: compiling is not searching.
 
-        An interrupt waits until it has ended: what compiles may swallow it.
+        Loading what was compiled before is, but for the first of it. An interrupt waits until it
+        has ended: what compiles may swallow it.
         """
         began = time.monotonic()
         self.clock_stands_still = True
         try:
-            with held_interrupts(), noted_compilations(self._say_compiling):
+            with held_interrupts(), noted_compilations(self._say_compiling) as compiled:
                 yield
         finally:
             self.clock_stands_still = False
         spent = time.monotonic() - began
+        if not compiled:
+            spent -= self._loading.counted(spent)
         self._begin += spent
         self._deadline += spent
 

@@ -103,7 +103,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _engine(options: argparse.Namespace) -> int:
-    from offcert.core.errors import InputError, OffcertError, require_torch
+    from offcert.core.errors import InputError, require_torch
 
     if options.problem is not None or options.plans:
         raise InputError("audit takes PROBLEM with --plan, or --engine; not both")
@@ -111,13 +111,7 @@ def _engine(options: argparse.Namespace) -> int:
     from offcert.runtime.engines.audit import audit_engine
 
     with redirect_stdout(sys.stderr):
-        try:
-            found = audit_engine(options.engine, orders=options.orders)
-        except OffcertError:
-            raise
-        except Exception as error:
-            said = f"{type(error).__name__}: {error}".splitlines()[0]
-            raise InputError(f"engine {options.engine} fails by itself: {said}") from error
+        found = audit_engine(options.engine, orders=options.orders)
     show(options, {"engine": options.engine, **found.to_json()}, found.text())
     return 0 if found.clean else EXIT_INVALID
 

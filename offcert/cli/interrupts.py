@@ -13,6 +13,7 @@ import atexit
 import os
 import signal
 import sys
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ _IMPORTS = "<frozen importlib"
 # Seconds until an interrupt that Python has swallowed comes again. Arbitrary.
 _AGAIN = 0.02
 
+# When `run_process` was called, by ``time.monotonic``; None, by definition, if it was not.
+began: float | None = None
+
 
 def run_process(load: Callable[[], Callable[[], int]]) -> int:
     """Run the command that the process was started for, and return its exit code.
@@ -37,6 +41,8 @@ def run_process(load: Callable[[], Callable[[], int]]) -> int:
     load : callable
         Imports what a command needs, and returns what runs it.
     """
+    global began
+    began = time.monotonic()
     state = _Handler()
     _open_missing()
     try:

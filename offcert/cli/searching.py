@@ -221,6 +221,8 @@ def search_and_say(
     from functools import partial
 
     from offcert.certify.interrupts import terminating_interrupts
+    from offcert.certify.loading import loading_since
+    from offcert.cli import interrupts
 
     write = write or (lambda known, path: known.write(path))
     kept = None if options.output == STDOUT else options.output
@@ -240,6 +242,7 @@ def search_and_say(
         native_output_to_stderr(),
         terminating_interrupts(),
         progress(options, describe) as tell,
+        loading_since(interrupts.began),
     ):
         # However this process ends, the file holds the best that was known.
         keep = None if kept is None else lambda known: write(known, kept)

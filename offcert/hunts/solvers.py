@@ -16,7 +16,7 @@ from offcert.formulations.exported.cells import Cells, Keeps
 from offcert.formulations.exported.integer_program import CellModel
 from offcert.formulations.exported.solved import SOLVERS, Claim, claim_of
 from offcert.formulations.exported.text import lp, mps
-from offcert.instances.uniform import UniformChains
+from offcert.instances.cnn import UniformChains
 from offcert.questions.schedule.files import write_problem
 from offcert.questions.schedule.problem import Problem
 

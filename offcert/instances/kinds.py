@@ -10,7 +10,7 @@ from typing import Any
 from offcert.core.documents import parse_rational, show
 from offcert.core.errors import InputError
 from offcert.instances.checkpoint_instances import CheckpointChains, RecomputeNetworks
-from offcert.instances.cnn import CnnChains
+from offcert.instances.cnn import CnnChains, UniformChains
 from offcert.instances.decoder import DecoderTraces
 from offcert.instances.generator import Generator
 from offcert.instances.modnn.problems import ModnnSteps
@@ -18,7 +18,6 @@ from offcert.instances.recompute_partition import RecomputePartition, recompute_
 from offcert.instances.stages import TransformerTraces, UnetTraces
 from offcert.instances.three_partition import ThreePartition, three_partition
 from offcert.instances.two_partition import TwoPartition, two_partition
-from offcert.instances.uniform import UniformChains
 from offcert.questions.schedule.problem import Problem
 
 KINDS: dict[str, type[Generator]] = {

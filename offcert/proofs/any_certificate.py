@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import platform as machine
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -15,17 +16,34 @@ from offcert._version import __version__
 from offcert.core.documents import (
     Fields,
     canonical_digest,
+    rational_text,
     require_format,
     write_json,
 )
+from offcert.core.forms import OBJECT, TEXT, Integer, Member, Record
 from offcert.core.messages import cut
 from offcert.core.named import named
-from offcert.core.result import Bounded, SolveStatus
-from offcert.proofs.bounds_json import bounds_to_json, exact_gap
+from offcert.core.result import Bound, Bounded, Evidence, SolveStatus
 from offcert.proofs.questions import Question
 from offcert.proofs.settings import Notes, Settings
 from offcert.proofs.settings import from_json as settings_from_json
 from offcert.proofs.settings import to_json as settings_to_json
+
+_BOUND = Record(Bound, method=TEXT, value=Integer(0), evidence=Member(Evidence), details=OBJECT)
+# Returns the bound that a JSON object describes.
+bound_from_json = _BOUND.read
+
+
+def bounds_to_json(bounds: Sequence[Bound]) -> list[dict[str, Any]]:
+    """Return bounds as a JSON value."""
+    return list(map(_BOUND.write, bounds))
+
+
+def exact_gap(objective: int | None, lower_bound: int) -> str | None:
+    """Return ``(objective - bound) / objective`` as a rational; None without an objective."""
+    if objective is None:
+        return None
+    return rational_text(Fraction(objective - lower_bound, max(objective, 1)))
 
 
 class Named(Protocol):

@@ -13,9 +13,8 @@ from offcert.core.network_json import execution_from_json, execution_to_json
 from offcert.core.notebook import html
 from offcert.core.result import Infeasibility, SolveStatus
 from offcert.core.units import format_size
-from offcert.proofs.any_certificate import AnyCertificate
+from offcert.proofs.any_certificate import AnyCertificate, bound_from_json
 from offcert.proofs.any_certificate import current_versions as current_versions
-from offcert.proofs.bounds_json import bound_from_json
 from offcert.proofs.placement.certificate import PlacementCertificate
 from offcert.proofs.questions import SCHEDULE
 from offcert.proofs.robust import Robust, robust_from_fields

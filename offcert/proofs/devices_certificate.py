@@ -11,8 +11,7 @@ from offcert.core.errors import InputError
 from offcert.core.forms import member
 from offcert.core.result import Bound, Bounded, SolveStatus
 from offcert.core.units import format_time
-from offcert.proofs.any_certificate import AnyCertificate
-from offcert.proofs.bounds_json import bound_from_json, bounds_to_json
+from offcert.proofs.any_certificate import AnyCertificate, bound_from_json, bounds_to_json
 from offcert.proofs.questions import DEVICES
 from offcert.proofs.schedule_json import schedule_from_json, schedule_to_json
 from offcert.questions.devices.problem import DevicesProblem, Job, JobKind

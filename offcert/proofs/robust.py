@@ -7,7 +7,7 @@ from typing import Any
 
 from offcert.core.documents import Fields
 from offcert.core.result import Bound, Bounded
-from offcert.proofs.bounds_json import bound_from_json, bounds_to_json, exact_gap
+from offcert.proofs.any_certificate import bound_from_json, bounds_to_json, exact_gap
 
 
 @dataclass(frozen=True)

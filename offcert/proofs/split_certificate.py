@@ -20,8 +20,7 @@ from offcert.core.documents import Fields, read_document
 from offcert.core.errors import InputError
 from offcert.core.result import Bound, Bounded, SolveStatus
 from offcert.core.units import format_time
-from offcert.proofs.any_certificate import AnyCertificate
-from offcert.proofs.bounds_json import bound_from_json, bounds_to_json
+from offcert.proofs.any_certificate import AnyCertificate, bound_from_json, bounds_to_json
 from offcert.proofs.certificate import Certificate, certificate_from_json
 from offcert.proofs.questions import SPLIT
 from offcert.questions.split.menu import Menu

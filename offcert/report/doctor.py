@@ -13,7 +13,7 @@ from offcert.report.least import tail_remedy
 
 _BYTES = Units("ns", "B")
 _HEADER = ("", "without a plan", "step", "computing", "samples/s", "proved within", "host")
-_OTHERS_HEADER = ("without a plan", "step", "samples/s", "device", "", "host")
+_OTHERS_HEADER = ("needs no plan", "step", "samples/s", "device", "", "host")
 
 
 def diagnosis_summary(diagnosis: Diagnosis) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -136,21 +137,26 @@ def save(root: Element, path: str | Path) -> None:
 
 
 def _pixels(text: str) -> bytes:
+    if not letters_are_drawn(_rendered):
+        raise InputError(
+            "a PNG file needs letters, and this machine has no fonts: install some, as "
+            "fonts-dejavu-core, or write an SVG file"
+        )
+    return _rendered(text)
+
+
+def _rendered(text: str) -> bytes:
     import resvg_py
 
-    drawn = resvg_py.svg_to_bytes(
-        svg_string=text, zoom=_ZOOM, font_dirs=_fonts(), sans_serif_family=_FONT
-    )
+    drawn = resvg_py.svg_to_bytes(svg_string=text, zoom=_ZOOM, sans_serif_family=_FONT)
     return bytes(drawn)
 
 
-def _fonts() -> list[str]:
-    """Return folders with fonts for machines that have none: those that come with matplotlib."""
-    from importlib.util import find_spec
-
-    found = find_spec("matplotlib")
-    places = [] if found is None else list(found.submodule_search_locations or ())
-    return [f"{place}/mpl-data/fonts/ttf" for place in places]
+def letters_are_drawn(rendered: Callable[[str], bytes]) -> bool:
+    """Whether what makes pixels of a picture finds a font: otherwise it leaves out all letters."""
+    empty, letter = (drawing(20, 20, "", 12) for _ in range(2))
+    element(letter, "text", "a", x=4, y=14)
+    return rendered(write(empty)) != rendered(write(letter))
 
 
 def ticks(largest: float, most: int = 8) -> list[float]:

@@ -11,10 +11,13 @@ from offcert.core.carried.ranges import ranges_from_json
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.runtime.segments.reachable import Reach
+from offcert.runtime.watch.sharded import states_of
 
 
 def opaque_modules(root: nn.Module) -> dict[str, str]:
     """Return the modules of a model that can reach objects which may change unseen, and which.
+
+    Those whose parameters a call gathers (`fully_shard`) are among them.
 
     Parameters
     ----------
@@ -27,9 +30,14 @@ def opaque_modules(root: nn.Module) -> dict[str, str]:
         By path, as in ``model.named_modules()``.
     """
     found = {}
+    sharded = {id(module) for module, _ in states_of(root.modules())}
     registered = {id(module) for module in root.modules()}
     for path, module in root.named_modules():
         if path:
+            if id(module) in sharded:
+                # What lies inside runs again while it is gathered, and so without a collective.
+                found[path] = "fully_shard gathers its parameters"
+                continue
             unseen = Reach(registered - {id(module)}).visit([(path, module)]).unseen
             if unseen:
                 found[path] = f"{unseen[0]} may change unseen"

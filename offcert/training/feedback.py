@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from offcert.core.result import relative_gap
@@ -40,13 +41,17 @@ def plan_numbers(certificate: Certificate, plan: StepPlan) -> dict[str, float]:
     }
 
 
-def said_of_plan(certificate: Certificate, plan: StepPlan, *, streams: bool) -> str:
+def said_of_plan(
+    certificate: Certificate, plan: StepPlan, *, streams: bool, folder: Path | None = None
+) -> str:
     """Return in a line what a plan promises; parameters as for `plan_numbers`.
 
     Parameters
     ----------
     streams : bool
         Whether copies run beside the computing, as on a GPU.
+    folder : Path, optional
+        Where the plan was found, if it was not searched for.
     """
     of = plan_numbers(certificate, plan)
     sizes = (int(of[name]) for name in ("peak_without", "peak", "host"))
@@ -57,7 +62,7 @@ def said_of_plan(certificate: Certificate, plan: StepPlan, *, streams: bool) -> 
         f"predicted {of['slowdown']:.2f} ×",
         f"{what} proved within {format_gap(of['proved_within'])}",
         f"host {host}",
-        f"found in {of['search_seconds']:.1f} s",
+        f"found in {of['search_seconds']:.1f} s" if folder is None else f"found in {folder}",
     ]
     text = f"plan for {certificate.problem.name}: {', '.join(parts)}"
     if streams:
@@ -65,9 +70,14 @@ def said_of_plan(certificate: Certificate, plan: StepPlan, *, streams: bool) -> 
     return f"{text}; on the CPU copies are synchronous, and a step takes longer than predicted"
 
 
-def tell_of_plans(followed: Offload, plans: Iterable[tuple[Any, StepPlan]]) -> None:
-    """Log a line for every plan that is a certificate, and keep its numbers in `promises`."""
+def tell_of_plans(
+    followed: Offload, plans: Iterable[tuple[Any, StepPlan]], folder: Path | None = None
+) -> None:
+    """Log a line for every plan that is a certificate, and keep its numbers in `promises`.
+
+    With a folder, they were found there.
+    """
     for certificate, plan in plans:
         if isinstance(certificate, Certificate) and certificate.result.schedule is not None:
-            LOG.info("%s", said_of_plan(certificate, plan, streams=followed.streams))
+            LOG.info("%s", said_of_plan(certificate, plan, streams=followed.streams, folder=folder))
             followed.promises.append(plan_numbers(certificate, plan))

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from offcert.certify.kept_plans import KeptPlans
 from offcert.certify.methods import solve
 from offcert.core.errors import InputError, PlanError
 from offcert.proofs.certificate import Certificate
@@ -23,9 +24,11 @@ from offcert.training.barred import opaque_modules, price, without
 from offcert.training.branches import Branches
 from offcert.training.feedback import tell_of_plans
 from offcert.training.growth import outgrown
+from offcert.training.kept import Kept
 from offcert.training.planner import Planner, first_call
-from offcert.training.search import Done, Found, Order, Search, begin, find
+from offcert.training.search import Done, Found, Order
 from offcert.training.study import Times
+from offcert.training.together import Searching, searches_for
 
 # Plans in the place of others of which something was refused; after so many plans only move
 # tensors. Arbitrary.
@@ -44,7 +47,7 @@ class _Made:
         Of the plan; None as long as it is a makeshift.
     times : Times or None
         Taken of its steps, before a better plan is searched for.
-    search : Search or Done or None
+    search : Searching or None
         What is under way.
     before : Certificate or None
         Of the plan of which something was refused, in whose place this one is.
@@ -53,7 +56,7 @@ class _Made:
     problem: Problem
     certificate: Certificate | None = None
     times: Times | None = None
-    search: Search | Done | None = None
+    search: Searching | None = None
     before: Certificate | None = None
 
 
@@ -79,6 +82,7 @@ class Making(Offload):
         host_memory: int | None = None,
         spills: bool = False,
         background: bool = True,
+        plans: KeptPlans | None = None,
         **following: Any,
     ) -> None:
         super().__init__(model, (), **following)
@@ -88,6 +92,8 @@ class Making(Offload):
         self._host_memory = host_memory
         self._spills = spills
         self._background = background
+        self._searches = searches_for(self._root)
+        self._kept = Kept(plans, lambda why: self._tell("kept", why))
         # First calls of plans for steps that a larger plan should have done for, but did not.
         self._own: list[Signature] = []
         # Kinds of steps that are left without a plan, and why.
@@ -112,10 +118,14 @@ class Making(Offload):
             self._barred |= opaque_modules(self._root)
         allowed = without(problem, self._barred)
         number = self._outgrown(first_call(problem))
+        known = self._order(problem, allowed, number).known() if self._searches.alone else None
+        if known is not None:
+            self._arrived(problem, known, number)
+            return
         makeshift = self._makeshift(allowed)
         if makeshift is None or (self._open is None and self._planner.hardware is not None):
             # There is nothing to follow meanwhile, or nobody trains yet.
-            found = find(self._order(problem, allowed, number))
+            found = self._find(self._order(problem, allowed, number))
             self._arrived(problem, found, number)
             return
         number = self._take(makeshift, number)
@@ -141,9 +151,16 @@ class Making(Offload):
         """Search for the plan that takes the place of a makeshift."""
         made = self._made[number]
         problem = allowed if made.before is not None else made.problem
-        made.search = begin(self._order(problem, allowed, number), apart=self._background)
-        if not self._background:
+        order = self._order(problem, allowed, number)
+        made.search = self._searches.begin(order, apart=self._background)
+        if not self._background or isinstance(made.search, Done):
             self._look(number)
+
+    def _find(self, order: Order) -> Found:
+        """Return what is found for an order, which is waited for."""
+        found = self._searches.begin(order, apart=False).poll()
+        assert found is not None
+        return found
 
     def _know(self, number: int, made: _Made) -> _Made:
         """Take note of what a plan was made for; no search goes on for what was there before."""
@@ -161,11 +178,15 @@ class Making(Offload):
             planner.limited(allowed),
             plain,
             planner.time_limit,
-            # What is too much may go into a file, and then is no limit for plans.
-            None if self._spills else self._left_without(number),
+            self._room(number),
             self._device is not None,
             None if allowed is problem else planner.limited(problem),
+            self._kept.find,
         )
+
+    def _room(self, number: int | None) -> int | None:
+        """Return the host's bytes for a plan: what is too much may go into a file, if it spills."""
+        return None if self._spills else self._left_without(number)
 
     def _look(self, number: int) -> None:
         """Take the plan of a search that has ended."""
@@ -197,6 +218,8 @@ class Making(Offload):
                 self._settle(first_call(problem), why)
             return
         assert certificate is not None
+        asked = self._planner.limited(without(problem, self._barred))
+        self._kept.keep(certificate, asked, self._room(number))
         left = self._left_without(number)
         made = step_plan(
             certificate.problem,
@@ -220,7 +243,8 @@ class Making(Offload):
         try:
             number = self._take(made, number)
             self._know(number, known)
-            tell_of_plans(self, [(known.certificate, made)])
+            folder = self._kept.folder_of(known.certificate)
+            tell_of_plans(self, [(known.certificate, made)], folder)
         except (InputError, PlanError) as error:
             if not made.segments:
                 raise
@@ -228,7 +252,7 @@ class Making(Offload):
             self._tell("plainly", f"nothing runs again, plans only move tensors: {error}")
             plain = replace(known.problem, recompute=Recompute.NONE)
             if number is None:
-                self._arrived(plain, find(self._order(plain, plain, None)), None)
+                self._arrived(plain, self._find(self._order(plain, plain, None)), None)
             else:
                 self._know(number, _Made(plain))
                 self._search(number, plain)

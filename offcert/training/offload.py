@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
+from offcert.certify.kept_plans import KeptPlans
 from offcert.core.errors import InputError
 from offcert.core.options import require_count
 from offcert.questions.schedule.problem import Problem
@@ -38,6 +41,7 @@ def offload(
     time_limit: float = 10.0,
     max_plans: int = 4,
     background: bool = True,
+    plans: str | Path | None = None,
     strict: bool = False,
     count: bool = False,
     directory: str | None = None,
@@ -95,6 +99,11 @@ def offload(
     background : bool
         With ``"auto"``: whether plans are searched for in a process of its own while the training
         goes on, or the training waits for them.
+    plans : str or Path, optional
+        With ``"auto"``: a folder in which certificates are kept, and found again: by the next run,
+        by another process, or on another machine with the same device (with `hardware`: on any).
+        They are named by the digest of step, limit and machine. What is found is verified, and has
+        to be about the very step; what is damaged is said, and searched for anew.
     strict, count, directory
         As for `offcert.runtime.follow.offload.offload`; steps that are captured or timed on the way
         are nothing that `strict` objects to.
@@ -132,7 +141,7 @@ def offload(
         "recompute": recompute,
     }
     if not isinstance(plan, str):
-        _refuse(asked | {"example": example}, 'with plan="auto"')
+        _refuse(asked | {"example": example, "plans": plans}, 'with plan="auto"')
         given: dict[str, Any] = {
             "host_memory": host_memory,
             "host_spill": host_spill,
@@ -150,6 +159,8 @@ def offload(
     within_host((), host_memory, host_spill)
     following["host_memory"] = memory_limit(host_memory)
     following["background"] = background
+    if plans is not None:
+        following["plans"] = KeptPlans(plans, "" if hardware is not None else _machine(model))
     following["spills"] = host_spill is not False
     following["spill"] = host_spill if isinstance(host_spill, str) else None
     reserved = following["reserved_memory"] = memory_limit(reserved_memory, "reserved_memory")
@@ -171,3 +182,11 @@ def _refuse(options: Mapping[str, Any], where: str) -> None:
     for name, value in options.items():
         if value is not None and value is not False:
             raise InputError(f"{name} can only be given {where}")
+
+
+def _machine(model: nn.Module) -> str:
+    """Return the name of the device whose times are measured."""
+    device = next((each.device for each in model.parameters()), torch.device("cpu"))
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{device.type} {platform.machine()} {platform.processor()}".strip()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -43,6 +44,8 @@ class Order:
         Whether the streams of a device are to follow it.
     unbarred : Problem or None
         If everything might run again: a plan for it says what is lost otherwise.
+    kept : callable, optional
+        Gives a plan that is kept for a problem and the room, or None.
     """
 
     problem: Problem
@@ -51,6 +54,11 @@ class Order:
     room: int | None = None
     streams: bool = False
     unbarred: Problem | None = None
+    kept: Callable[[Problem, int | None], Found | None] | None = None
+
+    def known(self) -> Found | None:
+        """Return a plan that is kept, if there is one."""
+        return None if self.kept is None else self.kept(self.problem, self.room)
 
 
 @dataclass
@@ -236,7 +244,10 @@ class Done:
 
 
 def begin(order: Order, *, apart: bool) -> Search | Done:
-    """Begin a search in a process of its own, or carry it out."""
+    """Begin a search in a process of its own, or carry it out, unless a plan is kept."""
+    known = order.known()
+    if known is not None:
+        return Done(known)
     return Search(order) if apart else Done(find(order))
 
 

@@ -19,9 +19,9 @@ from offcert.core.errors import InputError, PlanError
 from offcert.core.execution import Execution
 from offcert.core.messages import short_repr
 from offcert.core.network import Network
-from offcert.core.other_numbers import executed_on
 from offcert.core.result import Bound, Bounded, Evidence
 from offcert.core.trace import Trace
+from offcert.core.uncertainty import executed_on
 from offcert.proofs.certificate import Certificate, read_certificate
 from offcert.proofs.kind import ALL
 from offcert.proofs.kinds.computed import Computed

@@ -16,11 +16,7 @@ from itertools import accumulate
 from ortools.sat.python import cp_model
 
 from offcert.core.errors import InputError
-from offcert.formulations.checkpoint.memory_models import (
-    dynamic_memory,
-    require_sizes,
-    static_memory,
-)
+from offcert.formulations.checkpoint.live import dynamic_memory, require_sizes, static_memory
 from offcert.formulations.common.cpsat import OverrunError, run_cpsat
 from papers.checkpoint_chains.outcome import SelectionOutcome, SelectionRun
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 from offcert.core.checkpoint_chain import CheckpointChain
-from offcert.formulations.checkpoint.memory_models import require_sizes
+from offcert.formulations.checkpoint.live import require_sizes
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from offcert.core.checkpoint_chain import CheckpointChain
-from offcert.formulations.checkpoint.memory_models import require_checkpoints
+from offcert.formulations.checkpoint.live import require_checkpoints
 
 
 def stage_end_bytes(chain: CheckpointChain, checkpoints: Sequence[int]) -> int:

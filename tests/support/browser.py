@@ -31,7 +31,7 @@ class Page:
         self.errors: list[str] = []
         self.requests: list[str] = []
 
-    def open(self, path: Path) -> None:
+    def open(self, path: Path, query: str = "") -> None:
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         found = self.call("Target.attachToTarget", targetId=target, flatten=True)
         self._session = found["sessionId"]
@@ -39,7 +39,7 @@ class Page:
             self.call(f"{name}.enable")
         size = {"width": 1200, "height": 1600, "deviceScaleFactor": 1, "mobile": False}
         self.call("Emulation.setDeviceMetricsOverride", **size)
-        self.call("Page.navigate", url=path.as_uri())
+        self.call("Page.navigate", url=path.as_uri() + query)
         deadline = time.monotonic() + 30
         while self.value("document.readyState") != "complete" and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -128,7 +128,7 @@ class Page:
 
 
 @contextmanager
-def opened(path: Path, profile: Path) -> Iterator[Page]:
+def opened(path: Path, profile: Path, query: str = "") -> Iterator[Page]:
     """Open a page in a browser of its own, whose profile is in a folder."""
     program = installed()
     assert program is not None
@@ -156,7 +156,7 @@ def opened(path: Path, profile: Path) -> Iterator[Page]:
     try:
         with os.fdopen(to_write, "wb") as write, os.fdopen(from_read, "rb") as read:
             page = Page(write, read)
-            page.open(path)
+            page.open(path, query)
             yield page
     finally:
         browser.kill()

@@ -1,11 +1,13 @@
-"""The ladders where computations may run again, or memory is minimised, as data."""
+"""The ladders where computations may run again, as data; and which ladder suits a problem."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from offcert.certify.ladders.plain import PLAIN_LADDERS, plain_ladder_for
 from offcert.certify.registry import STEPS
 from offcert.certify.rung import Rung
+from offcert.certify.search import chooses_execution
 from offcert.questions.schedule.problem import Minimise, Problem
 
 
@@ -138,3 +140,16 @@ def joint_ladder_for(problem: Problem) -> str:
     if problem.deadline is not None:
         name += " in time"
     return name + _CAPTURED if "capture" in (problem.source or {}) else name
+
+
+LADDERS: dict[str, tuple[Rung, ...]] = {**PLAIN_LADDERS, **JOINT_LADDERS}
+
+
+def rungs_for(problem: Problem) -> tuple[Rung, ...]:
+    """Return the rungs of the ladder that suits a problem."""
+    return LADDERS[ladder_for(problem)]
+
+
+def ladder_for(problem: Problem) -> str:
+    """Return the name of the ladder that suits a problem."""
+    return joint_ladder_for(problem) if chooses_execution(problem) else plain_ladder_for(problem)

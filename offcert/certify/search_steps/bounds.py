@@ -15,6 +15,7 @@ from offcert.formulations.combinatorial.large_tensors import (
     large_tensors_bound,
     sizes_worth_counting,
 )
+from offcert.formulations.combinatorial.pieces import pieces_bound
 from offcert.formulations.combinatorial.relaxations import (
     fractional_bound,
     prop3_bound,
@@ -41,6 +42,8 @@ def climb_combinatorial(search: Search, effort: Effort, late_too: bool = False) 
     as wholes.
     """
     search.begin("combinatorial bounds")
+    if (pieces := pieces_bound(search.problem)) is not None:
+        search.add(pieces)
     if is_long(search.problem):
         _climb_large(search)
         climb_returns(search)

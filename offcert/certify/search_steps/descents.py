@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from offcert.certify.interrupts import held_interrupts
 from offcert.certify.method import Effort
 from offcert.certify.search import Search
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.simulate import simulate
 
 # Coolings without success after which annealing leaves the time to the solvers. Arbitrary.
 _PATIENCE = 12
+
+# Part of the time of planning pieces that the searches get: these may end some seconds late.
+# Arbitrary.
+_OF_PIECES = 0.8
 
 
 def descend_sequential(search: Search, effort: Effort) -> None:
@@ -19,6 +26,33 @@ def descend_sequential(search: Search, effort: Effort) -> None:
     with held_interrupts():
         from offcert.heuristics.evictions.sequential import sequential
     search.offer(simulate(search.problem, sequential(search.problem)))
+
+
+def descend_pieces(search: Search, effort: Effort) -> None:
+    """Plan the pieces of a step between which nothing is away, equal ones once, and join them."""
+    with held_interrupts():
+        from offcert.formulations.combinatorial.pieces import classes_of, joined, pieces_of
+        from offcert.heuristics.evictions.sequential import sequential
+    pieces = pieces_of(search.problem)
+    classes = classes_of(pieces)
+    if len(pieces) < 2 or effort.climb is None:
+        return
+    search.begin("pieces of the step")
+    end = time.monotonic() + _OF_PIECES * effort.seconds
+    plans: dict[int, Plan] = {}
+    try:
+        for number, (part, group) in enumerate(classes):
+            left = (end - time.monotonic()) / (len(classes) - number)
+            inner = Search(part, max(left, 0.01), float(search.target_gap))
+            try:
+                effort.climb(inner, effort.workers, effort.seed)
+            finally:
+                if isinstance(inner.best, Schedule):
+                    plans |= {piece.first: inner.best.plan(part.trace) for piece in group}
+    finally:
+        # Where the time is over, each tensor of a piece moves just in time.
+        rows = [(p, plans.get(p.first) or sequential(p.problem)) for p in pieces]
+        search.offer(simulate(search.problem, joined(rows)))
 
 
 def descend_local_search(search: Search, effort: Effort) -> None:

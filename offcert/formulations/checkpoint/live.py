@@ -6,17 +6,157 @@ again. Two stretches are no segments, as running them again would bring nothing 
 
 - the last one, which is needed backward as soon as it has run forward;
 - a single stage that keeps nothing but its output, as both its ends are stored.
+
+Beside it stand the costs of checkpoints in the memory models of the papers, term by term. Data of a
+chain are ``d_0 … d_n``, in bytes; ``d_0`` is the input, ``d_n`` the output, both are checkpoints.
+Between two neighbouring checkpoints `h` and `i` lies the *segment* ``d_{h+1} … d_{i-1}``. These
+functions say what the equations say, nothing more clever: they are what the algorithms are tested
+against.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from offcert.core.checkpoint_chain import CheckpointChain
+from offcert.core.errors import InputError
 from offcert.core.execution import Execution
 from offcert.core.program import Program, Segment
-from offcert.formulations.checkpoint.memory_models import require_checkpoints
+from offcert.core.trace import require_integer
+
+MemoryModel = Callable[[Sequence[int], Sequence[int]], int]
+
+
+def require_sizes(sizes: Sequence[int], gradients: Sequence[int] | None = None) -> Sequence[int]:
+    """Return the sizes of gradients, by default those of the data, if all are sizes.
+
+    Raises
+    ------
+    InputError
+        If there are fewer than two data, a size is no integer or negative, or there are not as many
+        gradients.
+    """
+    gradients = sizes if gradients is None else gradients
+    if len(sizes) < 2:
+        raise InputError(f"sizes must have at least 2 entries, not {len(sizes)}")
+    if len(gradients) != len(sizes):
+        raise InputError(f"gradients must have {len(sizes)} entries, not {len(gradients)}")
+    for name, values in (("sizes", sizes), ("gradients", gradients)):
+        for index, size in enumerate(values):
+            require_integer(size, f"{name}[{index}]", 0)
+    return gradients
+
+
+def require_checkpoints(count: int, checkpoints: Sequence[int]) -> None:
+    """Raise unless these are checkpoints of `count` data.
+
+    Raises
+    ------
+    InputError
+        If they are no integers, do not increase, or do not begin with 0 and end with n.
+    """
+    for index, checkpoint in enumerate(checkpoints):
+        require_integer(checkpoint, f"checkpoints[{index}]", 0)
+        if index and checkpoint <= checkpoints[index - 1]:
+            raise InputError(
+                f"checkpoints must increase, but {checkpoint} follows {checkpoints[index - 1]}"
+            )
+    if len(checkpoints) < 2 or checkpoints[0] != 0 or checkpoints[-1] != count - 1:
+        raise InputError(
+            f"checkpoints must begin with 0 and end with {count - 1}, not be {list(checkpoints)}"
+        )
+
+
+def static_memory(sizes: Sequence[int], checkpoints: Sequence[int]) -> int:
+    """Return the bytes of all checkpoints and of the largest segment (selection paper, Eq. 6).
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Bytes of ``d_0 … d_n``.
+    checkpoints : sequence of int
+        Increasing, from 0 to n.
+
+    Raises
+    ------
+    InputError
+        If these are no checkpoints of the chain.
+    """
+    require_checkpoints(len(sizes), checkpoints)
+    stored = sum(sizes[checkpoint] for checkpoint in checkpoints)
+    return stored + max(sum(sizes[h + 1 : i]) for h, i in pairwise(checkpoints))
+
+
+def dynamic_memory(
+    sizes: Sequence[int], checkpoints: Sequence[int], gradients: Sequence[int] | None = None
+) -> int:
+    """Return the most bytes while any segment is served backward (selection paper, Eq. 9).
+
+    While the segment from `h` to `i` is: the checkpoints up to `i`, the segment, and a buffer as
+    large as the largest gradient of the segment and its left checkpoint.
+
+    Parameters
+    ----------
+    sizes, checkpoints : sequence of int
+        As for `static_memory`.
+    gradients : sequence of int, optional
+        Bytes of the gradients of ``d_0 … d_n``; by default those of the data. The published numbers
+        of the plain AlexNet need a gradient of 0 bytes for the input.
+
+    Raises
+    ------
+    InputError
+        If these are no checkpoints of the chain.
+    """
+    require_checkpoints(len(sizes), checkpoints)
+    gradients = sizes if gradients is None else gradients
+    return max(
+        sum(sizes[checkpoint] for checkpoint in checkpoints if checkpoint <= i)
+        + sum(sizes[h + 1 : i])
+        + max(gradients[h:i])
+        for h, i in pairwise(checkpoints)
+    )
+
+
+def reforwarding_memory(sizes: Sequence[int], checkpoints: Sequence[int]) -> int:
+    """Return the bytes of stored vertices and of the largest local re-forward (Feng, Eq. 1).
+
+    Source and target are stored in every solution; as for graphs, they are not counted. With them
+    it is `static_memory`.
+
+    Raises
+    ------
+    InputError
+        If these are no checkpoints of the chain.
+    """
+    require_checkpoints(len(sizes), checkpoints)
+    stored = sum(sizes[checkpoint] for checkpoint in checkpoints[1:-1])
+    return stored + max(sum(sizes[h + 1 : i]) for h, i in pairwise(checkpoints))
+
+
+def chen_memory(sizes: Sequence[int], checkpoints: Sequence[int]) -> int:
+    """Return the bytes stored between segments, and of the largest segment with its end.
+
+    Chen et al. 2016, Algorithm 3: the sum of its two outputs, the last segment among them. The
+    input is not counted, and the output is part of the last segment.
+
+    Raises
+    ------
+    InputError
+        If these are no checkpoints of the chain.
+    """
+    require_checkpoints(len(sizes), checkpoints)
+    stored = sum(sizes[checkpoint] for checkpoint in checkpoints[1:-1])
+    return stored + max(sum(sizes[h + 1 : i + 1]) for h, i in pairwise(checkpoints))
+
+
+MEMORY_MODELS: dict[str, MemoryModel] = {
+    "static": static_memory,
+    "dynamic": dynamic_memory,
+    "reforwarding": reforwarding_memory,
+    "chen": chen_memory,
+}
 
 
 def checkpoint_program(chain: CheckpointChain, checkpoints: Sequence[int]) -> Program:

@@ -24,7 +24,7 @@ class SelectionMethod:
         From the sizes ``d_0 … d_n`` in bytes to a `Selection`.
     model : str
         The memory model in which it counts; a name in
-        ``offcert.formulations.checkpoint.memory_models.MEMORY_MODELS``.
+        ``offcert.formulations.checkpoint.live.MEMORY_MODELS``.
     optimal : bool
         Whether no other checkpoints take less memory under that model.
     source : str

@@ -72,6 +72,15 @@ PROOFS = (
         transfers=ALL,
     ),
     ProofKind(
+        "fractional-pieces",
+        Computed,
+        "pieces:fractional_pieces",
+        "the fractional optima of the pieces of a step between which nothing is away",
+        page="pieces",
+        at_once=True,
+        transfers=ALL,
+    ),
+    ProofKind(
         "fractional-subset-sum",
         Computed,
         "fractional:fractional_whole",

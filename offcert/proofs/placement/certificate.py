@@ -12,8 +12,7 @@ from offcert.core.forms import IntegerOrNull, member
 from offcert.core.notebook import html
 from offcert.core.result import SolveStatus
 from offcert.core.units import Units
-from offcert.proofs.any_certificate import AnyCertificate
-from offcert.proofs.bounds_json import bound_from_json
+from offcert.proofs.any_certificate import AnyCertificate, bound_from_json
 from offcert.proofs.questions import PLACEMENT
 from offcert.questions.placement.files import ALIGNMENT, CAPACITY, RESIDENCE
 from offcert.questions.placement.problem import (

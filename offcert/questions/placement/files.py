@@ -26,7 +26,7 @@ from offcert.core.documents import (
 from offcert.core.errors import InputError
 from offcert.core.forms import TEXT, Integer, IntegerOrNull, Record
 from offcert.core.messages import cut
-from offcert.core.platform_json import units_from_fields
+from offcert.core.platform import units_from_fields
 from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
 
 PLACEMENT_PROBLEM_FORMAT = "offcert-placement-problem"

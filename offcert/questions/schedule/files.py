@@ -32,7 +32,7 @@ from offcert.core.network_json import (
     trace_from_json,
     trace_to_json,
 )
-from offcert.core.platform_json import platform_fields, platform_from_fields, units_from_fields
+from offcert.core.platform import platform_fields, platform_from_fields, units_from_fields
 from offcert.core.trace import Trace
 from offcert.core.uncertainty import uncertainty_from_fields, uncertainty_to_json
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute

@@ -21,7 +21,7 @@ from offcert.core.documents import (
 from offcert.core.errors import InputError
 from offcert.core.forms import TEXT, Integer, Record
 from offcert.core.network_json import trace_from_json, trace_to_json
-from offcert.core.platform_json import platform_from_fields, units_from_fields
+from offcert.core.platform import platform_from_fields, units_from_fields
 from offcert.questions.split.menu import Alternative, Menu
 from offcert.questions.split.problem import Round, Split, SplitProblem
 

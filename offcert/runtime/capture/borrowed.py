@@ -42,7 +42,9 @@ class Originals(TorchDispatchMode):
         """Undo the changes once more, after the same has been run again without this mode."""
         with torch.no_grad():
             for original, copy in self._copies.values():
-                original.copy_(copy)
+                # One that was resized meanwhile is its owner's to fill.
+                if original.untyped_storage().nbytes() == copy.numel():
+                    original.copy_(copy)
         for tensor, version in self._versions.values():
             torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
 

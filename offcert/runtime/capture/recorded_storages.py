@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from offcert.runtime.watch.entries import Entry, Handle
-from offcert.runtime.watch.saved_hooks import SavedStorages
+from offcert.runtime.watch.saved_hooks import Owned, SavedStorages
 
 
 class RecordedStorages(SavedStorages):
@@ -16,7 +16,7 @@ class RecordedStorages(SavedStorages):
 
     def __init__(self, recorder: Any) -> None:
         hooks = recorder.hooks
-        super().__init__({}, hooks.parts.device, recorder.tracker, hooks.guard)
+        super().__init__(Owned(hooks.parts), hooks.parts.device, recorder.tracker, hooks.guard)
         self._recorder = recorder
         # At which moment each was saved.
         self._moments: weakref.WeakKeyDictionary[Handle, int] = weakref.WeakKeyDictionary()

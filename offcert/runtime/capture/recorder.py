@@ -31,7 +31,7 @@ from offcert.runtime.watch.in_place import changed_in_place
 from offcert.runtime.watch.modes import is_here, leave
 from offcert.runtime.watch.nodes import NodeCount, keeps_casts
 from offcert.runtime.watch.rule import Rule
-from offcert.runtime.watch.saved_hooks import dtype_name, owned_storages
+from offcert.runtime.watch.saved_hooks import Owned, dtype_name
 from offcert.runtime.watch.signature import Signature, signature
 from offcert.runtime.watch.tracker import LiveBytes, StorageRecord
 
@@ -131,7 +131,7 @@ class Recorder(Session):
     def active(self) -> Iterator[None]:
         """Watch operators and the gradients of parameters."""
         with ExitStack() as stack:
-            for parameter in self.hooks.root.parameters():
+            for parameter in self.hooks.parts.parameters:
                 # Others have been put in their place for a call (`torch.func.functional_call`).
                 if parameter.requires_grad and parameter.is_leaf:
                     hook = parameter.register_post_accumulate_grad_hook(self._exclude_gradient)
@@ -154,9 +154,9 @@ class Recorder(Session):
         self.calls.append(signature(self.hooks.parts, args, kwargs))
         self.elsewhere |= not is_here(self.tracker)
         if not self.moments:
-            self._storages.owned = owned_storages(self.hooks.parts)
+            self._storages.owned = Owned(self.hooks.parts)
             self._storages.device = self.hooks.parts.device
-            self.tracker.start()
+            self.tracker.start(self.hooks.parts.sharded)
             self.tracker.announcer = self._announce
             self.tracker.listener = self._listen
         self._context = EnteredHooks(self._storages)
@@ -222,6 +222,7 @@ class Recorder(Session):
 
     def _next(self, event: Event) -> None:
         """Close the moment before and open one."""
+        self._note_gathered()
         if self.moments:
             self.moments[-1].peak = self.tracker.peak
         self.tracker.now = len(self.moments)
@@ -229,6 +230,13 @@ class Recorder(Session):
         module = self._paths[-1] if self._paths else self._gradient_path
         self.moments.append(Moment(event, self._in_backward, self.tracker.live, module))
         self._look_who_holds()
+
+    def _note_gathered(self) -> None:
+        """Note the parameters that have been gathered or freed since the latest moment."""
+        for record in self.tracker.look():
+            life = self._life_of[record] = Life(record)
+            life.touched.add(record.born)
+            self.lives.append(life)
 
     def _announce(self, func: Any, args: Any, kwargs: Any) -> None:
         if not _is_query(func):

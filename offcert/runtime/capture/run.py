@@ -16,6 +16,7 @@ from offcert.core.errors import InputError, OffcertError
 from offcert.runtime.capture.borrowed import Originals, borrowed, random_state_kept
 from offcert.runtime.capture.build import build
 from offcert.runtime.capture.capture import Capture, Clock
+from offcert.runtime.capture.collectives import Unsent, require_gathered, sharding_kept
 from offcert.runtime.capture.fake import FakeTwins
 from offcert.runtime.capture.kernels import CpuKernels, FlashKernels
 from offcert.runtime.capture.recorder import Recorder
@@ -28,6 +29,8 @@ from offcert.runtime.segments.placed import PlacedProgram
 from offcert.runtime.segments.steps import SegmentedSteps
 from offcert.runtime.watch.guard import one_line, quiet
 from offcert.runtime.watch.hooks import Hooks, uncompiled, unwrap
+from offcert.runtime.watch.parts import Parts
+from offcert.runtime.watch.sharded import local
 
 
 def capture(
@@ -145,21 +148,29 @@ def captured(
 
 def uncounted_bytes(step: TrainingStep, batch: int) -> Mapping[str, int]:
     """Return the bytes that a trace of the step does not count, by what they are."""
-    parameters = list({id(p): p for p in step.model.parameters()}.values())
+    parts = Parts(step.model)
+    parameters = list({id(p): p for p in parts.parameters}.values())
     sizes = {
-        "parameters": sum(map(_bytes, parameters)),
-        "gradients": sum(_bytes(p) for p in parameters if p.requires_grad),
-        "buffers": sum(map(_bytes, step.model.buffers())),
+        "parameters": sum(map(held_bytes, parameters)),
+        "gradients": sum(held_bytes(p) for p in parameters if p.requires_grad),
+        "buffers": sum(map(held_bytes, step.model.buffers())),
         "batch": batch,
     }
+    whole = sum(map(held_bytes, parts.sharded.gradients()))
+    if whole:
+        sizes["gradients of all processes"] = whole
     if step.optimiser is not None:
         leaves = tree_leaves([dict(state) for state in step.optimiser.state.values()])
-        state = sum(_bytes(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor))
+        state = sum(held_bytes(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor))
         sizes["optimiser"] = state
     return sizes
 
 
-def _bytes(tensor: torch.Tensor) -> int:
+def held_bytes(tensor: torch.Tensor) -> int:
+    """Return the bytes of a tensor, or of the shard that this process holds, with its padding."""
+    part = local(tensor)
+    if part is not tensor:
+        return part.untyped_storage().nbytes()
     return tensor.numel() * tensor.element_size()
 
 
@@ -172,7 +183,7 @@ def batch_bytes(batch: Any) -> int:
             storage = tensor.untyped_storage()
         except (NotImplementedError, RuntimeError):
             # Sparse tensors have none, and neither have those of function transforms.
-            storages[id(tensor)] = _bytes(tensor)
+            storages[id(tensor)] = held_bytes(tensor)
         else:
             storages[storage._cdata] = storage.nbytes()
     return sum(storages.values())
@@ -183,7 +194,10 @@ def _run_fake(
 ) -> tuple[Recorder, int]:
     twins = FakeTwins()
     foreseen = nullcontext() if hardware is None or step.here else FlashKernels()
-    with _as_it_was(step, twins.twin), quiet(), twins.mode, CpuKernels(), foreseen:
+    parts = Parts(step.model)
+    require_gathered(parts)
+    unsent = Unsent() if parts.sharded else nullcontext()
+    with _as_it_was(step, twins.twin), quiet(), twins.mode, CpuKernels(), unsent, foreseen:
         batch = twins.batch(step)
         # The step may take it apart.
         size = batch_bytes(batch)
@@ -203,6 +217,9 @@ def _run_real(
 @contextmanager
 def _as_it_was(step: TrainingStep, replace: Any) -> Iterator[None]:
     with ExitStack() as stack:
+        sharded = Parts(step.model).sharded
+        if sharded:
+            stack.enter_context(sharding_kept(sharded, replace))
         stack.enter_context(random_state_kept())
         stack.enter_context(uncompiled())
         stack.enter_context(borrowed(*borrowing(step), replace=replace))

@@ -12,6 +12,7 @@ import torch
 from offcert.core.errors import InputError
 from offcert.core.named import users_function
 from offcert.runtime.engines.findings import Finding
+from offcert.runtime.engines.lines import raised_at
 from offcert.runtime.engines.machine import Machine, Peaks
 from offcert.runtime.engines.memory import Access
 from offcert.runtime.engines.orders import Orders, Values, comparable
@@ -43,6 +44,9 @@ class EngineAudit:
         Orders of the works that were carried out, beside those for single findings.
     different : int
         How many of them led to other values.
+    failed : str
+        The exception that ended the function, and the line that raised it; empty if none did. The
+        findings are those up to then.
     unrepeated : int
         Values that are left out: the order as given does not lead to them again, because nobody
         wrote that memory, or somebody did past PyTorch.
@@ -56,16 +60,18 @@ class EngineAudit:
     orders: int
     different: int
     unrepeated: int
+    failed: str = ""
 
     @property
     def clean(self) -> bool:
-        """Whether nothing was found."""
-        return not self.findings and not self.different
+        """Whether nothing was found, and the function came to its end."""
+        return not (self.findings or self.different or self.failed)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a JSON value."""
         return {
             "clean": self.clean,
+            "failed": self.failed,
             "findings": [each.to_json() for each in self.findings],
             "peaks": {
                 "device": self.peaks.device,
@@ -87,6 +93,7 @@ class EngineAudit:
     def text(self) -> str:
         """Return it in lines for people."""
         lines = [f"{each.text()}\n" for each in self.findings]
+        lines += [f"{self.failed}\n"] if self.failed else []
         lines += [f"{name} was made at {where}" for name, where in self.streams.items()]
         peaks = self.peaks
         lines += [
@@ -151,9 +158,16 @@ class _Run:
 def _run(function: Callable[[], Any], adversary: Adversary, count: int) -> _Run:
     machine = Machine(adversary)
     recorder = Recorder(machine)
+    failed = ""
+    kept: Any = None
     with simulated(recorder):
         # Kept until the contents have been looked at.
-        kept = function()
+        try:
+            kept = function()
+        except InputError:
+            raise
+        except Exception as error:
+            kept, failed = error, _said(error)
     if machine.refusals:
         raise machine.refusals[0]
     lives = recorder.living()
@@ -177,8 +191,15 @@ def _run(function: Callable[[], Any], adversary: Adversary, count: int) -> _Run:
         count,
         different,
         checked.unrepeated,
+        failed,
     )
     return _Run(audit, machine.asked)
+
+
+def _said(error: Exception) -> str:
+    where = raised_at(error)
+    said = str(error).strip().splitlines()
+    return f"{where}: the engine fails with {type(error).__name__}: {said[0] if said else ''}"
 
 
 @dataclass
@@ -236,4 +257,5 @@ def _both(one: EngineAudit, other: EngineAudit) -> EngineAudit:
         orders=one.orders + other.orders,
         different=one.different + other.different,
         unrepeated=one.unrepeated + other.unrepeated,
+        failed=one.failed or other.failed,
     )

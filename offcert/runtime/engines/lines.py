@@ -35,6 +35,20 @@ def place() -> Place:
     return Place(_short(last.f_code.co_filename), last.f_lineno, last.f_code.co_name)
 
 
+def raised_at(error: BaseException) -> Place:
+    """Return the innermost line of the program that an error has come through."""
+    found, step = None, error.__traceback__
+    while step is not None:
+        code = step.tb_frame.f_code
+        if found is None or not (
+            code.co_filename.startswith(_SKIPPED) or _is_library(code.co_filename)
+        ):
+            found = Place(_short(code.co_filename), step.tb_lineno, code.co_name)
+        step = step.tb_next
+    assert found is not None
+    return found
+
+
 def _is_library(file: str) -> bool:
     return file.startswith(_LIBRARY) and "site-packages" not in file
 

@@ -117,6 +117,8 @@ class Recorder:
                 known = self._known.get(key)
                 if known is not None and known[1] is life:
                     del self._known[key]
+                if life.where == "registered":
+                    self.machine.released_on_host(life, place())
                 self.machine.give_back(life, place())
 
         self._known[key] = weakref.ref(storage, died), life
@@ -127,6 +129,15 @@ class Recorder:
         known = self._known.pop(storage._cdata, None)
         if known is not None:
             self.machine.give_back(known[1], place())
+
+    def register(self, address: int, size: int) -> None:
+        """Take note that memory is registered."""
+        self.registered[address] = size
+        self.machine.register(size)
+        for reference, life in list(self._known.values()):
+            storage = reference()
+            if storage is not None and life.where == "host" and self.is_registered(storage):
+                life.where = "registered"
 
     def unregister(self, address: int) -> None:
         """Take note that memory is registered no more."""

@@ -30,6 +30,7 @@ class Counts:
         counter = self._counter
         if counter is None:
             return
+        counter.look()
         # What comes before the first operation is a part of it.
         self.at_begin.append(counter.live if operation else 0)
         counter.now = operation
@@ -39,6 +40,7 @@ class Counts:
     def end(self) -> None:
         """Take note that the latest operation has ended."""
         if self._counter is not None:
+            self._counter.look()
             self.at_end.append(self._counter.live)
             self.peaks.append(self._counter.peak)
 

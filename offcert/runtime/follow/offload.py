@@ -37,7 +37,7 @@ from offcert.runtime.watch.events import OPERATOR, Session
 from offcert.runtime.watch.guard import Guard, OffloadWarning
 from offcert.runtime.watch.hooks import Hooks, require_cpu, require_no_graphs, unwrap
 from offcert.runtime.watch.modes import within_transform
-from offcert.runtime.watch.saved_hooks import owned_storages
+from offcert.runtime.watch.saved_hooks import Owned
 from offcert.runtime.watch.signature import Signature, signature
 from offcert.runtime.watch.tracker import LiveBytes
 
@@ -364,7 +364,7 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
                 self._refuse("room", str(error))
                 return None
         if counter is not None:
-            counter.start()
+            counter.start(self._hooks.parts.sharded)
         self._reserved.begin()
         told = self._relay.ended, self._reserved
         run = self._new_run(chosen, mover, counter, self._strict, *told)
@@ -372,7 +372,7 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
         accepted = run.accepts(call)
         assert accepted
         self._run, self._latest = run, weakref.ref(run)
-        self._storages = StepStorages(run, owned_storages(self._hooks.parts), counter)
+        self._storages = StepStorages(run, Owned(self._hooks.parts), counter)
         return run
 
     def _new_run(self, chosen: StepPlan, *args: Any) -> StepRun:

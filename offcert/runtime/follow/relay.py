@@ -133,7 +133,7 @@ def counting(hooks: Hooks, relay: Relay, device: Any, undo: ExitStack) -> LiveBy
     if watch is not None:
         watch(counter)
     excluding = Excluding(counter)
-    for parameter in hooks.root.parameters():
+    for parameter in hooks.parts.parameters:
         if parameter.requires_grad and parameter.is_leaf:
             undo.callback(parameter.register_post_accumulate_grad_hook(excluding).remove)
     counter.__enter__()

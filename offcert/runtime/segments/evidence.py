@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import zlib
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 from offcert.runtime.watch.entries import is_plain
@@ -112,7 +114,11 @@ def digest(tensor: torch.Tensor) -> Any:
     with torch._C._DisableTorchDispatch(), torch.no_grad():
         bits = _integers(tensor.detach())
         if bits.device.type == "cpu":
-            numbers = bits.contiguous().numpy().data
+            bits = bits.contiguous()
+            # NumPy would forbid that the storage is ever resized, as that of a gathered parameter
+            # is that it was made for.
+            size = bits.nbytes
+            numbers = (ctypes.c_char * size).from_address(bits.data_ptr()) if size else b""
             return zlib.crc32(numbers), zlib.adler32(numbers)
         bits = bits.reshape(-1).to(torch.int64)
         odd = torch.arange(1, 2 * len(bits), 2, device=bits.device)
@@ -187,8 +193,13 @@ def version_of(tensor: torch.Tensor) -> int:
 
 
 def address_of(tensor: torch.Tensor) -> int:
-    """Return where the bytes of a tensor are; 0 for those without an address."""
+    """Return where the bytes of a tensor are; 0 for those without an address.
+
+    Of a parameter, in which storage: `fully_shard` frees and gathers what is in it.
+    """
     try:
+        if isinstance(tensor, nn.Parameter):
+            return hash((tensor.untyped_storage()._cdata, tensor.storage_offset()))
         return 0 if isinstance(tensor, FakeTensor) else tensor.data_ptr()
-    except RuntimeError:
+    except (NotImplementedError, RuntimeError):
         return 0

@@ -14,6 +14,7 @@ from offcert.runtime.segments.placed import PlacedProgram, PlacedSegment
 from offcert.runtime.segments.state import ModuleStates
 from offcert.runtime.watch.hooks import is_compiled
 from offcert.runtime.watch.proof import Proof
+from offcert.runtime.watch.sharded import Sharded, states_of
 
 Told = Callable[[Proof], None]
 
@@ -142,6 +143,7 @@ def resolve(root: nn.Module, program: PlacedProgram, told: Told | None = None) -
 class _Resolver:
     def __init__(self, root: nn.Module, lookup: Lookup, told: Told | None) -> None:
         self.told = told
+        self.sharded = Sharded(root.modules())
         self.modules = dict(root.named_modules(remove_duplicate=False))
         self.lookup = lookup
         # A module that is called by several names has the first of them.
@@ -200,7 +202,7 @@ class _Resolver:
         for path, call in segment.line:
             module = self._module(path)
             self._refuse(segment, list(_named(path, module)))
-            states = ModuleStates(str(segment), list(_named(path, module)))
+            states = ModuleStates(str(segment), list(_named(path, module)), self.sharded)
             members.append(Member(path, call, module, states))
             self.lookup.modules[path] = module
         name = str(segment)
@@ -281,12 +283,18 @@ class _Resolver:
     ) -> Part:
         self._refuse(segment, inside)
         name = str(segment)
-        return Part(name, ModuleStates(name, inside), Proof(name, paths, self.told))
+        states = ModuleStates(name, inside, self.sharded)
+        return Part(name, states, Proof(name, paths, self.told))
 
     def _refuse(self, segment: PlacedSegment, inside: list[tuple[str, nn.Module]]) -> None:
         for path, module in inside:
             if isinstance(module, torch.jit.ScriptModule):
                 raise InputError(f"{segment} cannot run again: {path} is a script module")
+            if states_of([module]):
+                raise InputError(
+                    f"{segment} cannot run again: {path} is sharded by fully_shard (FSDP2), and "
+                    "processes would gather it in another order; parts of it can"
+                )
             if is_compiled(module):
                 raise InputError(f"{segment} cannot run again: {path} is compiled")
 

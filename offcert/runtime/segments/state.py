@@ -20,6 +20,7 @@ from offcert.runtime.segments.reachable import Reach, is_atom
 from offcert.runtime.segments.settings import settings, under
 from offcert.runtime.segments.uncounted import HELD, uncounted
 from offcert.runtime.watch.proof import RecomputeError
+from offcert.runtime.watch.sharded import Sharded, mark_of
 
 # Bytes of the largest tensor that is copied before it was seen to change. Arbitrary.
 _SMALL = 2**16
@@ -45,6 +46,8 @@ class Before:
         Whether everything is compared.
     doubts : list of (str, str)
         Why the segment must not run again, as far as a rehearsal has shown.
+    shards : list of object
+        Marks of what its parameters are gathered from.
     """
 
     contents: list[Content]
@@ -55,6 +58,7 @@ class Before:
     numpy: Any
     rehearses: bool
     doubts: list[tuple[str, str]] = field(default_factory=list)
+    shards: list[Any] = field(default_factory=list)
 
 
 class ModuleStates:
@@ -72,11 +76,20 @@ class ModuleStates:
         Of the segment, for people.
     modules : sequence of (str, nn.Module)
         Path and module of all modules in it.
+    sharded : Sharded, optional
+        Of the model: what the segment's parameters are gathered from must stay what it is.
     """
 
-    def __init__(self, name: str, modules: Sequence[tuple[str, nn.Module]]) -> None:
+    def __init__(
+        self,
+        name: str,
+        modules: Sequence[tuple[str, nn.Module]],
+        sharded: Sharded | None = None,
+    ) -> None:
         self._name = name
         self._modules = list(modules)
+        inside = [module for _, module in self._modules]
+        self._shards = [] if sharded is None else sharded.shards_of(inside)
         self._reach: Reach | None = None
         self._contents: list[Content] = []
         # For each content: what it held when it was last looked through, and the tensors in it.
@@ -124,7 +137,10 @@ class ModuleStates:
         unseen = self._unseen if rehearses else []
         doubts = [(f"{each} may change unseen", each) for each in unseen]
         python, numbers = random.getstate(), numpy.random.get_state()
-        return Before(contents, values, rows, settings(), python, numbers, rehearses, doubts)
+        shards = [mark_of(each) for each in self._shards]
+        return Before(
+            contents, values, rows, settings(), python, numbers, rehearses, doubts, shards
+        )
 
     def _look(self, things: Iterable[tuple[str, Any]]) -> None:
         """Add what can be reached from these objects and was not known yet."""
@@ -262,6 +278,9 @@ class ModuleStates:
     def _swap(self, before: Before) -> dict[int, torch.Tensor]:
         """Return what stands for tensors that change while the segment runs again."""
         swap: dict[int, torch.Tensor] = {}
+        for shard, mark in zip(self._shards, before.shards, strict=True):
+            if mark_of(shard) != mark:
+                self._lost(f"{shard._param_fqn} was changed after its forward pass")
         with uncounted():
             for row in before.rows:
                 changing = row.key in self._changing

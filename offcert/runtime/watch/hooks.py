@@ -15,12 +15,13 @@ from offcert.core.errors import InputError
 from offcert.runtime.watch.events import Local, Session
 from offcert.runtime.watch.guard import RAISING, Guard, guarded
 from offcert.runtime.watch.parts import Parts
+from offcert.runtime.watch.sharded import require_followable
 from offcert.runtime.watch.unseen import Unseen
 
 # Wrappers whose replicas or shards are other modules than those that would be hooked.
 _REFUSED = {
     "DataParallel": "it copies the model at every step; use DistributedDataParallel",
-    "FullyShardedDataParallel": "its parameters are gathered and freed while the step runs",
+    "FullyShardedDataParallel": "it keeps its parameters in flat ones; use fully_shard (FSDP2)",
 }
 
 
@@ -39,27 +40,13 @@ def unwrap(model: nn.Module) -> nn.Module:
     name = type(model).__name__
     if name in _REFUSED:
         raise InputError(f"{name} cannot be trained under a plan: {_REFUSED[name]}")
-    _require_whole(model)
+    require_followable(model)
     if is_compiled(model):
         raise InputError(
             f"{name} is compiled as a whole, and no plan can move what compiled code saves: "
             "compile modules inside of the model"
         )
     return model
-
-
-def _require_whole(model: nn.Module) -> None:
-    """Raise an `InputError` if `fully_shard` (FSDP2) has taken a module's parameters apart."""
-    # Whoever has sharded something has imported it.
-    sharding = sys.modules.get("torch.distributed.fsdp")
-    sharded = getattr(sharding, "FSDPModule", ())
-    for path, module in model.named_modules():
-        if isinstance(module, sharded):
-            whose = f"{path or type(model).__name__} is sharded by fully_shard"
-            raise InputError(
-                f"{whose} (FSDP2) and cannot be trained under a plan: its parameters are gathered "
-                "and freed while the step runs; use DistributedDataParallel"
-            )
 
 
 def is_compiled(module: nn.Module) -> bool:
@@ -201,8 +188,10 @@ class Hooks:
             if path and not wanted(path):
                 continue
             hook = _RootHook(self, path, module) if not path else _ModuleHook(self, path, module)
+            # What is gathered for a module, and freed after it, belongs to its call.
+            first = bool(self.parts.sharded)
             self._handles += [
-                module.register_forward_pre_hook(hook.enter, with_kwargs=True),
+                module.register_forward_pre_hook(hook.enter, with_kwargs=True, prepend=first),
                 module.register_forward_hook(hook.leave, always_call=True),
             ]
 

@@ -8,6 +8,8 @@ from itertools import chain
 import torch
 from torch import nn
 
+from offcert.runtime.watch.sharded import Sharded, local
+
 
 class Parts:
     """The modules of a model as they were when it was looked at.
@@ -16,11 +18,19 @@ class Parts:
     ----------
     root : nn.Module
         The model.
+
+    Attributes
+    ----------
+    modules, parameters : list
+        Of the model; of a parameter that is gathered the shard that this process keeps.
+    sharded : Sharded
+        What `fully_shard` has made of it.
     """
 
     def __init__(self, root: nn.Module) -> None:
         self.modules = list(root.modules())
-        self.parameters = list(root.parameters())
+        self.sharded = Sharded(self.modules)
+        self.parameters = self.sharded.whole(root.parameters())
 
     @property
     def device(self) -> str:
@@ -44,4 +54,4 @@ class Parts:
             for held in (module._parameters, module._buffers, module.__dict__):
                 for value in held.values():
                     if isinstance(value, torch.Tensor):
-                        yield value
+                        yield local(value)

@@ -68,7 +68,8 @@ class Rule:
     def before(self, func: Any, args: Any, kwargs: Any) -> None:
         """Make room for what an operator is going to make."""
         # What it makes is only foreseen where it may matter: that takes longer than most operators.
-        if self._saved:
+        # Collectives make nothing, and none may be tried out that other processes do not join in.
+        if self._saved and func.namespace != "c10d":
             self._make_room(self._made_bytes(func, args, kwargs))
 
     def _make_room(self, size: int) -> None:

@@ -14,6 +14,7 @@ import torch
 from offcert.runtime.watch.entries import Entry, Handle, is_plain
 from offcert.runtime.watch.guard import RAISING, Guard, guarded
 from offcert.runtime.watch.parts import Parts
+from offcert.runtime.watch.sharded import Gathered
 from offcert.runtime.watch.tracker import LiveBytes
 
 
@@ -87,22 +88,31 @@ def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-# The storages that are left alone, by address. Weakly: a buffer may be replaced while the model
-# runs, and then its address may be used again.
-Owned = dict[int, weakref.ref[torch.UntypedStorage]]
+class Owned:
+    """The storages that a model holds, or gathers: they are left alone.
 
+    Parameters
+    ----------
+    parts : Parts
+        Of the model.
+    """
 
-def owned_storages(parts: Parts) -> Owned:
-    """Return the storages that a model holds: they are never moved."""
-    owned: Owned = {}
-    for tensor in parts.tensors():
-        try:
-            storage = tensor.untyped_storage()
-        except (NotImplementedError, RuntimeError):
-            # Sparse tensors and some subclasses have no storage; they are not moved either.
-            continue
-        owned[storage._cdata] = weakref.ref(storage)
-    return owned
+    def __init__(self, parts: Parts) -> None:
+        # By address, and weakly: a buffer may be replaced while the model runs, and then its
+        # address may be used again.
+        self._held: dict[int, weakref.ref[torch.UntypedStorage]] = {}
+        self._gathered = Gathered(parts.sharded) if parts.sharded else ()
+        for tensor in parts.tensors():
+            try:
+                storage = tensor.untyped_storage()
+            except (NotImplementedError, RuntimeError):
+                # Sparse tensors and some subclasses have no storage; they are not moved either.
+                continue
+            self._held[storage._cdata] = weakref.ref(storage)
+
+    def __contains__(self, storage: torch.UntypedStorage) -> bool:
+        held = self._held.get(storage._cdata)
+        return (held is not None and held() is storage) or storage in self._gathered
 
 
 def _uncompiled(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -137,8 +147,8 @@ class SavedStorages:
 
     Parameters
     ----------
-    owned : dict
-        Storages that are left alone (`owned_storages`); it may be set again for every step.
+    owned : Owned
+        Storages that are left alone; it may be set again for every step.
     device : str
         The kind of device that the model is on (`Parts.device`); likewise. Kernels of a GPU may
         save tensors on the host, such as the seeds of an attention.
@@ -241,8 +251,7 @@ class SavedStorages:
         except (NotImplementedError, RuntimeError):
             # Zero tensors and those of function transforms have none.
             return None
-        owned = self.owned.get(storage._cdata)
-        return storage if owned is None or owned() is not storage else None
+        return None if storage in self.owned else storage
 
     def _entry(self, tensor: torch.Tensor) -> Entry | None:
         storage = None if self.closed else self._movable(tensor)

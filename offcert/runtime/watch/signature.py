@@ -35,7 +35,9 @@ def signature(parts: Parts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Si
 
 def flags(parts: Parts) -> Signature:
     """Return the part of a signature that tells which modules train, and which parameters."""
-    return [_runs(parts.training()), _runs(parts.trained())]
+    trained = [_runs(parts.training()), _runs(parts.trained())]
+    # What it gathers, frees and reduces, if `fully_shard` was applied.
+    return [*trained, parts.sharded.flags()] if parts.sharded else trained
 
 
 def _describe(leaf: Any) -> Any:
@@ -128,6 +130,13 @@ def _runs(flags: list[bool]) -> list[int]:
     return lengths
 
 
+_NAMES = (
+    "inputs",
+    "autocast",
+    "modules in training mode",
+    "trained parameters",
+    "sharding (what fully_shard reduces, frees, and has accumulated)",
+)
 # Signatures hold runs of flags for these, false first.
 _COUNTED = {"modules in training mode": "modules", "trained parameters": "parameters"}
 
@@ -136,8 +145,9 @@ def difference(expected: Signature, found: Signature) -> str | None:
     """Return in what a call differs from the one that was captured, or None."""
     if expected == found:
         return None
-    names = ("inputs", "autocast", "modules in training mode", "trained parameters")
-    for name, before, now in zip(names, expected, found, strict=True):
+    if len(expected) != len(found):
+        return "it is sharded by fully_shard otherwise"
+    for name, before, now in zip(_NAMES, expected, found, strict=False):
         if before == now:
             continue
         if name == "inputs" and len(before) != len(now):

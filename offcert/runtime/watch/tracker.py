@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from offcert.runtime.watch.guard import RAISING, Guard, guarded
+from offcert.runtime.watch.sharded import Sharded, are_distributed, local
 
 # Constructors such as torch.tensor() allocate below the dispatcher; the new storage is first seen
 # as the argument of this operator.
 _ADOPTING = {torch.ops.aten.lift_fresh.default}
+
+# Seconds that are waited, at most, for threads to let go of what a collective has sent. Arbitrary.
+_SETTLING = 0.05
 
 Listener = Callable[[Any, tuple[Any, ...], dict[str, Any], Any], None]
 Announcer = Callable[[Any, tuple[Any, ...], dict[str, Any]], None]
@@ -80,6 +86,8 @@ class LiveBytes(TorchDispatchMode):
         is not so much memory.
     guard : Guard
         Of all that is done beside the operators.
+    sharded : Sharded or None
+        Whose gathered parameters count from when they are gathered until they are freed.
     """
 
     def __init__(self) -> None:
@@ -94,7 +102,11 @@ class LiveBytes(TorchDispatchMode):
         self.allocated: Allocated | None = None
         self.freed: Freed | None = None
         self.guard: Guard = RAISING
+        self.sharded: Sharded | None = None
+        self._begun: list[StorageRecord] = []
+        self._sent: list[tuple[torch.UntypedStorage, int]] = []
         self._counting = False
+        self._fakes = False
         # Keyed by the address of the storage, which is unique while the storage lives.
         self._alive: dict[int, StorageRecord] = {}
         # Storages known not to count; weak references guard against reuse of the address.
@@ -116,8 +128,13 @@ class LiveBytes(TorchDispatchMode):
         kwargs = kwargs or {}
         if not self._counting:
             return func(*args, **kwargs)
+        if are_distributed(types):
+            # The operators come by that it consists of on this process.
+            return NotImplemented
         self._before(func, args, kwargs)
+        users = _users(args) if func.namespace == "c10d" else []
         out = func(*args, **kwargs)
+        self._sent += users
         refused = self._after(func, args, kwargs, out)
         if refused is not None:
             try:
@@ -129,6 +146,7 @@ class LiveBytes(TorchDispatchMode):
 
     @guarded()
     def _before(self, func: Any, args: Any, kwargs: Any) -> None:
+        self.look()
         if self.announcer is not None:
             self.announcer(func, args, kwargs)
         if func not in _ADOPTING:
@@ -140,7 +158,9 @@ class LiveBytes(TorchDispatchMode):
         """Account for what an operator has returned; return that there is no memory for it."""
         try:
             for tensor in _tensors(out):
-                self.adopt(tensor)
+                # A `DTensor` tries its operators on fake ones of the size of all processes' parts.
+                if self._fakes or not isinstance(tensor, FakeTensor):
+                    self.adopt(tensor)
         except torch.OutOfMemoryError as error:
             # What the operator itself would have said.
             return error
@@ -180,6 +200,55 @@ class LiveBytes(TorchDispatchMode):
         self.peak = max(self.peak, self.live)
         self._is_in(storage, record)
         return record
+
+    def look(self) -> list[StorageRecord]:
+        """Count the parameters that have been gathered or freed since this was called last.
+
+        Returns
+        -------
+        list of StorageRecord
+            Of those that have been gathered.
+        """
+        if self._sent:
+            self._settle()
+        if self.sharded is None or not self._counting:
+            return []
+        grown, gone = [], []
+        for storage in self.sharded.gathered():
+            record, size = self._alive.get(storage._cdata), storage.nbytes()
+            if size == (0 if record is None else record.size):
+                continue
+            if record is not None:
+                gone.append((storage._cdata, record))
+            if size:
+                grown.append((storage, StorageRecord(size, max(0, self.now))))
+        # Nobody has seen which came first: what is gathered may have been there beside the rest.
+        for storage, record in grown:
+            if self.allocated is not None:
+                self.allocated(storage._cdata, record.size)
+            self.live += record.size
+            self.peak = max(self.peak, self.live)
+        for key, record in gone:
+            # The storage dies later, if ever.
+            record.reference = None
+            self._bury(key, record)
+        for storage, record in grown:
+            self._foreign.pop(storage._cdata, None)
+            self._is_in(storage, record)
+        found, self._begun = self._begun, []
+        return found + [record for _, record in grown]
+
+    def _settle(self) -> None:
+        """Wait until threads that have sent storages for a collective hold them no more.
+
+        They let go of them just after whoever waited for the collective goes on, so that it would
+        be a matter of chance when the storages die.
+        """
+        sent, self._sent = self._sent, []
+        end = time.monotonic() + _SETTLING
+        for storage, users in sent:
+            while torch._C._storage_Use_Count(storage._cdata) > users and time.monotonic() < end:
+                time.sleep(1e-5)
 
     def _is_in(self, storage: torch.UntypedStorage, record: StorageRecord) -> None:
         """Let a record be about a storage from now on, until that dies."""
@@ -247,6 +316,7 @@ class LiveBytes(TorchDispatchMode):
     def exclude(self, tensors: Iterable[torch.Tensor]) -> None:
         """Leave the storages of `tensors` out of the count from now on."""
         for tensor in tensors:
+            tensor = local(tensor)
             if tensor.layout is not torch.strided:
                 # Never counted, as a whole: the gradient of a sparse embedding.
                 continue
@@ -267,8 +337,14 @@ class LiveBytes(TorchDispatchMode):
         """Forget the peak so far."""
         self.peak = self.live
 
-    def start(self) -> None:
-        """Forget every storage and count from zero."""
+    def start(self, sharded: Sharded | None = None) -> None:
+        """Forget every storage and count from zero.
+
+        Parameters
+        ----------
+        sharded : Sharded, optional
+            Whose parameters count while they are gathered, those that are gathered now, too.
+        """
         for key, record in self._alive.items():
             if not record.excluded:
                 self._is_freed(key)
@@ -279,10 +355,18 @@ class LiveBytes(TorchDispatchMode):
         self.now = -1
         self.live = self.peak = 0
         self.away = self.most = 0
+        self.sharded = sharded if sharded else None
+        fake = torch._C._TorchDispatchModeKey.FAKE  # type: ignore[attr-defined]
+        self._fakes = torch._C._get_dispatch_mode(fake) is not None
+        self._begun, self._sent = [], []
         self._counting = True
+        if sharded:
+            begun = (self.adopt(each) for each in sharded.under_way())
+            self._begun = [record for record in begun if record is not None and record.size]
 
     def stop(self) -> None:
         """Let operators pass uncounted; deaths of counted storages still count."""
+        self._settle()
         self._counting = False
 
     @contextmanager
@@ -293,6 +377,12 @@ class LiveBytes(TorchDispatchMode):
             yield
         finally:
             self._counting = counting
+
+
+def _users(values: Any) -> list[tuple[torch.UntypedStorage, int]]:
+    """Return the storages of tensors, each with how many users it has now."""
+    found = {each._cdata: each for each in (t.untyped_storage() for t in _tensors(values))}
+    return [(each, torch._C._storage_Use_Count(key)) for key, each in found.items()]
 
 
 def _tensors(values: Any) -> Iterator[torch.Tensor]:

@@ -17,6 +17,7 @@ from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from offcert.runtime.watch.guard import Guard, guarded
+from offcert.runtime.watch.parts import Parts
 
 
 class Unseen:
@@ -36,7 +37,7 @@ class Unseen:
         self.guard = guard
         self._told: Callable[[str], None] | None = told
         self._undo = ExitStack()
-        trained = [each for each in root.parameters() if each.requires_grad and each.is_leaf]
+        trained = [each for each in Parts(root).parameters if each.requires_grad and each.is_leaf]
         self._trained = {id(each) for each in trained}
         # More of them would take time, and a backward pass through the model comes by both.
         for parameter in {id(each): each for each in (*trained[:1], *trained[-1:])}.values():

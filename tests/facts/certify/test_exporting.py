@@ -24,8 +24,8 @@ from offcert.cli import main
 from offcert.formulations.exported.cells import Cells, Keeps
 from offcert.formulations.exported.integer_program import read_solution
 from offcert.formulations.exported.interval import Instance
+from offcert.instances.cnn import UniformChains
 from offcert.instances.library import Library
-from offcert.instances.uniform import UniformChains
 
 TRACE = offcert.Trace(
     [offcert.Operation(f"o{o}", 1) for o in range(5)],

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from offcert.certify.ladder import certify
-from offcert.certify.ladders import choice
-from offcert.certify.ladders.choice import LADDERS
+from offcert.certify.ladders import joint as choice
+from offcert.certify.ladders.joint import LADDERS
 from offcert.certify.method import Method
 from offcert.certify.methods import solve
 from offcert.certify.rung import Rung

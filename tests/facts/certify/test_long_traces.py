@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from offcert.certify.ladder import certify
-from offcert.certify.ladders.choice import LADDERS
+from offcert.certify.ladders.joint import LADDERS
 from offcert.certify.rung import MOST_GAPS, MOST_OPERATIONS, is_fine, is_long
 from offcert.certify.search import SearchProgress
 from offcert.core.platform import Link

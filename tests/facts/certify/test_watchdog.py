@@ -14,8 +14,8 @@ import pytest
 
 from offcert.certify import climbing, watchdog
 from offcert.certify.ladder import certify
-from offcert.certify.ladders import choice
-from offcert.certify.ladders.choice import LADDERS, ladder_for
+from offcert.certify.ladders import joint as choice
+from offcert.certify.ladders.joint import LADDERS, ladder_for
 from offcert.certify.method import Effort, Method
 from offcert.certify.methods import METHODS, solve
 from offcert.certify.rung import Rung

@@ -18,8 +18,8 @@ from offcert.cli import main
 from offcert.core.result import Bound, SolveStatus
 from offcert.core.units import Units
 from offcert.formulations.combinatorial.relaxations import fractional_bound
+from offcert.instances.cnn import UniformChains
 from offcert.instances.library import load
-from offcert.instances.uniform import UniformChains
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.claims import proved
 from offcert.proofs.kinds.fluid import FluidProof

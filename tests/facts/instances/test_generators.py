@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 from offcert.core.errors import InputError
-from offcert.instances.cnn import CnnChains, cnn_chain
+from offcert.instances.cnn import CnnChains, UniformChains, cnn_chain
 from offcert.instances.decoder import DecoderTraces
 from offcert.instances.kinds import KINDS, from_source, generator
 from offcert.instances.stages import TransformerTraces, UnetTraces
 from offcert.instances.two_partition import two_partition
-from offcert.instances.uniform import UniformChains
 from offcert.questions.schedule.files import problem_digest
 
 # Of seed 3, all knobs at their defaults.

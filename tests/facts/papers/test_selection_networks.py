@@ -5,7 +5,7 @@ import math
 import pytest
 
 from offcert.core.errors import InputError
-from offcert.formulations.checkpoint.memory_models import dynamic_memory, static_memory
+from offcert.formulations.checkpoint.live import dynamic_memory, static_memory
 from offcert.heuristics.checkpoint.budget_search import sqrt_rule
 from offcert.heuristics.checkpoint.linear_selection import linear_selection
 from offcert.heuristics.checkpoint.static_selection import static_selection

@@ -29,6 +29,7 @@ from offcert.verify.recheck import recheck
 from support.oracles.schedules import brute_force
 from support.problems.joint import joint_proofs
 from support.problems.least_memory import memory_proofs
+from support.problems.passes import passes
 from support.problems.random_instances import mixed_problem, random_problem
 
 # Every kind of proof there is, and one of them where transfers may pause as well.
@@ -73,7 +74,8 @@ def proofs(kind: str) -> list[tuple[Problem, Bound, int]]:
     known: list[tuple[Problem, Bound, int]] = []
     for seed in BRANCHED.get(kind, range(9000, 9600)):
         make = random_problem if kind.startswith("pivot") else mixed_problem
-        problem = replace(make(seed, 4), transfers=transfers)
+        made = passes(seed, same=False) if kind == "fractional-pieces" else make(seed, 4)
+        problem = replace(made, transfers=transfers)
         best = brute_force(replace(problem, transfers=Transfers.ATOMIC))
         assert best is not None
         if best == problem.trace.compute_time:
@@ -186,7 +188,7 @@ def test_no_change_of_a_proof_makes_a_false_bound_pass(kind: str) -> None:
     assert known
     refused = 0
 
-    @settings(max_examples=60, deadline=None, derandomize=True, database=None)
+    @settings(max_examples=40, deadline=None, derandomize=True, database=None)
     @given(st.data())
     def forge(data: st.DataObject) -> None:
         nonlocal refused
@@ -212,7 +214,7 @@ def test_no_change_of_a_proof_makes_a_false_bound_pass(kind: str) -> None:
         assert any(place in fault for place in places), fault
 
     forge()
-    assert refused >= 30
+    assert refused >= 20
 
 
 @pytest.mark.parametrize("kind", KINDS)

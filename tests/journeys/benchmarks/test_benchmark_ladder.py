@@ -14,7 +14,7 @@ import pytest
 
 from offcert.campaign.pool import Failure
 from offcert.certify import ladder
-from offcert.certify.ladders.choice import LADDERS, ladder_for
+from offcert.certify.ladders.joint import LADDERS, ladder_for
 from offcert.certify.method import Effort, Method
 from offcert.certify.registry import METHODS
 from offcert.certify.rung import Rung

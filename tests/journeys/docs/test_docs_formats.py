@@ -19,7 +19,7 @@ from support.docs.docs_pages import DOCS, FORMATS, READING, ROOT, fields, json_b
 from support.problems.joint_certificates import checkpointed, least_memory_certificate
 
 READERS = {
-    "problem": ("questions/schedule/files.py", "core/platform_json.py"),
+    "problem": ("questions/schedule/files.py", "core/platform.py"),
     "certificate": ("proofs/certificate.py", "proofs/schedule_json.py"),
     "library": ("instances/library.py", "instances/records.py"),
 }

@@ -1,9 +1,12 @@
 """The site: it is built without a warning, and says what registries and commands know."""
 
+import json
 import os
 import re
+import runpy
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ import offcert
 from offcert.proofs.placement.registry import PLACEMENT_CLAIMS, PLACEMENT_PROOFS
 from offcert.proofs.registry import CLAIMS, PROOFS
 from offcert.proofs.settings import Notes, Settings
+from support.browser import installed, opened
 from support.docs.docs_pages import DOCS, ROOT
 from support.docs.typed_commands import command_names
 
@@ -74,3 +78,46 @@ def test_the_site_has_the_help_of_every_command(site: Path) -> None:
     for name in command_names():
         assert f'href="#offcert-{name}' in page, name
     assert "--prefetch-bandwidth" in page
+
+
+def test_no_page_needs_a_network(site: Path) -> None:
+    loads = re.compile(r"""<(?:script|img|link)[^>]*(?:src|href)="(?:https?:)?//[^"]*""")
+    for page in site.rglob("*.html"):
+        assert loads.findall(page.read_text()) == [], page.name
+    formulas = (site / "theory" / "exact-sums.html").read_text()
+    assert formulas.count("<math ") > 50
+    assert "$" not in re.sub(r"<(?:script|style).*?</(?:script|style)>", "", formulas, flags=re.S)
+
+
+def test_blocks_have_buttons_that_copy_commands_without_prompts(site: Path) -> None:
+    script = (site / "_static" / "copybutton.js").read_text()
+    assert "formatCopyText(text, '$ ', false, true, true" in script
+    assert "copybutton.js" in (site / "tutorials" / "optimality.html").read_text()
+
+
+def test_notebooks_of_the_gallery_are_the_tutorials_executed(site: Path) -> None:
+    """Whoever changes a tutorial executes its notebook again."""
+    notebooks = runpy.run_path(str(DOCS / "_ext" / "notebooks.py"))
+    for name in notebooks["NAMES"]:
+        page = (DOCS / "tutorials" / f"{name}.md").read_text(encoding="utf-8")
+        notebook = json.loads((DOCS / "gallery" / f"{name}.ipynb").read_text(encoding="utf-8"))
+        sources = [cell["source"] for cell in notebook["cells"]]
+        assert sources == [cell["source"] for cell in notebooks["cells_of"](page)], name
+        code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+        assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
+        printed = [output for cell in code for output in cell["outputs"]]
+        assert len(printed) >= 4
+        shown = (site / "gallery" / f"{name}.html").read_text()
+        assert shown.count("data:image/svg+xml;base64,") == sum(
+            "image/svg+xml" in output.get("data", {}) for output in printed
+        )
+
+
+@pytest.mark.skipif(installed() is None, reason="no Chromium (Debian: chromium-headless-shell)")
+def test_a_search_for_the_batch_size_finds_training_first(site: Path, tmp_path: Path) -> None:
+    with opened(site / "search.html", tmp_path, "?q=batch+size") as page:
+        deadline = time.monotonic() + 30
+        while not page.value("document.querySelectorAll('ul.search li a').length"):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert page.text("ul.search li a") == "A language model on one card"

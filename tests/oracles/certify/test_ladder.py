@@ -4,8 +4,8 @@ from fractions import Fraction
 import pytest
 
 from offcert.certify.ladder import certify
-from offcert.certify.ladders import choice
-from offcert.certify.ladders.choice import LADDERS
+from offcert.certify.ladders import joint as choice
+from offcert.certify.ladders.joint import LADDERS
 from offcert.certify.method import Method
 from offcert.certify.methods import METHODS, solve
 from offcert.certify.rung import Rung

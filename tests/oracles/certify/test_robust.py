@@ -14,8 +14,7 @@ from offcert.certify.ladder import certify
 from offcert.certify.robust import longest
 from offcert.cli import main
 from offcert.core.errors import PlanError
-from offcert.core.other_numbers import executed_on, with_durations
-from offcert.core.uncertainty import Spread, Uncertainty
+from offcert.core.uncertainty import Spread, Uncertainty, executed_on, with_durations
 from offcert.instances.library import load
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.robust import Robust

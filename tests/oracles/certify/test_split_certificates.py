@@ -345,7 +345,7 @@ def test_the_step_on_the_page_about_the_format() -> None:
     found = certify_split(step, time_limit=10)
     assert (found.objective, found.lower_bound) == (45, 45)
     # Every field that readers ask for is explained.
-    sources = ("questions/split/files.py", "core/platform_json.py", "proofs/split_certificate.py")
+    sources = ("questions/split/files.py", "core/platform.py", "proofs/split_certificate.py")
     text = "".join((PAGE.parents[2] / "offcert" / name).read_text() for name in sources)
     asked = set(re.findall(r'\.(?:get|optional|integers?|each|has)\(\s*"(\w+)"', text))
     assert {"splits", "alternatives", "choice", "parts"} <= asked

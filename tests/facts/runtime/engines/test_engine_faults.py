@@ -8,15 +8,17 @@ import pytest
 
 import offcert
 from offcert.runtime.engines import Fault
+from support.engines import trl_4280
 
 PROGRAMS = {
     "trl_7195_stream": Fault.RACE,
     "trl_7195_clone": Fault.RACE,
-    "trl_4280": Fault.RELEASED,
+    "axolotl_3833": Fault.RELEASED,
     "torchtitan_2581": Fault.RACE,
     "megatron_7398": Fault.RACE,
     "deepspeed_bucket": Fault.RACE,
     "deepspeed_record": Fault.RELEASED,
+    "deepspeed_7898": Fault.RACE,
     "deepspeed_host": Fault.HOST_READ,
     "torchtune_1867": Fault.RELEASED,
 }
@@ -42,7 +44,14 @@ def test_a_fault_that_was_described_is_found(name):
     assert found.unrepeated == 0
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+def test_an_engine_that_fails_by_itself_says_where():
+    found = offcert.audit_engine(partial(trl_4280.step, False), orders=1)
+    (line,) = marked(trl_4280, "fails")
+    assert f"trl_4280.py:{line}: the engine fails with ValueError: 1 tensors" in found.failed
+    assert (found.findings, found.clean) == ([], False)
+
+
+@pytest.mark.parametrize("name", [*PROGRAMS, "trl_4280"])
 def test_mended_it_is_clean(name):
     module = import_module(f"support.engines.{name}")
     found = offcert.audit_engine(partial(module.step, True), orders=4)

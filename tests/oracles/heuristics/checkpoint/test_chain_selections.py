@@ -5,7 +5,7 @@ import random
 import pytest
 
 from offcert.core.errors import InputError, MethodError
-from offcert.formulations.checkpoint.memory_models import (
+from offcert.formulations.checkpoint.live import (
     MEMORY_MODELS,
     chen_memory,
     dynamic_memory,

@@ -1,0 +1,207 @@
+"""One search for all processes of a sharded training: who comes first searches, all follow.
+
+Searches end when they end, and times differ from process to process: on their own, processes would
+come to different plans. Through the store where the processes have met, the first one that asks for
+a plan says that it searches, and leaves there what it finds; the others look there, for a problem
+that is theirs but for its times. Nobody waits for a collective, so none can wait for ever.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import zlib
+from datetime import timedelta
+from typing import Any, Protocol
+
+from torch import distributed as dist
+from torch import nn
+
+from offcert.core.errors import InputError, PlanError
+from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.files import problem_to_json
+from offcert.runtime.follow.agreement import is_sharded
+from offcert.training.search import Done, Found, Order, Search, begin
+
+# Searches that may take longer than they were given, and seconds for a process that comes later:
+# after that one is not waited for any more. Arbitrary.
+_TIMES, _MORE = 4, 300
+
+# The trainings of this process so far: every process begins the same ones in the same order.
+_NUMBERS = itertools.count()
+
+
+class Searching(Protocol):
+    """A search that is under way."""
+
+    def poll(self) -> Found | None:
+        """Return what was found; None as long as the search goes on."""
+
+    def close(self) -> None:
+        """End the search, and forget it."""
+
+
+class Alone:
+    """Searches of a process that follows plans of its own."""
+
+    # Whether plans that are kept may be followed without asking the others.
+    alone = True
+
+    def begin(self, order: Order, *, apart: bool) -> Searching:
+        """Begin a search in a process of its own, or carry it out."""
+        return begin(order, apart=apart)
+
+
+class Together:
+    """Searches that all processes of a training share.
+
+    Parameters
+    ----------
+    store : torch.distributed.Store
+        Where the processes have met.
+    training : int
+        Which training it is.
+    """
+
+    alone = False
+
+    def __init__(self, store: Any, training: int) -> None:
+        self._store = store
+        self._prefix = f"offcert/{training}"
+
+    def begin(self, order: Order, *, apart: bool) -> Searching:
+        """Begin a search, or look for what another process finds.
+
+        Raises
+        ------
+        InputError
+            If the other process has found nothing that can be followed, or does not answer.
+        """
+        key = f"{self._prefix}/{digest_of(order)}"
+        if self._store.add(f"{key}/asked", 1) == 1:
+            mine = _Mine(self._store, key)
+            return mine.begin(order, apart=apart)
+        theirs = _Theirs(self._store, key)
+        return theirs if apart else theirs.waited(order.seconds * _TIMES + _MORE)
+
+
+def searches_for(model: nn.Module) -> Alone | Together:
+    """Return who searches for the plans of a model."""
+    if not dist.is_available() or not dist.is_initialized() or not is_sharded(model):
+        return Alone()
+    store = dist.distributed_c10d._get_default_store()
+    return Together(store, next(_NUMBERS))
+
+
+def digest_of(order: Order) -> str:
+    """Return a digest of what is asked for, but for times: each process has measured its own."""
+    asked = {
+        name: None if problem is None else _timeless(problem_to_json(problem))
+        for name, problem in (("problem", order.problem), ("plain", order.plain))
+    }
+    document = asked | {"room": order.room, "streams": order.streams, "seconds": order.seconds}
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+# Fields of a problem that say how long something takes, or how that was found.
+_TIMES_OF = ("duration", "bandwidth", "upload", "download", "latency", "hardware", "measured")
+
+
+def _timeless(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _timeless(v) for key, v in value.items() if key not in _TIMES_OF}
+    return [_timeless(each) for each in value] if isinstance(value, list) else value
+
+
+class _Mine:
+    """A search of this process, whose outcome the others are told."""
+
+    def __init__(self, store: Any, key: str) -> None:
+        self._store, self._key = store, key
+        self._search: Search | Done
+
+    def begin(self, order: Order, *, apart: bool) -> Searching:
+        try:
+            self._search = begin(order, apart=apart)
+            if not apart:
+                self.poll()
+        except (InputError, PlanError) as error:
+            self._tell({"error": str(error)})
+            raise
+        return self if apart else self._search
+
+    def poll(self) -> Found | None:
+        """Return what was found, once the others have been told."""
+        try:
+            found = self._search.poll()
+        except (InputError, PlanError) as error:
+            self._tell({"error": str(error)})
+            raise
+        if found is not None:
+            self._tell(
+                {
+                    "reason": found.reason,
+                    "told": found.told,
+                    "certificate": _written(found.certificate),
+                    "unbarred": _written(found.unbarred),
+                }
+            )
+        return found
+
+    def close(self) -> None:
+        """End the search, and forget it."""
+        self._search.close()
+
+    def _tell(self, document: dict[str, Any]) -> None:
+        self._store.set(self._key, zlib.compress(json.dumps(document).encode(), 1))
+
+
+class _Theirs:
+    """A search of another process."""
+
+    def __init__(self, store: Any, key: str) -> None:
+        self._store, self._key = store, key
+
+    def poll(self) -> Found | None:
+        """Return what the other process has found, if it has.
+
+        Raises
+        ------
+        InputError
+            If it has found nothing that can be followed.
+        """
+        if not self._store.check([self._key]):
+            return None
+        document = json.loads(zlib.decompress(self._store.get(self._key)))
+        if "error" in document:
+            raise InputError(f"the process that searches for all has failed: {document['error']}")
+        return Found(
+            _read(document["certificate"]),
+            _read(document["unbarred"]),
+            document["reason"],
+            document["told"],
+        )
+
+    def waited(self, seconds: float) -> Done:
+        """Return what the other process finds, as a search that has ended."""
+        try:
+            self._store.wait([self._key], timedelta(seconds=seconds))
+        except RuntimeError as error:
+            raise InputError(
+                f"the process that searches for a plan for all has not answered in {seconds:g} s"
+            ) from error
+        found = self.poll()
+        assert found is not None
+        return Done(found)
+
+    def close(self) -> None:
+        """Nothing is under way here."""
+
+
+def _written(certificate: Certificate | None) -> Any:
+    return None if certificate is None else certificate.to_json()
+
+
+def _read(document: Any) -> Certificate | None:
+    return None if document is None else Certificate.from_json(document)
