@@ -16,8 +16,8 @@ from pathlib import Path
 
 import offcert
 from offcert.certify.exporting import Exported, export
+from offcert.instances.cnn import UniformChains
 from offcert.instances.library import Library
-from offcert.instances.uniform import UniformChains
 
 
 def problems() -> list[offcert.Problem]:
