@@ -148,7 +148,7 @@ def test_a_folder_that_is_not_there_is_said_before_anything_is_computed(
 def test_the_script_itself(tmp_path: Path) -> None:
     output = tmp_path / "rows.json"
     command = [sys.executable, str(BENCHMARKS / "certify.py"), "--only", "two-partition-8-no-*"]
-    command += ["--time-limit", "5", "--jobs", "2", "-o", str(output)]
+    command += ["--time-limit", "2", "--jobs", "2", "-o", str(output)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     rows = json.loads(output.read_text())["rows"]

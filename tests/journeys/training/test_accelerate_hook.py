@@ -31,7 +31,7 @@ def _accelerator_forgotten():
 def certificate_of(model, batch, run=models.loss_of):
     problem = profile(TrainingStep(model, run, batch, tensors="real"), hardware="v100-pcie")
     problem = problem.with_memory(problem.memory_at(Fraction(1, 2)))
-    return certify(problem, time_limit=2, workers=1)
+    return certify(problem, time_limit=1, workers=1)
 
 
 def train(model, batch, steps=3):

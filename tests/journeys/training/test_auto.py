@@ -22,7 +22,7 @@ from offcert.runtime.streaming.step_events import forecast
 from offcert.runtime.watch.guard import OffloadWarning
 from offcert.training import offload
 
-FAST = {"hardware": "v100-pcie", "time_limit": 1.0, "background": False}
+FAST = {"hardware": "v100-pcie", "time_limit": 0.5, "background": False}
 
 
 def network() -> nn.Module:

@@ -16,7 +16,7 @@ from offcert.runtime.watch.modes import leave, sweep
 from offcert.runtime.watch.tracker import LiveBytes
 from offcert.training import offload
 
-FAST = {"memory": "25%", "hardware": "v100-pcie", "time_limit": 1.0, "background": False}
+FAST = {"memory": "25%", "hardware": "v100-pcie", "time_limit": 0.5, "background": False}
 
 
 def network() -> nn.Module:

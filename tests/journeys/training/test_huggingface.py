@@ -53,7 +53,7 @@ def trainer_of(model, folder, callbacks=(), kind=transformers.Trainer, **options
 
 def certificate_of(trainer, share=Fraction(1, 2)):
     problem = profile(trainer_step(trainer), hardware="v100-pcie")
-    return certify(problem.with_memory(problem.memory_at(share)), time_limit=2, workers=1)
+    return certify(problem.with_memory(problem.memory_at(share)), time_limit=1, workers=1)
 
 
 def hooks_of(model):
@@ -192,7 +192,7 @@ def test_a_plan_for_the_longest_samples_is_made_before_the_first_step(tmp_path):
     }
     model, _ = models.build("gpt2")
     plain = copy.deepcopy(model)
-    asked = {"memory": "50%", "hardware": "v100-pcie", "time_limit": 2, "count": True}
+    asked = {"memory": "50%", "hardware": "v100-pcie", "time_limit": 1, "count": True}
     callback = OffloadCallback("auto", **asked, strict=True)
     for each, callbacks in ((plain, []), (model, [callback])):
         trainer = trainer_of(each, tmp_path, callbacks=callbacks, **options)
@@ -231,7 +231,7 @@ def test_a_plan_made_while_the_training_begins_where_none_can_be_made_before(tmp
     plain = copy.deepcopy(model)
     options = {"max_steps": 8, "bf16": True}
     trainer_of(plain, tmp_path, **options).train()
-    callback = OffloadCallback("auto", memory="50%", hardware="v100-pcie", time_limit=2)
+    callback = OffloadCallback("auto", memory="50%", hardware="v100-pcie", time_limit=1)
     with pytest.warns(OffloadWarning, match="no plan was made before .*: out of luck"):
         trainer_of(model, tmp_path, callbacks=[callback], **options).train()
     assert same_weights(model, plain)
@@ -316,3 +316,13 @@ def test_the_trainers_loggers_are_told_of_the_plan_and_of_the_steps(tmp_path):
     assert plan["offload/slowdown"] >= 1
     ends = [entry for entry in trainer.state.log_history if "offload/steps_planned" in entry]
     assert [entry["offload/steps_planned"] for entry in ends] == [3]
+
+
+def test_a_model_that_the_trainer_compiles_is_refused_before_its_first_step(tmp_path):
+    model, _ = models.build("gpt2")
+    callback = OffloadCallback("auto", memory="50%")
+    trainer = trainer_of(model, tmp_path, [callback], torch_compile=True)
+    with pytest.raises(InputError, match="torch_compile compiles the model as a whole"):
+        trainer.train()
+    assert trainer.state.global_step == 0
+    assert callback.offload is None

@@ -43,7 +43,7 @@ def test_agrees_with_brute_force() -> None:
 
 @pytest.mark.slow
 def test_a_second_eviction_is_free_of_an_offload() -> None:
-    for problem, best in multi_gap_problems(10_000, 60):
+    for problem, best in multi_gap_problems(10_000, 30):
         outcome = solve(problem, solver="scipy")
         assert outcome.objective == outcome.lower_bound == best, problem.name
 

@@ -32,7 +32,7 @@ from support.seeds import by_seeds
 @pytest.mark.slow
 def test_exact_on_a_simplex_link_and_a_bound_on_a_duplex_one() -> None:
     loose = 0
-    for problem, best in short_problems(0, 200):
+    for problem, best in short_problems(0, 100):
         outcome = solve(problem, exact=True)
         assert outcome.lower_bound <= best, problem.name
         assert "error" not in outcome.details
@@ -50,7 +50,7 @@ def test_exact_on_a_simplex_link_and_a_bound_on_a_duplex_one() -> None:
 
 @pytest.mark.slow
 def test_a_second_eviction_is_free_of_an_offload() -> None:
-    for problem, best in multi_gap_problems(10_000, 60):
+    for problem, best in multi_gap_problems(10_000, 30):
         outcome = solve(problem, exact=True)
         assert outcome.lower_bound <= best, problem.name
         if outcome.details["exact"]:
