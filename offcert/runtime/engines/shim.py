@@ -117,6 +117,8 @@ def _of_cuda(recorder: Recorder) -> Iterator[tuple[Any, str, Any]]:
         "memory_summary": lambda *device, **more: str(machine.peaks),
         "empty_cache": _always(None),
         "_sleep": _always(None),
+        "ipc_collect": _always(None),
+        "is_bf16_supported": _always(True),
         "get_rng_state": lambda *device: torch.get_rng_state(),
         "set_rng_state": lambda state, *device: torch.set_rng_state(state),
         "manual_seed": lambda seed: None,
