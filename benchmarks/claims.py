@@ -39,7 +39,7 @@ from offcert.questions.schedule.problem import Problem
 from offcert.report.curve_figures import save_grid
 from offcert.report.curves import Curves, curves_of
 from offcert.report.points import Point, by_problem, plain_rows, points_of
-from papers.claims import combined, figures, modnn, program, recomputation
+from papers.claims import combined, figures, layers, modnn, program, recomputation
 from papers.claims.document import FOLDER, Report, write_report
 from papers.claims.exhibits import exhibits_to_json
 from papers.claims.facts import BY_BLOCKS, facts_of
@@ -246,6 +246,7 @@ def publish(page: Report, panels: Sequence[Curves], docs: Path) -> None:
         combined.HEADING,
         program.HEADING,
         modnn.HEADING,
+        layers.HEADING,
     ):
         text = replaced(text, heading, section_of(before, heading))
     write_atomically(path, lambda part: part.write_text(text, encoding="utf-8"))

@@ -33,6 +33,7 @@ SECTIONS = {
     "combined": "claims_combined",
     "program": "claims_program",
     "modnn": "claims_modnn_check",
+    "layers": "claims_layers",
 }
 
 

@@ -98,7 +98,8 @@ def network(case: Case, size: int) -> Any:
     torch.manual_seed(0)
     blocks = [Block(WIDTH) for _ in range(3)]
     model = nn.Sequential(nn.Linear(WIDTH, WIDTH), *blocks, nn.Linear(WIDTH, WIDTH))
-    mesh = init_device_mesh("cpu", (2, size // 2) if case.hybrid else (size,))
+    shape, names = ((2, size // 2), ("copy", "shard")) if case.hybrid else ((size,), ("shard",))
+    mesh = init_device_mesh("cpu", shape, mesh_dim_names=names)
     if case.parallel:
         for block in blocks:
             parallelize_module(block.body, mesh, {"0": ColwiseParallel(), "3": RowwiseParallel()})

@@ -12,6 +12,7 @@ from offcert.core.errors import InputError, OffcertError
 from offcert.core.trace import require_integer
 from offcert.formulations.common.time_grid import choose_grid
 from offcert.formulations.exported.cells import Cells, Keeps, require_exportable
+from offcert.formulations.exported.counting import counted
 from offcert.formulations.exported.integer_program import CellModel, IntegerProgram
 from offcert.formulations.exported.interval import MODEL, Instance
 from offcert.formulations.exported.text import lp, mps, opb
@@ -81,12 +82,15 @@ class Exported(ModelFiles):
         Whether nothing was rounded.
     variables, rows : int or None
         Of a program.
+    least : int or None
+        Ticks that its proof by counting says are necessary; None without one.
     """
 
     cells: Cells
     exact: bool
     variables: int | None = None
     rows: int | None = None
+    least: int | None = None
 
 
 def _make_folder(folder: Path) -> None:
@@ -104,6 +108,7 @@ def export(
     grid: int | None = None,
     keeps: str = Keeps.BOUND,
     horizon: int | None = None,
+    proof: bool = False,
 ) -> Exported:
     """Return a problem as a model for other solvers.
 
@@ -122,6 +127,8 @@ def export(
         What stays valid where times are rounded: ``"bound"`` or ``"schedule"``.
     horizon : int, optional
         Ticks; longer schedules are not described. By default what a heuristic attains.
+    proof : bool
+        Of ``"opb"``: whether to write what a weighted sum of its rows proves, too (``".pbp"``).
 
     Raises
     ------
@@ -134,6 +141,8 @@ def export(
         raise InputError(f"format {form} is for the model {FORMATS[form]}, not {model}")
     if keeps not in tuple(Keeps):
         raise InputError(f'what stays valid must be {" or ".join(Keeps)}, not "{keeps}"')
+    if proof and (form != "opb" or keeps != Keeps.BOUND):
+        raise InputError("a proof by counting is for format opb, where bounds stay valid")
     require_exportable(problem)
     known = _attained(problem)
     horizon = known if horizon is None else require_integer(horizon, "horizon", 1)
@@ -143,8 +152,14 @@ def export(
     exact = cells.exact(problem)
     if form in PROGRAMS:
         program = CellModel(problem, cells).program()
-        text = "\n".join(PROGRAMS[form](program)) + "\n"
-        return Exported({f".{form}": text}, cells, exact, len(program.names), len(program.rows))
+        files = {f".{form}": "\n".join(PROGRAMS[form](program)) + "\n"}
+        least = None
+        if proof:
+            found = counted(program)
+            files[".pbp"] = "\n".join(found.text()) + "\n"
+            least = found.value * grid + problem.trace.durations[-1]
+        size = len(program.names), len(program.rows)
+        return Exported(files, cells, exact, *size, least)
     instance = Instance.of(problem, cells)
     if form == "csv":
         files = {f"/{name}.csv": text for name, text in instance.tables().items()}

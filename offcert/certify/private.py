@@ -19,7 +19,12 @@ _DEFAULT_GROUP = "own"
 
 
 def add(
-    library: Library, document: Any, *, new: bool = False, group: str = _DEFAULT_GROUP
+    library: Library,
+    document: Any,
+    *,
+    new: bool = False,
+    group: str = _DEFAULT_GROUP,
+    hardware: str | None = None,
 ) -> Entry:
     """Take what a certificate improves into a library, and its problem if that is new.
 
@@ -35,6 +40,8 @@ def add(
         Whether a problem may be taken in that the library does not hold yet.
     group : str
         Of the families that new problems make.
+    hardware : str, optional
+        On which the certificate was found, for the record.
 
     Returns
     -------
@@ -68,7 +75,7 @@ def add(
     # Its name is the library's from here on.
     renamed = replace(verification, certificate=replace(certificate, problem=entry.problem))
     try:
-        return improve(library, renamed)
+        return improve(library, renamed, hardware)
     except InputError:
         if known is not None:
             raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from offcert.certify.search import UnsoundError
@@ -11,7 +12,7 @@ from offcert.core.errors import InputError, PlanError
 from offcert.core.result import Bound, Evidence
 from offcert.core.strategy import Strategy
 from offcert.instances.library import Entry, Library
-from offcert.instances.records import KnownBound, Record, strategy_of
+from offcert.instances.records import Improvement, KnownBound, Record, strategy_of
 from offcert.proofs.attestation import witness
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.check import check
@@ -28,7 +29,7 @@ _RANKS = list(Evidence)
 LONGEST_PROOF = 2000
 
 
-def add(library: Library, document: Any) -> Entry:
+def add(library: Library, document: Any, hardware: str | None = None) -> Entry:
     """Verify a certificate and take what it improves into the library.
 
     Parameters
@@ -37,6 +38,8 @@ def add(library: Library, document: Any) -> Entry:
         Its folder is written to.
     document : object
         A certificate as a JSON value.
+    hardware : str, optional
+        On which it was found, for the record.
 
     Returns
     -------
@@ -49,10 +52,10 @@ def add(library: Library, document: Any) -> Entry:
         If the value is no certificate, does not verify, is not about a problem of the library, or
         improves nothing.
     """
-    return improve(library, verify(document))
+    return improve(library, verify(document), hardware)
 
 
-def improve(library: Library, verification: Verification) -> Entry:
+def improve(library: Library, verification: Verification, hardware: str | None = None) -> Entry:
     """Take what a verified certificate improves into the library; see `add`."""
     if not verification.valid:
         raise InputError(f"the certificate does not verify: {verification.reason}")
@@ -63,17 +66,18 @@ def improve(library: Library, verification: Verification) -> Entry:
             f'the certificate is about a problem "{certificate.problem.name}" that is not in the '
             "library"
         )
-    return library.update(entry.name, lambda entry: _improved(entry, certificate))
+    return library.update(entry.name, lambda entry: _improved(entry, certificate, hardware))
 
 
-def _improved(entry: Entry, certificate: Certificate) -> Record:
+def _improved(entry: Entry, certificate: Certificate, hardware: str | None) -> Record:
     record = merged(entry, certificate)
     if _merits(record) == _merits(entry.record):
         raise InputError(
             f"the record of {entry.name} is {_describe(entry.record)}, which the certificate does "
             "not improve"
         )
-    return record
+    today = datetime.now(UTC).date().isoformat()
+    return replace(record, improved=Improvement(today, hardware))
 
 
 def merged(entry: Entry, certificate: Certificate) -> Record:

@@ -59,6 +59,11 @@ def add(commands: Commands) -> None:
         help="of a bound: state all facts there are, not only those that its proof weighs",
     )
     parser.add_argument(
+        "--proof",
+        action="store_true",
+        help="with opb: write what a weighted sum of the rows proves, for VeriPB (.pbp)",
+    )
+    parser.add_argument(
         "--grid",
         type=count,
         metavar="TICKS",
@@ -103,6 +108,7 @@ def _run(options: argparse.Namespace) -> int:
         grid=options.grid,
         keeps=options.keep,
         horizon=options.horizon,
+        proof=options.proof,
     )
     written = [str(path) for path in made.write(options.target)]
     document = {
@@ -113,6 +119,7 @@ def _run(options: argparse.Namespace) -> int:
         "horizon": made.cells.horizon,
         "variables": made.variables,
         "rows": made.rows,
+        "least": made.least,
     }
     rounded = "down: a bound stays a bound"
     if options.keep == "schedule":
@@ -121,6 +128,8 @@ def _run(options: argparse.Namespace) -> int:
     lines = [f"{problem.name}: cells of {made.cells.grid} ticks, {how}"]
     if made.variables is not None:
         lines.append(f"  {made.variables} variables, {made.rows} rows")
+    if made.least is not None:
+        lines.append(f"  {made.least} ticks are necessary, by a weighted sum of the rows")
     show(options, document, "\n".join([*lines, *(f"  wrote {path}" for path in written)]))
     return 0
 
@@ -134,6 +143,8 @@ def _export_bound(options: argparse.Namespace) -> int:
     if given is not None:
         option = given.replace("_", "-")
         raise InputError(f"--{option} is about problems: a certificate's bounds are about its own")
+    if options.proof:
+        raise InputError("--proof is for the format opb of a problem")
     if options.form not in (VIPR, "mps", "lp"):
         raise InputError(f"--format must be vipr, mps or lp for a bound, not {options.form}")
     if options.model in MODELS:

@@ -83,6 +83,12 @@ def _add_adder(action: Callable[..., argparse.ArgumentParser]) -> None:
         metavar="NAME",
         help="group that new problems belong to",
     )
+    adder.add_argument(
+        "--hardware",
+        metavar="TEXT",
+        help="what the certificates were found on, such as '2 cores of a Xeon', for the record "
+        "(default: not recorded)",
+    )
 
 
 def _add_path(parser: argparse.ArgumentParser) -> None:
@@ -241,7 +247,13 @@ def _add(options: argparse.Namespace) -> int:
     for path in options.certificates:
         document = read_json(path)
         try:
-            entry = add(library, document, new=options.new, group=options.group)
+            entry = add(
+                library,
+                document,
+                new=options.new,
+                group=options.group,
+                hardware=options.hardware,
+            )
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
         row = _summary(library.family_of(entry.name), entry)

@@ -13,6 +13,7 @@ from offcert.instances.checkpoint_instances import CheckpointChains, RecomputeNe
 from offcert.instances.cnn import CnnChains, UniformChains
 from offcert.instances.decoder import DecoderTraces
 from offcert.instances.generator import Generator
+from offcert.instances.mixed_precision import MixedPrecisionTraces
 from offcert.instances.modnn.problems import ModnnSteps
 from offcert.instances.recompute_partition import RecomputePartition, recompute_partition
 from offcert.instances.stages import TransformerTraces, UnetTraces
@@ -28,6 +29,7 @@ KINDS: dict[str, type[Generator]] = {
         UniformChains,
         UnetTraces,
         DecoderTraces,
+        MixedPrecisionTraces,
         CheckpointChains,
         RecomputeNetworks,
         ModnnSteps,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from offcert.core import forms
 from offcert.core.computations import Run
 from offcert.core.documents import Fields, show
 from offcert.core.errors import InputError, PlanError
@@ -90,6 +91,25 @@ class KnownBound:
 
 
 @dataclass(frozen=True, slots=True)
+class Improvement:
+    """The last improvement of a record.
+
+    Attributes
+    ----------
+    date : str
+        When the library took it in, as in ``2026-11-24``.
+    hardware : str or None
+        On which it ran, in the words of whoever submits it.
+    """
+
+    date: str
+    hardware: str | None = None
+
+
+_IMPROVEMENT = forms.Record(Improvement, date=forms.TEXT, hardware=forms.Absent(forms.TEXT))
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     """Best known values of a problem; they only ever improve.
 
@@ -106,6 +126,8 @@ class Record:
     strategy : Strategy or None
         What is executed, where the problem lets computations run again: the plan is one for that
         execution. None without a plan.
+    improved : Improvement or None
+        The last one; None of records that have no date.
     """
 
     value: int | None = None
@@ -113,6 +135,7 @@ class Record:
     value_by: str | None = None
     bounds: tuple[KnownBound, ...] = ()
     strategy: Strategy | None = None
+    improved: Improvement | None = None
 
     def executed(self, problem: Problem) -> Problem:
         """Return the problem that the plan is for: at the value's bytes where these are least.
@@ -182,9 +205,13 @@ def record_to_json(record: Record) -> dict[str, Any]:
     strategy = {}
     if record.strategy is not None:
         strategy["strategy"] = strategy_to_json(record.strategy)
+    improved = {}
+    if record.improved is not None:
+        improved["improved"] = _IMPROVEMENT.write(record.improved)
     return {
         "value": record.value,
         "value_by": record.value_by,
+        **improved,
         "bounds": [
             {
                 "method": known.bound.method,
@@ -238,6 +265,7 @@ def record_from_json(fields: Fields, problem: Problem) -> Record:
         fields.optional("value_by", (str, type(None))),
         bounds,
         strategy,
+        _IMPROVEMENT.read_in(fields, "improved") if fields.has("improved") else None,
     )
     if value is None and (record.plan is not None or record.value_by is not None):
         raise InputError(f"{fields.path('value')} must not be null if there is a plan or an author")

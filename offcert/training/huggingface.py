@@ -126,8 +126,14 @@ class OffloadCallback(TrainerCallback):
 
         It is for the batch with the longest samples (`largest_batch`), and so for all. Where that
         cannot be done, a warning says why, and a plan is made while the training runs.
+
+        Raises
+        ------
+        InputError
+            If the Trainer compiles the model as a whole.
         """
         self._trainer = weakref.ref(trainer)
+        _require_uncompiled(trainer)
         if not self._foresees:
             return
         try:
@@ -156,6 +162,19 @@ class OffloadCallback(TrainerCallback):
         """Detach the plan, if it is attached."""
         # After an error nobody wants to hear that nothing was moved.
         self._open.__exit__(*sys.exc_info())
+
+
+def _require_uncompiled(trainer: Trainer) -> None:
+    """Raise an `InputError` if a Trainer compiles its model, by its arguments or Accelerate's."""
+    plugin = getattr(trainer.accelerator.state, "dynamo_plugin", None)
+    backend = str(getattr(getattr(plugin, "backend", None), "value", "no")).lower()
+    if trainer.args.torch_compile or backend != "no":
+        raise InputError(
+            "torch_compile compiles the model as a whole, and compiled code saves what no plan "
+            "sees: train without it, or, for a certificate, without the callback and with "
+            "model.compile(backend=offcert.backend(certificate), dynamic=False); "
+            "offcert.budget_solver() decides what the compiler itself saves"
+        )
 
 
 def _tell_how_training_ends() -> None:

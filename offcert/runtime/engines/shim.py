@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from types import SimpleNamespace
@@ -41,6 +42,13 @@ def _refused_class(name: str) -> type:
     return type(name.rsplit(".", 1)[-1], (_RefusedClass,), {"name": name})
 
 
+class _Generator(torch.Generator):
+    """A generator of random numbers: those of the device are drawn on the CPU."""
+
+    def __new__(cls, device: Any = "cpu") -> _Generator:
+        return super().__new__(cls, "cpu")  # type: ignore[call-arg]
+
+
 def _always(value: Any) -> Callable[..., Any]:
     return lambda *args, **kwargs: value
 
@@ -50,6 +58,10 @@ def _names(recorder: Recorder) -> Iterator[tuple[Any, str, Any]]:
     yield from _of_cuda(recorder)
     yield from _of_accelerators()
     yield from _of_tensors()
+    yield torch, "Generator", _Generator
+    for name in ("range_push", "range_pop", "range_start", "range_end", "mark"):
+        yield torch.cuda.nvtx, name, _always(0)
+    yield torch.cuda.nvtx, "range", lambda *text, **more: nullcontext()
     for module in (torch.autograd, torch.autograd.graph):
         yield module, "_engine_run_backward", backward.run_with(recorder)
     yield threading.Thread, "run", _run_seeing(recorder)
@@ -101,8 +113,12 @@ def _of_cuda(recorder: Recorder) -> Iterator[tuple[Any, str, Any]]:
         "reset_peak_memory_stats": lambda *device: machine.reset_peaks(),
         "reset_max_memory_allocated": lambda *device: machine.reset_peaks(),
         "memory_stats_as_nested_dict": lambda *device: _statistics(recorder),
+        "memory_stats": lambda *device: _flat(_statistics(recorder)),
+        "memory_summary": lambda *device, **more: str(machine.peaks),
         "empty_cache": _always(None),
         "_sleep": _always(None),
+        "ipc_collect": _always(None),
+        "is_bf16_supported": _always(True),
         "get_rng_state": lambda *device: torch.get_rng_state(),
         "set_rng_state": lambda state, *device: torch.set_rng_state(state),
         "manual_seed": lambda seed: None,
@@ -173,6 +189,14 @@ def _statistics(recorder: Recorder) -> dict[str, Any]:
         "allocated_bytes": {"all": {"current": machine.allocated, "peak": peaks.device}},
         "reserved_bytes": {"all": {"current": peaks.reserved, "peak": peaks.reserved}},
     }
+
+
+def _flat(nested: dict[str, Any]) -> dict[str, int]:
+    """Return statistics by names with dots, as ``memory_stats`` does; others are zero."""
+    found: defaultdict[str, int] = defaultdict(int)
+    for name, of in nested.items():
+        found |= {f"{name}.all.{what}": value for what, value in of["all"].items()}
+    return found
 
 
 def _cudart(recorder: Recorder) -> Any:

@@ -10,6 +10,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from offcert.questions.schedule.device_memory import OPTIMISER_COPIES, require_optimiser
+from offcert.runtime.watch.sharded import local
 
 # Bytes of a parameter's count of steps, which Adam has in single precision. Given by PyTorch.
 _STEP_BYTES = 4
@@ -66,4 +67,5 @@ def _foreseen(optimiser: torch.optim.Optimizer, group: dict[str, Any]) -> int | 
 
 
 def _bytes(tensor: torch.Tensor) -> int:
-    return tensor.numel() * tensor.element_size()
+    part = local(tensor)
+    return part.numel() * part.element_size()

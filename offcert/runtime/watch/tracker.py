@@ -356,7 +356,7 @@ class LiveBytes(TorchDispatchMode):
         self.live = self.peak = 0
         self.away = self.most = 0
         self.sharded = sharded if sharded else None
-        fake = torch._C._TorchDispatchModeKey.FAKE  # type: ignore[attr-defined]
+        fake = torch._C._TorchDispatchModeKey.FAKE
         self._fakes = torch._C._get_dispatch_mode(fake) is not None
         self._begun, self._sent = [], []
         self._counting = True

@@ -205,10 +205,10 @@ class Weighing:
             runs = decided.get(share[1:]) if share[0] == "again" else None
             total += min(price, 0) if runs is None else price * runs
         for value, prices in self.leaving.items():
-            total += self._cheapest_growth(value, prices)
+            total += self.cheapest_growth(value, prices)
         return math.ceil(Fraction(total, self.weights.over * self.model.common))
 
-    def _cheapest_growth(self, value: int, prices: list[int]) -> int:
+    def cheapest_growth(self, value: int, prices: list[int]) -> int:
         """Return the least cost of having left from some boundary on, or never."""
         maker = self.states.begun_by[value]
         from_then_on = list(accumulate(reversed(prices)))[::-1]

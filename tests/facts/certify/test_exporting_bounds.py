@@ -225,6 +225,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
             "--format must be vipr, mps or lp for a bound",
         ),
         (["--format", "vipr", "--model", "interval"], "--model must be one of joint-lp, fluid-lp"),
+        (["--format", "vipr", "--proof"], "--proof is for the format opb of a problem"),
         (["--format", "mps", "--every-fact"], "--every-fact is about bounds of certificates"),
         (["--format", "vipr", "--model", "joint-lp"], "no proved bound joint-lp can be exported"),
     ],

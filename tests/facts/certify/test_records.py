@@ -3,6 +3,7 @@
 import copy
 import json
 import multiprocessing
+from datetime import UTC, date, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,22 @@ def test_a_better_certificate_improves_it_and_a_worse_one_is_refused(library: Li
         with pytest.raises(InputError, match=f"the record of {NAME} is value {record.value}"):
             add(library, certificate(method))
     assert (library.folder / "cnn-12-1.json").read_text() == before
+
+
+def test_a_record_says_when_it_was_improved_and_on_what(library: Library) -> None:
+    add(library, certificate("greedy"), "an abacus")
+    found = reopened(library).record.improved
+    assert found is not None
+    assert found.hardware == "an abacus"
+    assert abs((date.fromisoformat(found.date) - datetime.now(UTC).date()).days) <= 1
+    # What is not said of the next one is not said of the record any more.
+    add(library, certificate())
+    assert reopened(library).record.improved != found
+    stored = library.folder / "cnn-12-1.json"
+    assert "abacus" not in stored.read_text()
+    stored.write_text(stored.read_text().replace('"improved":{"date":"', '"improved":{"day":"'))
+    with pytest.raises(InputError, match="improved"):
+        reopened(library)
 
 
 def test_what_another_program_stored_meanwhile_is_kept(library: Library) -> None:

@@ -10,6 +10,7 @@ from offcert.core.errors import InputError
 from offcert.instances.cnn import CnnChains, UniformChains, cnn_chain
 from offcert.instances.decoder import DecoderTraces
 from offcert.instances.kinds import KINDS, from_source, generator
+from offcert.instances.mixed_precision import MixedPrecisionTraces
 from offcert.instances.stages import TransformerTraces, UnetTraces
 from offcert.instances.two_partition import two_partition
 from offcert.questions.schedule.files import problem_digest
@@ -19,6 +20,7 @@ DIGESTS = {
     "cnn": "c22b5cccb4c8b69e6e85e716a9366b75f9d565a347184f3796afa1130ed6d442",
     "transformer": "57e80917f66baba79a5a3c77db2f788bda6ec91a1d14e930c57e322d66cdfda1",
     "uniform": "9375427e7f0bc4c4187680b744a904d34c0265c6b711e4d4cd5945f4998fb17d",
+    "mixed-precision": "8ab9682b52dee55f187ab5a43034db0e77d99e646751a0e4df69e55ae532c1f0",
     "decoder": "322dbfe22a6aa11da5c05fa52cfdf1f82376bf96a1180c7d4970089927a076dc",
     "unet": "a42e37d41074aaa16444d1bd12a595e848d3159baddc6eb8eff7a2f6876a5da7",
     "three-partition": "599c64a825fb5e0a643b7db7b1adcf45efa00b0fd6894103a595269837755392",
@@ -114,6 +116,21 @@ def test_layers_of_decoders_are_all_alike() -> None:
     assert sum(each.size for each in many.tensors if each.evictable) == 128 * sum(saved)
     # All that is saved is there at once, and what is computed with last beside it.
     assert many.peak_memory - one.peak_memory == 127 * sum(saved)
+
+
+def test_products_in_16_bits_have_half_the_bytes_and_a_part_of_the_time() -> None:
+    """Seed 1 draws 37 times 2^20 numbers, and a first product that doubles them."""
+    stream = 37 * 2**20
+    wide, half = (MixedPrecisionTraces(layers=2, half=part).problem(1).trace for part in (0, 100))
+    sizes = [{each.name: each.size for each in trace.tensors} for trace in (wide, half)]
+    assert [each["0.input"] for each in sizes] == [4 * stream, 4 * stream]
+    assert [each["0.normed"] for each in sizes] == [4 * stream, 2 * stream]
+    assert [each["0.output"] for each in sizes] == [8 * stream, 4 * stream]
+    # 8192 · 2 · 38,797,312 operations at 60,000 a nanosecond, and at four times that.
+    assert [trace.durations[1] for trace in (wide, half)] == [10_594_253, 2_648_564]
+    assert wide.durations[0] == half.durations[0]
+    # The input of a layer is read by its norm, forward and backward: the first and the last.
+    assert wide.tensors[0].uses == (-1, 0, 12)
 
 
 def test_unets_hold_what_skips_or_let_it_leave() -> None:

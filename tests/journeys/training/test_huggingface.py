@@ -316,3 +316,13 @@ def test_the_trainers_loggers_are_told_of_the_plan_and_of_the_steps(tmp_path):
     assert plan["offload/slowdown"] >= 1
     ends = [entry for entry in trainer.state.log_history if "offload/steps_planned" in entry]
     assert [entry["offload/steps_planned"] for entry in ends] == [3]
+
+
+def test_a_model_that_the_trainer_compiles_is_refused_before_its_first_step(tmp_path):
+    model, _ = models.build("gpt2")
+    callback = OffloadCallback("auto", memory="50%")
+    trainer = trainer_of(model, tmp_path, [callback], torch_compile=True)
+    with pytest.raises(InputError, match="torch_compile compiles the model as a whole"):
+        trainer.train()
+    assert trainer.state.global_step == 0
+    assert callback.offload is None

@@ -19,7 +19,11 @@ TARGET = re.compile(r"^\(([\w-]+)\)=$", re.MULTILINE)
 # What stands in the table of a page "formats" as a field: `name`, or several of them.
 FIELD = re.compile(r"`([\w.….\[\]]+)`")
 # What a reader asks a document for.
-READING = re.compile(r'\.(?:get|optional|integers?|integer_lists|each)\(\s*"(\w+)"')
+READING = re.compile(
+    r'(?:\.(?:get|optional|integers?|integer_lists|each|read(?:_all|_in)?)\(\s*(?:\w+, )?"'
+    # A form of a record's field is its keyword.
+    r"|\b(?=\w+=(?:forms\.)?(?:Absent|Integer\w*|Member|Table|Nested|TEXT|NUMBER|FLAG)\b))(\w+)"
+)
 
 
 def tokens(text: str) -> Iterator[Token]:

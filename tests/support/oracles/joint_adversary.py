@@ -196,6 +196,6 @@ def _boundaries(model: JointModel, state: int) -> list[int]:
         row[boundary] = -1
         if boundary:
             row[boundary - 1] = 1
-        if weighing._cheapest_growth(state, row) < 0:
+        if weighing.cheapest_growth(state, row) < 0:
             found.append(boundary)
     return found

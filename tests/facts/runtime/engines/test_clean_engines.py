@@ -42,6 +42,7 @@ def own(reports):
     return train
 
 
+@pytest.mark.slow
 def test_our_own_engine_is_clean():
     reports = []
     found = offcert.audit_engine(own(reports), orders=3)
@@ -50,6 +51,7 @@ def test_our_own_engine_is_clean():
     assert found.peaks.pinned > 0
 
 
+@pytest.mark.slow
 def test_our_own_engine_without_its_waits_is_not(monkeypatch):
     monkeypatch.setattr(CudaStream, "wait", lambda stream, event: None)
     found = offcert.audit_engine(own([]), orders=0)

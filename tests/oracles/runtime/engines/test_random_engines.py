@@ -2,6 +2,7 @@
 
 import random
 
+import pytest
 import torch
 
 import offcert
@@ -91,6 +92,7 @@ def visible(values):
     return repr((got, left))
 
 
+@pytest.mark.slow
 @by_seeds(0, 60, 30)
 def test_what_is_clean_has_one_outcome(seeds):
     """Whatever an order of a program can show is found; drops included."""
@@ -104,6 +106,7 @@ def test_what_is_clean_has_one_outcome(seeds):
     assert clean > 2
 
 
+@pytest.mark.slow
 @by_seeds(0, 60, 30)
 def test_what_can_be_shown_is_shown(seeds):
     """A wrong value is shown of all programs that have one, by two orders for each finding."""
