@@ -38,6 +38,7 @@ from offcert.verify.execution import legality_faults
 from offcert.verify.fractional import recompute
 from offcert.verify.joint.verifier import proved_by
 from offcert.verify.limits import UNLIMITED, Allowance, BeyondLimitsError, Limits
+from offcert.verify.pieces import pieces_time
 from offcert.verify.replay import replay
 
 
@@ -295,8 +296,15 @@ def _values(
         if not kind.at_once or kind.proof is not Computed or kind.misfit(problem) is not None:
             continue
         # Where transfers may pause, others hold on some links only.
-        if not pausing or kind.transfers == ALL:
+        if pausing and kind.transfers != ALL:
+            continue
+        if name != "fractional-pieces":
             yield name, recompute(name, problem)
+            continue
+        try:
+            yield name, pieces_time(problem, allowance)
+        except BeyondLimitsError as error:
+            yield name, str(error)
     for bound in certificate.result.bounds:
         joint = PROOFS.get(bound.method)
         if joint is None or joint.proof is not JointProof or joint.misfit(problem) is not None:
