@@ -187,7 +187,7 @@ class Threshold(Way):
 
         def pack(tensor: torch.Tensor) -> Any:
             size = tensor.numel() * tensor.element_size()
-            if size < self._least or tensor.untyped_storage()._cdata in owned:
+            if size < self._least or tensor.untyped_storage() in owned:
                 return tensor
             kept, data = saving.send(tensor)
             assert kept.copied is not None

@@ -35,6 +35,7 @@ def test_times_do_not_tell_orders_apart_but_limits_do(order):
     assert digest_of(order()) != digest_of(replace(order(), room=10))
 
 
+@pytest.mark.slow
 def test_the_second_process_follows_what_the_first_has_found(order):
     store = dist.HashStore()
     first, second = Together(store, 0), Together(store, 0)

@@ -394,7 +394,7 @@ def test_the_commands(
         ),
         (["measure", "--time-limit", "0"], "--time-limit must be a positive number of seconds"),
         (["fit", "--rung", "2"], "--rung needs --ladder"),
-        (["fit", "--ladder", "long traces", "--rung", "11"], "--rung 11: the ladder 'long traces'"),
+        (["fit", "--ladder", "long traces", "--rung", "99"], "--rung 99: the ladder 'long traces'"),
         (["fit", "--factors", "1"], "--factors: 1 is not"),
         (["measure", "-o", "/no/such/folder/x.json"], "there is no such folder"),
     ],

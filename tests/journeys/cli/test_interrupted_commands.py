@@ -111,7 +111,7 @@ def test_what_others_make_of_an_interrupt_changes_nothing(
 
 CONFINED = """
 import os, sys, time
-from offcert.cli import main, program
+from offcert.cli import command_line as program, main
 from offcert.cli.verify import confined
 
 def work():
