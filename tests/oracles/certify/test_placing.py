@@ -118,7 +118,7 @@ def test_a_single_method_notes_only_what_it_reads() -> None:
         (lambda p: place(p, 3), "method must be one of"),
         (
             lambda p: place("x"),
-            r"what is placed must be a PlacementProblem, a Certificate or a Step\w+, not",
+            r"what is placed must be a PlacementProblem, a Certificate or a Split\w+, not",
         ),
         (lambda p: place(p, capacity=-1), "capacity must be at least 0, not -1"),
         (lambda p: place(p, alignment=0), "alignment must be at least 1, not 0"),
