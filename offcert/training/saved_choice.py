@@ -227,8 +227,10 @@ class Choice:
         )
 
     def _least(self) -> Outcome:
-        """Return what saves the fewest bytes."""
-        found = self._chosen(least=True, proved=False)
+        """Return what saves the fewest bytes; what saves all that is read if the time has ended."""
+        found = self._chosen(least=True, proved=False) if self._left > 0 else None
+        if found is None or (found.names is None and found.bound is not None):
+            return self._outcome(self._read(self._saving.sizes))
         if found.names is None:
             raise InputError("what the graph saves can neither be saved nor computed again")
         return self._outcome(found.names)

@@ -47,6 +47,18 @@ def test_a_peak_that_nothing_keeps_to_is_said(caplog: pytest.LogCaptureFixture) 
     assert "nothing was found that keeps to the peak" in caplog.text
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("peak", [None, 19_500])
+def test_without_time_all_is_saved_and_that_is_said(peak: int | None) -> None:
+    solver = offcert.budget_solver(peak=peak, time_limit=1e-9)
+    _, plain = divided("gpt", 1.0, "dp")
+    _, trained = divided("gpt", 0.2, solver)
+    (report,) = solver.reports
+    assert same(trained, plain)
+    assert (report.kept, report.again, report.cost) == (False, (), 0)
+    assert "nothing was found that keeps to" in str(report)
+
+
 def test_limits_are_read_before_anything_is_compiled() -> None:
     with pytest.raises(InputError, match="peak"):
         offcert.budget_solver(peak="many")
