@@ -38,7 +38,6 @@ from offcert.verify.execution import legality_faults
 from offcert.verify.fractional import recompute
 from offcert.verify.joint.verifier import proved_by
 from offcert.verify.limits import UNLIMITED, Allowance, BeyondLimitsError, Limits
-from offcert.verify.pieces import pieces_time
 from offcert.verify.replay import replay
 
 
@@ -298,11 +297,8 @@ def _values(
         # Where transfers may pause, others hold on some links only.
         if pausing and kind.transfers != ALL:
             continue
-        if name != "fractional-pieces":
-            yield name, recompute(name, problem)
-            continue
         try:
-            yield name, pieces_time(problem, allowance)
+            yield name, recompute(name, problem, allowance)
         except BeyondLimitsError as error:
             yield name, str(error)
     for bound in certificate.result.bounds:

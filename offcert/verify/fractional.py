@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
@@ -16,6 +16,7 @@ from offcert.verify.common.absence import absences, least_memory, needs, whole_t
 from offcert.verify.common.absence import large_tensors as rounded_up
 from offcert.verify.common.fluid_times import rests, starts
 from offcert.verify.limits import Allowance
+from offcert.verify.pieces import pieces
 
 
 def with_returned_apart(problem: Problem) -> tuple[Problem, int]:
@@ -58,13 +59,14 @@ def with_returned_apart(problem: Problem) -> tuple[Problem, int]:
 
 Amounts = Callable[[Problem], Sequence[int]]
 Time = Callable[[Problem, Sequence[int]], int]
+Parts = Callable[[Problem], Iterable[Problem]]
 
 NO_SCHEDULE = "no schedule exists, so there is no bound"
 
 
 def prop3(problem: Problem, value: int, proof: Computed, allowance: Allowance) -> str | None:
     """Return None if this is the bound of Proposition 3, or what is wrong."""
-    return _compared("prop3", problem, value)
+    return _compared("prop3", problem, value, allowance)
 
 
 def prop3_whole(problem: Problem, value: int, proof: Computed, allowance: Allowance) -> str | None:
@@ -73,19 +75,26 @@ def prop3_whole(problem: Problem, value: int, proof: Computed, allowance: Allowa
     if pausing and problem.platform.link is not Link.SIMPLEX:
         # What leaves at all leaves and returns whole, one after the other on a simplex link only.
         return "with transfers that may pause it holds on a simplex link only"
-    return _compared("prop3-subset-sum", problem, value)
+    return _compared("prop3-subset-sum", problem, value, allowance)
 
 
 def fractional(problem: Problem, value: int, proof: Computed, allowance: Allowance) -> str | None:
     """Return None if this is the fractional optimum, or what is wrong."""
-    return _compared("fractional", problem, value)
+    return _compared("fractional", problem, value, allowance)
 
 
 def fractional_whole(
     problem: Problem, value: int, proof: Computed, allowance: Allowance
 ) -> str | None:
     """Return None if this is the fractional optimum with whole tensors, or what is wrong."""
-    return _compared("fractional-subset-sum", problem, value)
+    return _compared("fractional-subset-sum", problem, value, allowance)
+
+
+def fractional_pieces(
+    problem: Problem, value: int, proof: Computed, allowance: Allowance
+) -> str | None:
+    """Return None if this is the sum of the pieces' fractional optima, or what is wrong."""
+    return _compared("fractional-pieces", problem, value, allowance)
 
 
 def large_tensors(
@@ -113,7 +122,7 @@ def _with_large(problem: Problem, value: int, smallest: int, beside: int = 0) ->
     return _difference(value, beside + fluid_time(problem, amounts))
 
 
-def recompute(method: str, problem: Problem) -> int:
+def recompute(method: str, problem: Problem, allowance: Allowance) -> int:
     """Return the value of a bound that is computed from the problem alone, in ticks.
 
     Parameters
@@ -122,15 +131,26 @@ def recompute(method: str, problem: Problem) -> int:
         Its name in the registry.
     problem : Problem
         A feasible one.
+    allowance : Allowance
+        What this may take.
+
+    Raises
+    ------
+    BeyondLimitsError
+        If it takes more.
     """
-    time, amounts = _PARTS[method]
-    return time(problem, amounts(problem))
+    time, amounts, parts = _COMPUTED[method]
+    found = 0
+    for part in parts(problem):
+        allowance.require_time()
+        found += time(part, amounts(part))
+    return found
 
 
-def _compared(method: str, problem: Problem, value: int) -> str | None:
+def _compared(method: str, problem: Problem, value: int, allowance: Allowance) -> str | None:
     if least_memory(problem)[0] > problem.platform.memory:
         return NO_SCHEDULE
-    return _difference(value, recompute(method, problem))
+    return _difference(value, recompute(method, problem, allowance))
 
 
 def _difference(value: int, found: int) -> str | None:
@@ -168,9 +188,16 @@ def fluid_time(problem: Problem, amounts: Sequence[int]) -> int:
     )
 
 
-_PARTS: dict[str, tuple[Time, Amounts]] = {
-    "prop3": (_link_time, needs),
-    "prop3-subset-sum": (_link_time, whole_tensors),
-    "fractional": (fluid_time, needs),
-    "fractional-subset-sum": (fluid_time, whole_tensors),
+def _whole(problem: Problem) -> tuple[Problem]:
+    return (problem,)
+
+
+# By the method's name, how a bound is computed: the sum, over parts of the step, of a time for the
+# bytes that must be absent.
+_COMPUTED: dict[str, tuple[Time, Amounts, Parts]] = {
+    "prop3": (_link_time, needs, _whole),
+    "prop3-subset-sum": (_link_time, whole_tensors, _whole),
+    "fractional": (fluid_time, needs, _whole),
+    "fractional-pieces": (fluid_time, needs, pieces),
+    "fractional-subset-sum": (fluid_time, whole_tensors, _whole),
 }

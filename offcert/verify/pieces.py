@@ -1,4 +1,4 @@
-"""The bound by the pieces of a step between which nothing is away, for verification.
+"""The pieces of a step between which nothing is away, for verification.
 
 Take a moment between two operations that no pause of a tensor spans (it would be used on both sides
 of the moment, not right before and after it), and on one side of which only each tensor with
@@ -17,32 +17,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from offcert.core.trace import Tensor, Trace
-from offcert.proofs.kinds.computed import Computed
 from offcert.questions.schedule.problem import Problem
-from offcert.verify.common.absence import least_memory, needs
-from offcert.verify.fractional import NO_SCHEDULE, fluid_time
-from offcert.verify.limits import Allowance
-
-
-def fractional_pieces(
-    problem: Problem, value: int, proof: Computed, allowance: Allowance
-) -> str | None:
-    """Return None if this is the sum of the pieces' fractional optima, or what is wrong."""
-    if least_memory(problem)[0] > problem.platform.memory:
-        return NO_SCHEDULE
-    found = pieces_time(problem, allowance)
-    if value == found:
-        return None
-    return f"the document says {value}, but the pieces give {found}"
-
-
-def pieces_time(problem: Problem, allowance: Allowance) -> int:
-    """Return the sum of the pieces' fractional optima, in ticks, of a feasible problem."""
-    found = 0
-    for piece in pieces(problem):
-        allowance.require_time()
-        found += fluid_time(piece, needs(piece))
-    return found
 
 
 def pieces(problem: Problem) -> Iterator[Problem]:

@@ -74,7 +74,7 @@ PROOFS = (
     ProofKind(
         "fractional-pieces",
         Computed,
-        "pieces:fractional_pieces",
+        "fractional:fractional_pieces",
         "the fractional optima of the pieces of a step between which nothing is away",
         page="pieces",
         at_once=True,
