@@ -21,10 +21,27 @@ from offcert.questions.schedule.files import problem_to_json
 from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.verify.document import verify
 
-# What is said of a problem that is not about what is executed, or is another way to say it.
+# Fields of a problem that say how it is called and written, not what is asked.
 _SAID = ("name", "format", "version")
-# What differs from one measurement to the next.
+# Fields that differ from one measurement of the same step to the next.
 _MEASURED = ("duration", "bandwidth", "prefetch_bandwidth", "link", "sharing")
+
+
+def asked(problem: Problem, *, times: bool) -> dict[str, Any]:
+    """Return what a problem asks, as a JSON value to be compared or digested.
+
+    Parameters
+    ----------
+    problem : Problem
+        Its name does not count, and of its source only how it was captured.
+    times : bool
+        Whether durations and rates count. Where they are measured, they are others every time.
+    """
+    document = problem_to_json(problem)
+    document["source"] = (problem.source or {}).get("capture")
+    for name in _SAID:
+        document.pop(name, None)
+    return document if times else _without(document, _MEASURED)
 
 
 class KeptPlans:
@@ -115,13 +132,7 @@ class KeptPlans:
 
     def _asked(self, problem: Problem, room: int | None) -> dict[str, Any]:
         """Return what is asked as a JSON value."""
-        document = problem_to_json(problem)
-        capture = (problem.source or {}).get("capture")
-        document["source"] = capture
-        for name in _SAID:
-            document.pop(name, None)
-        if self._machine:
-            document = _without(document, _MEASURED)
+        document = asked(problem, times=not self._machine)
         return {"problem": document, "room": room, "machine": self._machine}
 
 

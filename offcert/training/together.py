@@ -8,7 +8,6 @@ that is theirs but for its times. Nobody waits for a collective, so none can wai
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 import zlib
@@ -18,9 +17,10 @@ from typing import Any, Protocol
 from torch import distributed as dist
 from torch import nn
 
+from offcert.certify.kept_plans import asked
+from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError, PlanError
 from offcert.proofs.certificate import Certificate
-from offcert.questions.schedule.files import problem_to_json
 from offcert.runtime.follow.agreement import is_sharded
 from offcert.training.search import Done, Found, Order, Search, begin
 
@@ -96,22 +96,12 @@ def searches_for(model: nn.Module) -> Alone | Together:
 
 def digest_of(order: Order) -> str:
     """Return a digest of what is asked for, but for times: each process has measured its own."""
-    asked = {
-        name: None if problem is None else _timeless(problem_to_json(problem))
+    problems = {
+        name: None if problem is None else asked(problem, times=False)
         for name, problem in (("problem", order.problem), ("plain", order.plain))
     }
-    document = asked | {"room": order.room, "streams": order.streams, "seconds": order.seconds}
-    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
-
-
-# Fields of a problem that say how long something takes, or how that was found.
-_TIMES_OF = ("duration", "bandwidth", "upload", "download", "latency", "hardware", "measured")
-
-
-def _timeless(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _timeless(v) for key, v in value.items() if key not in _TIMES_OF}
-    return [_timeless(each) for each in value] if isinstance(value, list) else value
+    effort = {"room": order.room, "streams": order.streams, "seconds": order.seconds}
+    return canonical_digest(problems | effort)
 
 
 class _Mine:

@@ -20,10 +20,10 @@ def captured():
 
 @pytest.fixture
 def order(captured):
-    def made(duration=1, more=0):
+    def made(duration=1, more=0, rates=(1, None)):
         trace = captured.trace
         operations = [replace(each, duration=duration) for each in trace.operations]
-        problem = replace(captured, network=Trace(operations, trace.tensors))
+        problem = replace(captured, network=Trace(operations, trace.tensors)).with_bandwidth(*rates)
         return Order(problem.with_memory(trace.peak_memory + more), None, 0.2)
 
     return made
@@ -31,6 +31,7 @@ def order(captured):
 
 def test_times_do_not_tell_orders_apart_but_limits_do(order):
     assert digest_of(order()) == digest_of(order(duration=5))
+    assert digest_of(order()) == digest_of(order(rates=(3, 7)))
     assert digest_of(order()) != digest_of(order(more=1))
     assert digest_of(order()) != digest_of(replace(order(), room=10))
 
