@@ -26,16 +26,8 @@ from offcert.formulations.exported.integer_program import read_solution
 from offcert.formulations.exported.interval import Instance
 from offcert.instances.cnn import UniformChains
 from offcert.instances.library import Library
+from support.problems.running_example import EXAMPLE
 
-TRACE = offcert.Trace(
-    [offcert.Operation(f"o{o}", 1) for o in range(5)],
-    [
-        offcert.Tensor("a", 2, (-1, 4)),
-        offcert.Tensor("b", 4, (0, 4)),
-        offcert.Tensor("c", 3, (1, 3)),
-    ],
-)
-EXAMPLE = offcert.Problem("example", TRACE, offcert.Platform(6, 1))
 DUPLEX = replace(EXAMPLE, platform=offcert.Platform(6, 1, link="duplex"))
 TWICE = offcert.Problem(
     "twice",

@@ -18,16 +18,8 @@ from offcert.core.result import Bound, Evidence
 from offcert.formulations.joint.bound import cases, cut
 from offcert.formulations.joint.room import Grid, contents
 from support.oracles.vipr import proved_by
+from support.problems.running_example import EXAMPLE
 
-TRACE = offcert.Trace(
-    [offcert.Operation(f"o{o}", 1) for o in range(5)],
-    [
-        offcert.Tensor("a", 2, (-1, 4)),
-        offcert.Tensor("b", 4, (0, 4)),
-        offcert.Tensor("c", 3, (1, 3)),
-    ],
-)
-EXAMPLE = offcert.Problem("example", TRACE, offcert.Platform(6, 1))
 # The two examples of docs/theory/joint.md.
 KEPT = offcert.Problem(
     "kept",

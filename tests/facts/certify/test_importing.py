@@ -17,17 +17,8 @@ from offcert.instances.checkpoint_instances import CheckpointChains
 from offcert.instances.library import Library
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.verify.document import verify
+from support.problems.running_example import EXAMPLE
 
-TRACE = offcert.Trace(
-    [offcert.Operation(f"o{o}", 1) for o in range(5)],
-    [
-        offcert.Tensor("a", 2, (-1, 4)),
-        offcert.Tensor("b", 4, (0, 4)),
-        offcert.Tensor("c", 3, (1, 3)),
-    ],
-)
-# The running example of the theory: 13 is the optimum.
-PROBLEM = Problem("example", TRACE, offcert.Platform(6, 1))
 HEADING = "kind,name,start\n"
 # b leaves from 1 to 5; 9 bytes less 4 fit until o3 has run, and b comes back from 8 to 12.
 BEST = "compute,o0,0\ncompute,o1,5\ncompute,o2,6\ncompute,o3,7\ncompute,o4,12\n"
@@ -50,7 +41,7 @@ def test_gaps_ends_and_hashes_are_filled_in(tmp_path: Path) -> None:
     """Without a search the bound is one tick short of the optimum; a search closes that."""
     path = written(tmp_path, HEADING + MOVES + BEST)
     for seconds, bound in ((None, 12), (2.0, 13)):
-        found = import_schedule(PROBLEM, path, time_limit=seconds)
+        found = import_schedule(EXAMPLE, path, time_limit=seconds)
         assert found.faults == ()
         assert found.certificate is not None
         assert found.certificate.result.objective == 13
@@ -68,14 +59,14 @@ def test_gaps_ends_and_hashes_are_filled_in(tmp_path: Path) -> None:
 
 
 def test_json_in_three_shapes(tmp_path: Path) -> None:
-    found = import_schedule(PROBLEM, written(tmp_path, HEADING + MOVES + BEST))
+    found = import_schedule(EXAMPLE, written(tmp_path, HEADING + MOVES + BEST))
     assert found.certificate is not None
     document = found.certificate.to_json()
     names = ("kind", "name", "start")
     rows = [dict(zip(names, row, strict=True)) for row in rows_of(found.certificate)]
     for value in (document, document["schedule"], rows):
         path = written(tmp_path, json.dumps(value), "schedule.json")
-        assert read_schedule(PROBLEM, path) == (None, found.certificate.result.schedule)
+        assert read_schedule(EXAMPLE, path) == (None, found.certificate.result.schedule)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +81,7 @@ def test_json_in_three_shapes(tmp_path: Path) -> None:
     ],
 )
 def test_the_first_fault_in_words(tmp_path: Path, text: str, fault: str) -> None:
-    found = import_schedule(PROBLEM, written(tmp_path, HEADING + text))
+    found = import_schedule(EXAMPLE, written(tmp_path, HEADING + text))
     assert found.certificate is None
     assert re.search(fault, found.faults[0])
 
@@ -114,7 +105,7 @@ def test_the_first_fault_in_words(tmp_path: Path, text: str, fault: str) -> None
 def test_tables_that_are_none(tmp_path: Path, text: str, message: str) -> None:
     path = written(tmp_path, text)
     with pytest.raises(offcert.InputError, match=message) as caught:
-        import_schedule(PROBLEM, path)
+        import_schedule(EXAMPLE, path)
     assert str(caught.value).startswith(f"{path}: ")
 
 
@@ -129,7 +120,7 @@ def test_tables_that_are_none(tmp_path: Path, text: str, message: str) -> None:
 )
 def test_json_that_is_none(tmp_path: Path, value: Any, message: str) -> None:
     with pytest.raises(offcert.InputError, match=message):
-        import_schedule(PROBLEM, written(tmp_path, json.dumps(value), "schedule.json"))
+        import_schedule(EXAMPLE, written(tmp_path, json.dumps(value), "schedule.json"))
 
 
 def test_a_name_that_several_have_needs_its_number(tmp_path: Path) -> None:

@@ -17,16 +17,7 @@ from offcert.core.result import Bound
 from offcert.proofs.fluid_document import pack, unpack
 from support.oracles.vipr import FaultError, proved_by
 from support.problems.joint import joint_proofs, unpacked
-
-TRACE = offcert.Trace(
-    [offcert.Operation(f"o{o}", 1) for o in range(5)],
-    [
-        offcert.Tensor("a", 2, (-1, 4)),
-        offcert.Tensor("b", 4, (0, 4)),
-        offcert.Tensor("c", 3, (1, 3)),
-    ],
-)
-EXAMPLE = offcert.Problem("example", TRACE, offcert.Platform(6, 1))
+from support.problems.running_example import EXAMPLE
 
 
 @cache

@@ -16,6 +16,7 @@ import pytest
 
 import offcert
 from benchmarks.fuzz_checker import CHECKER, MODULE, certificates, compared, forged, signed
+from support.problems.running_example import EXAMPLE
 
 ROOT = Path(__file__).parents[3]
 EXHIBITS = sorted(
@@ -31,16 +32,7 @@ def module() -> ModuleType:
 @pytest.fixture(scope="module")
 def example() -> dict[str, Any]:
     """The example of the theory: five operations, three tensors, optimum 13."""
-    trace = offcert.Trace(
-        [offcert.Operation(f"o{o}", 1) for o in range(5)],
-        [
-            offcert.Tensor("a", 2, (-1, 4)),
-            offcert.Tensor("b", 4, (0, 4)),
-            offcert.Tensor("c", 3, (1, 3)),
-        ],
-    )
-    problem = offcert.Problem("example", trace, offcert.Platform(6, 1))
-    return offcert.certify(problem, time_limit=20, workers=1).to_json()
+    return offcert.certify(EXAMPLE, time_limit=20, workers=1).to_json()
 
 
 def test_it_is_one_short_file_that_needs_the_standard_library_only() -> None:

@@ -14,6 +14,7 @@ from itertools import chain, combinations, count
 
 from offcert.core.computations import Run
 from offcert.core.errors import InputError
+from offcert.core.execution import Execution
 from offcert.core.network import Network
 from offcert.core.strategy import Strategy
 from offcert.questions.schedule.problem import Problem, Transfers
@@ -43,10 +44,32 @@ def least_time(problem: Problem, most: int = 2) -> int | None:
 
 def _with_offloading(problem: Problem, network: Network, most: int) -> int | None:
     best: int | None = None
-    seen = set()
-    for duration, runs in sorted(_strategies(network, most), key=lambda item: item[0]):
+    shortest_first = sorted(strategies(network, most), key=lambda item: item[0])
+    for duration, _, execution in executions(problem, network, shortest_first):
         if best is not None and duration >= best:
             break
+        found = brute_force(problem.executed(execution))
+        if found is not None and (best is None or found < best):
+            best = found
+    return best
+
+
+def executions(
+    problem: Problem, network: Network, candidates: Iterable[tuple[int, tuple[Run, ...]]]
+) -> Iterator[tuple[int, Strategy, Execution]]:
+    """Yield the executions that fit, each once: duration, strategy, and the execution itself.
+
+    Parameters
+    ----------
+    problem : Problem
+        With the limit.
+    network : Network
+        The problem's.
+    candidates : iterable of (int, tuple of Run)
+        As `strategies` yields them, in any order.
+    """
+    seen = set()
+    for duration, runs in candidates:
         strategy = Strategy(runs).without_unread(network)
         if _idle(network, strategy) or strategy in seen:
             continue
@@ -55,14 +78,9 @@ def _with_offloading(problem: Problem, network: Network, most: int) -> int | Non
             execution = strategy.expand(network)
         except InputError:
             continue
-        if execution_faults(network, execution):
-            continue
-        if execution.trace.least_memory > problem.platform.memory:
-            continue
-        found = brute_force(problem.executed(execution))
-        if found is not None and (best is None or found < best):
-            best = found
-    return best
+        fits = execution.trace.least_memory <= problem.platform.memory
+        if fits and not execution_faults(network, execution):
+            yield duration, strategy, execution
 
 
 def _idle(network: Network, strategy: Strategy) -> bool:
@@ -75,7 +93,7 @@ def _idle(network: Network, strategy: Strategy) -> bool:
     return False
 
 
-def _strategies(network: Network, most: int) -> Iterator[tuple[int, tuple[Run, ...]]]:
+def strategies(network: Network, most: int) -> Iterator[tuple[int, tuple[Run, ...]]]:
     """Yield the total duration and the runs of every strategy with up to `most` runs again."""
     plain = tuple(map(Run, range(len(network))))
     again = [list(_runs_again(network, after)) for after in range(len(network) - 1)]

@@ -13,16 +13,7 @@ from offcert.certify.exporting import export
 from support.oracles.pbp import ProofError, proved_of
 from support.oracles.schedules import brute_force
 from support.problems.random_instances import mixed_problem
-
-TRACE = offcert.Trace(
-    [offcert.Operation(f"o{o}", 1) for o in range(5)],
-    [
-        offcert.Tensor("a", 2, (-1, 4)),
-        offcert.Tensor("b", 4, (0, 4)),
-        offcert.Tensor("c", 3, (1, 3)),
-    ],
-)
-EXAMPLE = offcert.Problem("example", TRACE, offcert.Platform(6, 1))
+from support.problems.running_example import EXAMPLE
 
 
 def test_sums_of_rows_prove_no_more_than_brute_force_finds() -> None:

@@ -27,11 +27,10 @@ from offcert.proofs.kinds.joint import JointProof
 from offcert.proofs.proof import Proof
 from offcert.proofs.registry import PROOFS
 from offcert.questions.schedule.problem import Problem
-from offcert.verify.execution import execution_faults
 from offcert.verify.joint.model import JointModel
 from offcert.verify.joint.room import Cuts, States, rooms
 from support.networks.changing_networks import changing_network
-from support.oracles.joint import _idle, _strategies
+from support.oracles.joint import executions, strategies
 from support.oracles.joint_adversary import offered_facts
 from support.oracles.schedules import Times, brute_force, every_schedule
 from support.oracles.shares import Shares, fluid_shares
@@ -86,22 +85,9 @@ def executed(problem: Problem, most: int) -> Iterator[tuple[Network, Strategy, T
     """Yield executions of a problem with their schedules, several of each."""
     network = problem.computed
     assert network is not None
-    seen = set()
-    for _, runs in islice(_strategies(network, most), 400):
-        strategy = Strategy(runs).without_unread(network)
-        if _idle(network, strategy) or strategy in seen:
-            continue
-        seen.add(strategy)
-        try:
-            execution = strategy.expand(network)
-        except InputError:
-            continue
-        if execution_faults(network, execution):
-            continue
-        scheduling = problem.executed(execution)
-        if execution.trace.least_memory > problem.platform.memory:
-            continue
-        for times in islice(every_schedule(scheduling), 6):
+    candidates = islice(strategies(network, most), 400)
+    for _, strategy, execution in executions(problem, network, candidates):
+        for times in islice(every_schedule(problem.executed(execution)), 6):
             yield network, strategy, times
 
 
