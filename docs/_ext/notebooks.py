@@ -26,7 +26,7 @@ from typing import Any
 DOCS = Path(__file__).parents[1]
 GALLERY = DOCS / "gallery"
 NAMES = ("optimality", "hard-problems", "training", "llm")
-_BLOCK = re.compile(
+BLOCK = re.compile(
     r"^(?:<!-- not executed: (?P<reason>[^>]*?) -->\n\n?)?```(?P<kind>\w+)\n(?P<text>.*?)^```$\n?",
     re.DOTALL | re.MULTILINE,
 )
@@ -35,6 +35,13 @@ _COMMENT = re.compile(r"<!-- notebook ([\w-]+) -->")
 _LINK = re.compile(r"\]\((?=[\w-]+\.md)")
 _MORE = re.compile(r"\\\n\s*")
 _PICTURE = re.compile(r"-o (\S+\.svg)|\"(\S+\.svg)\"")
+
+
+def commands_of(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield each command of a console block, and the lines that it is said to print."""
+    for part in re.split(r"^\$ ", _MORE.sub("", text), flags=re.MULTILINE)[1:]:
+        command, *printed = part.rstrip("\n").split("\n")
+        yield command, [line for line in printed if line.strip()]
 
 
 def cells_of(page: str) -> list[dict[str, Any]]:
@@ -46,7 +53,7 @@ def cells_of(page: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     before = 0
     text = ""
-    for match in _BLOCK.finditer(page):
+    for match in BLOCK.finditer(page):
         text += page[before : match.start()]
         before = match.end()
         if match["reason"] is not None:
@@ -54,8 +61,7 @@ def cells_of(page: str) -> list[dict[str, Any]]:
             continue
         source = match["text"].rstrip("\n")
         if match["kind"] == "console":
-            commands = re.findall(r"^\$ (.*(?:\\\n.*)*)", source, re.MULTILINE)
-            source = "\n".join(f"!{_MORE.sub('', command)}" for command in commands)
+            source = "\n".join(f"!{command}" for command, _ in commands_of(source))
         found += [_text_cell(text), _code_cell(source)]
         text = ""
     found.append(_text_cell(text + page[before:]))

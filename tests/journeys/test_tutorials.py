@@ -5,7 +5,7 @@ print among others. A block that cannot be executed says why in a comment right 
 ``<!-- not executed: reason -->``.
 """
 
-import re
+import runpy
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,10 +17,9 @@ from support.docs.typed_commands import run_command
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "docs" / "index.md", *sorted((ROOT / "docs" / "tutorials").glob("*.md"))]
-BLOCK = re.compile(
-    r"^(?:<!-- not executed: (?P<reason>[^>]*?) -->\n\n?)?```(?P<kind>\w+)\n(?P<text>.*?)^```$",
-    re.DOTALL | re.MULTILINE,
-)
+# Notebooks of the gallery are made of the same blocks.
+NOTEBOOKS = runpy.run_path(str(ROOT / "docs" / "_ext" / "notebooks.py"))
+BLOCK, commands = NOTEBOOKS["BLOCK"], NOTEBOOKS["commands_of"]
 
 
 @dataclass(frozen=True)
@@ -37,13 +36,6 @@ def blocks(text: str) -> Iterator[Block]:
     for match in BLOCK.finditer(text):
         line = text.count("\n", 0, match.start("text"))
         yield Block(match["kind"], match["text"], line, match["reason"])
-
-
-def commands(text: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield each command of a console block, and the lines that it is said to print."""
-    for part in re.split(r"^\$ ", text.replace("\\\n", " "), flags=re.MULTILINE)[1:]:
-        command, *printed = part.rstrip("\n").split("\n")
-        yield command, [line for line in printed if line.strip()]
 
 
 def run_page(text: str, name: str) -> None:
