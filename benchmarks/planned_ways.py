@@ -13,23 +13,15 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from offcert.certify.others.executions import (
-    across_the_turn,
-    checkpointed,
-    host_bytes,
-    layers,
-    on_demand,
-    stepwise,
-    turn,
-)
+from offcert.certify.others.audit import CarriedOut, carried_out
+from offcert.certify.others.decisions import decision_of
+from offcert.certify.others.executions import checkpointed, layers, on_demand, turn
+from offcert.certify.others.meaning import Decision, entering_leave, plain_execution
 from offcert.core.errors import InputError
 from offcert.core.execution import Execution
 from offcert.core.network import Network
-from offcert.core.strategy import Strategy
-from offcert.questions.schedule.check import check, peak
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
-from offcert.verify.execution import execution_faults
 
 PRODUCTS = r"(conv\d*|fc\d*|c_fc|c_attn|c_proj|\w+_proj|lm_head|linear\d*|downsample\.0)$"
 BUDGETS = (Fraction(3, 4), Fraction(1, 2), Fraction(1, 4))
@@ -37,24 +29,38 @@ BUDGETS = (Fraction(3, 4), Fraction(1, 2), Fraction(1, 4))
 
 @dataclass(frozen=True)
 class Way:
-    """A way to train, as what is executed and when.
+    """A way to train, and what it amounts to.
 
     Attributes
     ----------
-    name : str
-        In the table.
-    execution : Execution
-        Of the captured network.
-    schedule : Schedule
-        Of the execution.
-    problem : Problem
-        What it is a way to solve, and what is certified at its peak.
+    decision : Decision
+        What runs again and what leaves.
+    done : CarriedOut
+        Execution and schedule, as `offcert audit` has them of anybody's plan.
     """
 
-    name: str
-    execution: Execution
-    schedule: Schedule
-    problem: Problem
+    decision: Decision
+    done: CarriedOut
+
+    @property
+    def name(self) -> str:
+        """In the table."""
+        return self.decision.name
+
+    @property
+    def execution(self) -> Execution:
+        """Of the captured network."""
+        return self.decision.execution
+
+    @property
+    def schedule(self) -> Schedule:
+        """Of the execution."""
+        return self.done.schedule
+
+    @property
+    def problem(self) -> Problem:
+        """What it is a way to solve, and what is certified at its peak."""
+        return self.done.problem
 
 
 def budgeted(network: Network, budget: Fraction) -> set[int]:
@@ -88,56 +94,31 @@ def ways(problem: Problem, products: str = PRODUCTS) -> Iterator[Way | tuple[str
     network = problem.computed
     if network is None:
         raise InputError(f"{problem.name} does not say what is computed from what")
-    plain = Strategy.plain(network).expand(network)
     pattern = re.compile(products)
 
-    def timed(name: str, execution: Execution, away: set[int], *, wait: bool = False) -> Way:
-        schedule = stepwise(problem.executed(execution), away, wait=wait)
-        return Way(name, execution, schedule, problem)
+    def way(name: str, decision: Decision | Execution) -> Way:
+        if isinstance(decision, Execution):
+            decision = Decision("", decision)
+        named = replace(decision, name=name)
+        return Way(named, carried_out(problem, named))
 
-    yield timed("plain", plain, set())
-    yield timed("save_on_cpu", plain, set(across_the_turn(network, plain)), wait=True)
+    plain = plain_execution(network)
+    yield way("plain", plain)
+    yield way("save_on_cpu", decision_of(network, {"plan": "save_on_cpu"}))
     layered = layers(network)
     if not layered:
         yield "checkpointing", "no names of computations have layers, as in h.3 or layer1.0"
         return
-    yield timed("checkpoint all", checkpointed(network), set())
-    yield timed("checkpoint every 2nd", checkpointed(network, 2), set())
+    yield way("checkpoint all", checkpointed(network))
+    yield way("checkpoint every 2nd", checkpointed(network, 2))
     kept = checkpointed(network, 1, lambda path: pattern.search(path) is not None)
-    yield timed("checkpoint, products kept", kept, set())
-    yield offloaded_checkpoints(problem, network, layered)
+    yield way("checkpoint, products kept", kept)
+    # A checkpoint saves what goes into it, whether or not the layer does by itself. So it may leave
+    # here, and in what is certified beside it.
+    yield way("offloaded checkpoints", entering_leave(network, layered, layered))
     for budget in BUDGETS:
-        name = f"memory budget {float(budget):g}"
-        yield timed(name, on_demand(network, budgeted(network, budget)), set())
-
-
-def offloaded_checkpoints(problem: Problem, network: Network, layered: list[range]) -> Way:
-    """Return the way in which what goes into the layers leaves until these run again.
-
-    A checkpoint saves it, whether or not the layer does by itself. So it may leave here, and in
-    what is certified beside it.
-    """
-    entering = {
-        value if network.values[value].base is None else network.values[value].base
-        for rows in layered
-        for computation in rows
-        for value in network.computations[computation].reads
-        if network.writer[value] not in rows
-    }
-    values = (
-        replace(value, evictable=value.evictable or index in entering)
-        for index, value in enumerate(network.values)
-    )
-    there = replace(problem, network=Network(network.computations, values))
-    assert there.computed is not None
-    execution = checkpointed(there.computed)
-    away = {
-        gap
-        for gap in across_the_turn(network, execution)
-        if execution.values[execution.trace.gaps[gap].tensor] in entering
-    }
-    schedule = stepwise(there.executed(execution), away, wait=False)
-    return Way("offloaded checkpoints", execution, schedule, there)
+        saved = budgeted(network, budget)
+        yield way(f"memory budget {float(budget):g}", on_demand(network, saved))
 
 
 def measured(way: Way) -> dict[str, Any]:
@@ -148,18 +129,13 @@ def measured(way: Way) -> dict[str, Any]:
     InputError
         If they do not: then the way is not what it says.
     """
-    network = way.problem.computed
-    assert network is not None
-    executed = way.problem.executed(way.execution)
-    most = peak(executed, way.schedule)
-    faults = execution_faults(network, way.execution)
-    faults += check(executed.with_memory(most), way.schedule)
-    if faults:
-        raise InputError(f"{way.name} is not legal: {faults[0]}")
+    done = way.done
+    if done.faults:
+        raise InputError(f"{way.name} is not legal: {done.faults[0]}")
     return {
         "way": way.name,
         "step": way.schedule.makespan,
-        "peak": most,
-        "host": host_bytes(executed.trace, way.schedule),
+        "peak": done.peak,
+        "host": done.host,
         "again": way.execution.repeated,
     }

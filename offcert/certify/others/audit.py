@@ -169,10 +169,16 @@ def carried_out(problem: Problem, decision: Decision) -> CarriedOut:
     """Return the execution and the schedule that a decision about a network amounts to."""
     if decision.network is not None:
         problem = replace(problem, network=decision.network)
-    network, execution = problem.computed, decision.execution
+    executed = problem.executed(decision.execution)
+    schedule = stepwise(executed, set(decision.away), wait=decision.wait)
+    return examined(problem, decision.execution, schedule)
+
+
+def examined(problem: Problem, execution: Execution, schedule: Schedule) -> CarriedOut:
+    """Return what the checkers say of an execution of a problem's network and its schedule."""
+    network = problem.computed
     assert network is not None
     executed = problem.executed(execution)
-    schedule = stepwise(executed, set(decision.away), wait=decision.wait)
     faults = execution_faults(network, execution)
     most = 0 if faults else peak(executed, schedule)
     faults = faults or check(executed.with_memory(most), schedule)

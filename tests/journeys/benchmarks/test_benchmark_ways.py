@@ -9,6 +9,7 @@ from types import ModuleType
 
 import pytest
 
+from offcert.certify.others.audit import examined
 from offcert.certify.others.executions import module_of
 from offcert.core.computations import Computation, Value
 from offcert.core.errors import InputError
@@ -110,7 +111,8 @@ def test_on_a_simplex_link_both_directions_take_turns(planned: ModuleType) -> No
 def test_what_is_not_legal_is_refused(planned: ModuleType) -> None:
     way = next(iter(planned.ways(stack(2), r"fc$")))
     early = planned.Schedule([0] * 8, way.schedule.ends, [])
-    wrong = planned.Way("early", way.execution, early, way.problem)
+    named = planned.Decision("early", way.execution)
+    wrong = planned.Way(named, examined(way.problem, way.execution, early))
     with pytest.raises(InputError, match="early is not legal: operation 1"):
         planned.measured(wrong)
 
