@@ -89,6 +89,17 @@ def test_no_page_needs_a_network(site: Path) -> None:
     assert "$" not in re.sub(r"<(?:script|style).*?</(?:script|style)>", "", formulas, flags=re.S)
 
 
+def test_formulas_that_cannot_be_drawn_are_no_formulas() -> None:
+    mathml = runpy.run_path(str(DOCS / "_ext" / "mathml.py"))["mathml"]
+    assert ">A</mi><mo" in mathml(r"A'_i \Bigl\{ x", block=False)
+    assert ">{</mo>" in mathml(r"A'_i \Bigl\{ x", block=False)
+    assert "<munder><mo>max</mo>" in mathml(r"\max_o a \tag{2}", block=True)
+    assert "<mtext>(2)</mtext>" in mathml(r"\max_o a \tag{2}", block=True)
+    for unknown in (r"\bigl\langle x", r"\nosuchcommand x"):
+        with pytest.raises(ValueError, match="cannot be converted"):
+            mathml(unknown, block=False)
+
+
 def test_blocks_have_buttons_that_copy_commands_without_prompts(site: Path) -> None:
     script = (site / "_static" / "copybutton.js").read_text()
     assert "formatCopyText(text, '$ ', false, true, true" in script

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import offcert
 
 TRACE = offcert.Trace(
@@ -12,4 +14,4 @@ TRACE = offcert.Trace(
         offcert.Tensor("c", 3, (1, 3)),
     ],
 )
-EXAMPLE = offcert.Problem("example", TRACE, offcert.Platform(6, 1))
+EXAMPLE = offcert.Problem("example", TRACE, offcert.Platform(6, Fraction(1)))
