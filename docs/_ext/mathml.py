@@ -12,8 +12,8 @@ from latex2mathml.converter import convert
 
 _NAMESPACE = "http://www.w3.org/1998/Math/MathML"
 _PRIME = "\N{PRIME}"
-# Texts that the converter takes, for those that it does not: numbers of equations, which it writes
-# right behind them, and rows of aligned formulas.
+# LaTeX that the converter misreads, and LaTeX of the same meaning that it reads: white space after
+# a backslash, the numbers of equations (written right behind them otherwise), and aligned rows.
 _INSTEAD = (
     (re.compile(r"\s+"), " "),
     (re.compile(r"\\tag\{([^}]*)\}"), r"\\qquad \\text{(\1)}"),

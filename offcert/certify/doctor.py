@@ -66,7 +66,7 @@ class OtherWay:
     host : int
         Bytes of the host that copies take.
     fits : bool
-        Whether the device has as much left beside all else.
+        Whether so many bytes are left beside parameters, gradients and the optimiser's state.
     """
 
     name: str

@@ -1,13 +1,13 @@
 """The pieces of a step between which nothing is away, for verification.
 
-Take a moment between two operations that no pause of a tensor spans (it would be used on both sides
-of the moment, not right before and after it), and on one side of which only each tensor with
-several pauses has them. What leaves in a pause leaves after the use that begins it, and is back
-before the use that ends it. So all transfers that serve pauses before the moment lie before it, and
-those of later ones after it; and a copy on the host that a later pause could use again is of no
-tensor that left before. Cut any schedule at the starts of the operations that begin pieces: what
-lies between two cuts is a schedule of that piece alone, within what the others leave of the memory.
-Its length is at least the piece's fractional optimum, and at least the computing in it.
+A *pause* of a tensor lies between two of its uses that have other operations between them; during a
+pause the tensor may be away. Take the moment before an operation such that no pause spans it, and
+no tensor has pauses on both sides of it. A tensor leaves after the use that begins its pause, and
+is back before the use that ends it. So all transfers for earlier pauses happen before that moment,
+and all for later ones after it; and no copy on the host serves pauses on both sides, as these are
+of different tensors. What a schedule does between two such moments is therefore a schedule of that
+piece alone, and takes at least the piece's fractional optimum. These times do not overlap, so the
+sum of the optima is a bound on the whole.
 """
 
 from __future__ import annotations
