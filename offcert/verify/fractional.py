@@ -65,12 +65,12 @@ NO_SCHEDULE = "no schedule exists, so there is no bound"
 
 
 def prop3(problem: Problem, value: int, proof: Computed, allowance: Allowance) -> str | None:
-    """Return None if this is the bound of Proposition 3, or what is wrong."""
+    """Return None if this is the bound of Proposition 3, or the fault."""
     return _compared("prop3", problem, value, allowance)
 
 
 def prop3_whole(problem: Problem, value: int, proof: Computed, allowance: Allowance) -> str | None:
-    """Return None if this is the bound of Proposition 3 with whole tensors, or what is wrong."""
+    """Return None if this is the bound of Proposition 3 with whole tensors, or the fault."""
     pausing = problem.transfers is not Transfers.ATOMIC
     if pausing and problem.platform.link is not Link.SIMPLEX:
         # What leaves at all leaves and returns whole, one after the other on a simplex link only.
@@ -79,35 +79,35 @@ def prop3_whole(problem: Problem, value: int, proof: Computed, allowance: Allowa
 
 
 def fractional(problem: Problem, value: int, proof: Computed, allowance: Allowance) -> str | None:
-    """Return None if this is the fractional optimum, or what is wrong."""
+    """Return None if this is the fractional optimum, or the fault."""
     return _compared("fractional", problem, value, allowance)
 
 
 def fractional_whole(
     problem: Problem, value: int, proof: Computed, allowance: Allowance
 ) -> str | None:
-    """Return None if this is the fractional optimum with whole tensors, or what is wrong."""
+    """Return None if this is the fractional optimum with whole tensors, or the fault."""
     return _compared("fractional-subset-sum", problem, value, allowance)
 
 
 def fractional_pieces(
     problem: Problem, value: int, proof: Computed, allowance: Allowance
 ) -> str | None:
-    """Return None if this is the sum of the pieces' fractional optima, or what is wrong."""
+    """Return None if this is the sum of the pieces' fractional optima, or the fault."""
     return _compared("fractional-pieces", problem, value, allowance)
 
 
 def large_tensors(
     problem: Problem, value: int, proof: LargeTensors, allowance: Allowance
 ) -> str | None:
-    """Return None if this is the fractional optimum with large tensors whole, or what is wrong."""
+    """Return None if this is the fractional optimum with large tensors whole, or the fault."""
     return _with_large(problem, value, proof.smallest)
 
 
 def large_tensors_returns(
     problem: Problem, value: int, proof: LargeTensors, allowance: Allowance
 ) -> str | None:
-    """Return None if this is the same on what is left without forced returns, or what is wrong."""
+    """Return None if this is the same on what is left without forced returns, or the fault."""
     rest, ticks = with_returned_apart(problem)
     return _with_large(rest, value, proof.smallest, ticks)
 

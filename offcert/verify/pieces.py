@@ -41,7 +41,7 @@ def pieces(problem: Problem) -> Iterator[Problem]:
 
 
 def _alone(problem: Problem, begin: int, end: int) -> Problem:
-    """Return what runs from one operation up to another, with all that is there meanwhile."""
+    """Return the problem of a stretch of operations, with all tensors that are there meanwhile."""
     trace = problem.trace
     tensors = []
     for tensor in trace.tensors:

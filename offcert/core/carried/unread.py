@@ -100,7 +100,7 @@ def keeping(
     program: Program,
     inputs: Mapping[Segment, Sequence[Sight]],
 ) -> Keeping:
-    """Return what is kept in the segments of a program.
+    """Return the results that are kept in the segments of a program.
 
     Parameters
     ----------

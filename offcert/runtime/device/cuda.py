@@ -269,7 +269,7 @@ def bus_id(device: torch.device) -> str | None:
 
 
 def versions(device: torch.device) -> dict[str, Any]:
-    """Return what a measurement depends on beside the problem, as a JSON value."""
+    """Return device, memory and versions that a measurement depends on, as a JSON value."""
     known: Any = torch.cuda.get_device_properties(device)
     return {
         "device": str(torch.cuda.get_device_name(device)),

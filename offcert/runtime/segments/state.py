@@ -276,7 +276,7 @@ class ModuleStates:
             self._put_back(before.contents, now)
 
     def _swap(self, before: Before) -> dict[int, torch.Tensor]:
-        """Return what stands for tensors that change while the segment runs again."""
+        """Return the stand-ins of tensors that change while the segment runs again, by `id`."""
         swap: dict[int, torch.Tensor] = {}
         for shard, mark in zip(self._shards, before.shards, strict=True):
             if mark_of(shard) != mark:

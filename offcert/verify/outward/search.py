@@ -57,7 +57,7 @@ def search(
     low, high : int64 array, shape (C,)
         Least and most of each class that are out at the cut.
     asked : Asked
-        What is asked.
+        The question: the limits that an end of the side has to meet.
     max_labels : int
         To be stored at most.
 

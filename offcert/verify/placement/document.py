@@ -28,11 +28,11 @@ def check_placement(
     Parameters
     ----------
     verification : Verification
-        To which what is found is added.
+        The findings; faults and bounds are added to them.
     document : object
         The JSON value that holds the certificate.
     allowance : Allowance
-        What checking may take.
+        Seconds and memory that checking may take.
     """
     verification.bounds += check_addresses(verification, verification.certificate, allowance)
 
@@ -50,11 +50,11 @@ def check_addresses(
     findings : Verification
         To which faults are added.
     certificate : PlacementCertificate
-        What is claimed.
+        The addresses and bounds that are claimed.
     allowance : Allowance
-        What checking it may take.
+        Seconds and memory that checking may take.
     place : str
-        What stands before the names of fields in faults.
+        Text before the names of fields in faults.
     """
     problem, result = certificate.problem, certificate.result
     if result.placement is not None:
@@ -95,13 +95,13 @@ def check_of_schedule(
     findings : Verification
         To which faults are added.
     certificate : PlacementCertificate
-        What its field ``placement`` claims.
+        The addresses and bounds in its field ``placement``.
     problem : Problem
         Of which the schedule is one.
     schedule : Schedule or other
         Of whole transfers, or nothing that can be placed.
     allowance : Allowance
-        What checking it may take.
+        Seconds and memory that checking may take.
     """
     if not isinstance(schedule, Schedule):
         findings.faults.append("placement: there is no schedule of whole transfers to be placed")

@@ -25,16 +25,16 @@ from offcert.verify.replay import replay
 def check_robust(
     findings: Verification[Certificate], claim: Robust, allowance: Allowance
 ) -> list[CheckedBound]:
-    """Add what is wrong with a claim about a box; return what evidence its bounds have.
+    """Add the faults of a claim about a box of times; return its bounds with their evidence.
 
     Parameters
     ----------
     findings : Verification
         Of the certificate with the claim; nothing is wrong with its schedule.
     claim : Robust
-        About the box.
+        The claim about the box.
     allowance : Allowance
-        What may be spent.
+        Seconds and memory that may be spent.
     """
     certificate = findings.certificate
     problem, schedule = certificate.problem, certificate.result.schedule
@@ -90,11 +90,11 @@ def check_schedule(
     Parameters
     ----------
     verification : Verification
-        To which what is found is added.
+        The findings; faults and bounds are added to them.
     document : object
         The JSON value that holds the certificate.
     allowance : Allowance
-        What checking may take.
+        Seconds and memory that checking may take.
     """
     certificate = verification.certificate
     before = len(verification.faults)
@@ -149,7 +149,10 @@ def _check_schedule(verification: Verification[Certificate]) -> None:
 
 
 def _scarcest(problem: Problem) -> tuple[int | None, int, int, str]:
-    """Return what is limited, what is needed at least, by which operation, and its name.
+    """Return the limit, the least need, the operation that has the need, and that operation's name.
+
+    Limit and need are bytes. Where memory is minimised they are ticks, if there is a deadline:
+    everything runs once, and with memory enough nothing has to wait.
 
     Where memory is minimised that is time, if there is a deadline: everything runs once, and with
     memory enough nothing has to wait.

@@ -34,7 +34,7 @@ class LowRank(nn.Module):
         nn.init.zeros_(self.up.weight)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return what the layer makes of `x` (..., features), and what the adapter adds."""
+        """Return the layer's output for `x` (..., features) plus the adapter's."""
         out: Tensor = self.base(x) + self.up(self.down(x))
         return out
 
