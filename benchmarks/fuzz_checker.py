@@ -6,9 +6,10 @@ Small random problems get a certificate each: traces, some of passes between whi
 and chains, on either link and with all kinds of transfers; networks in which computations may run
 again, for least time or least memory. A certificate has the schedule of one method, and bounds of
 up to two. Only the trees of cases of joint-lp are limited by time; all else that a seed makes is
-the same on every machine. Each certificate, and copies of it in which one number is changed at random, in packed proofs too, and
-hash and digest are made to fit again, are given to both. Bounds that `check/offcert_check.py` does
-not know are taken out before. Every disagreement is printed with the seed that makes it.
+the same on every machine. Each certificate, and copies of it in which one number is changed at
+random, in packed proofs too, and hash and digest are made to fit again, are given to both. Bounds
+that `check/offcert_check.py` does not know are taken out before. Every disagreement is printed with
+the seed that makes it.
 """
 
 from __future__ import annotations
