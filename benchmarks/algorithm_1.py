@@ -56,7 +56,7 @@ def stages_of(chain: ScaledChain) -> list[Stage]:
 def successors(
     state: State, stage: Stage, memory: int, choices: Sequence[bool]
 ) -> Iterator[tuple[State, int, bool]]:
-    """Yield what follows a state, its delays, and whether ``x_i`` leaves: equations (1) to (8)."""
+    """Yield successors of a state, delays, and whether ``x_i`` leaves: equations (1) to (8)."""
     front, back = max(0, state.front), max(0, state.back)
     used_back = stage.gradient + back + state.used - front
     need = state.used + stage.forward_workspace + stage.output - memory

@@ -66,7 +66,7 @@ class Cost:
 
 
 def divided(name: str, budget: float, solver: Any) -> Cost:
-    """Return what the division of a network by a solver costs."""
+    """Return the cost of a network's division by a solver."""
     found: list[Cost] = []
 
     def divide(joint: Any, inputs: Any, *, num_fwd_outputs: int, **options: Any) -> Any:

@@ -36,7 +36,7 @@ def gap_score(run: Run) -> float:
 
 
 def time_score(time_limit: float) -> Score:
-    """Return what gives the logarithm of the seconds until the gap was closed."""
+    """Return a function that gives the logarithm of the seconds until the gap was closed."""
 
     def score(run: Run) -> float:
         seconds = OPEN_TIMES * time_limit if run.gap else run.seconds

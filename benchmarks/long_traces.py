@@ -39,7 +39,7 @@ LEVELS = (0.01, 0.001, 0.0001)
 
 
 def measure(problem: Problem, time_limit: float, workers: int, seed: int) -> dict[str, Any]:
-    """Return what `certify` finds and when, what verification says, and what both take."""
+    """Return the result of `certify`, when it was reached, the faults, and seconds."""
     for warm in (warm_local_search, warm_order_search, warm_set_search):
         warm()
     reached: dict[float, float] = {}

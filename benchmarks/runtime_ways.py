@@ -41,7 +41,7 @@ class Way(ABC):
     everywhere = True
 
     def model(self, model: nn.Module) -> nn.Module:
-        """Return what a step calls."""
+        """Return the module that a step calls."""
         return model
 
     @abstractmethod

@@ -1252,7 +1252,7 @@ def joint(problem, details):
 
 
 def proved(problem, method, details):
-    """Return what a method proves for a problem in which everything runs once."""
+    """Return the bound that a method proves for a problem in which everything runs once."""
     trace, atomic = problem.trace, problem.transfers == "atomic"
     simplex = not problem.duplex
     if method.startswith("fractional-") and not atomic:
@@ -1317,7 +1317,7 @@ def check_bound(problem, bound):
 
 
 def least_memories(trace):
-    """Return what is there at the start, and what each operation needs if all else has left."""
+    """Return the bytes at the start, and those each operation needs if all else has left."""
     needs = trace.demands()
     for operation, over in enumerate(trace.gaps_over()):
         needs[operation] -= sum(trace.size(trace.gaps[number]) for number in over)
@@ -1368,7 +1368,7 @@ class Check:
 
 
 def check(document):
-    """Return what is found of a certificate's document."""
+    """Return the findings about a certificate's document."""
     found = Check()
     found.run("document", _check_document, document)
     if found.wrong:

@@ -119,7 +119,7 @@ class SelectionRun:
         self.lower_bound = max(self.lower_bound, bound)
 
     def outcome(self) -> SelectionOutcome:
-        """Return what is known now."""
+        """Return the best selection, the lower bound and the status so far."""
         optimal = self.value == self.lower_bound
         return SelectionOutcome(
             SolveStatus.OPTIMAL if optimal else SolveStatus.FEASIBLE,

@@ -72,7 +72,7 @@ class GraphRun:
             self.best = found
 
     def outcome(self) -> GraphOutcome:
-        """Return what is known now."""
+        """Return the best selection, the lower bound and the status so far."""
         if self.lower_bound > self.best.objective:
             self.error = (
                 f"a bound of {self.lower_bound} contradicts a selection of {self.best.objective}"

@@ -77,7 +77,7 @@ def facts_of(
     experiments: Sequence[Experiment] = (),
     stages: Mapping[str, int] | None = None,
 ) -> TableFacts:
-    """Return what a table is, experiments included in the hash; stages by network, if known."""
+    """Return the facts of a table, experiments in its hash; stages by network, if known."""
     rows = plain_rows(frame)
     ordered = sorted(rows, key=lambda row: json.dumps(row, sort_keys=True))
     content = {"rows": ordered, "experiments": [item.to_json() for item in experiments]}

@@ -149,7 +149,7 @@ class Finding:
 
 
 def judge(cases: Sequence[Case], share: Share) -> Finding:
-    """Return what cases say about a claim that speaks of a share of them."""
+    """Return the finding of cases about a claim that speaks of a share of them."""
     return Finding(tuple(cases), share)
 
 

@@ -38,7 +38,7 @@ class CaseClaim:
     certified: str = "–"
 
     def judge(self, rows: ModnnRows) -> Finding:
-        """Return what the rows say about it."""
+        """Return the finding of rows about the claim."""
         return judge(list(self.cases(rows)), ALWAYS)
 
 

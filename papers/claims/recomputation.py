@@ -44,7 +44,7 @@ class RecomputationClaim:
     test: str
 
     def judge(self, experiments: Sequence[Experiment]) -> Finding:
-        """Return what the experiments say: it holds where the stated value is the optimum."""
+        """Return the finding of experiments: whether the stated value is the optimum."""
         own = [experiment for experiment in experiments if experiment.claim == self.key]
         return judge([_case(experiment) for experiment in own], ALWAYS)
 

@@ -108,7 +108,7 @@ class Strategies:
         self.reached = max(self.reached, self.upper or self.reached)
 
     def _least(self, node: _Node) -> int:
-        """Return what a strategy that begins so computes at least."""
+        """Return the least ticks that a strategy with such a beginning computes."""
         chain = self.chain
         least = node.spent + sum(chain.forward[node.forward :])
         least += sum(chain.backward[: node.backward + 1])

@@ -33,7 +33,7 @@ class Rule:
         self.layers = layers
 
     def choices(self) -> list[Choice]:
-        """Return what runs again together."""
+        """Return the groups of computations that run again together."""
         raise NotImplementedError
 
     def starts(self, chosen: Sequence[int]) -> list[Plans]:

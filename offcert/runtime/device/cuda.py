@@ -198,7 +198,7 @@ class CudaDevice:
         torch.cuda.synchronize(self.tensors)
 
     def memory(self) -> MemoryReading:
-        """Return what PyTorch's allocator says."""
+        """Return the bytes that PyTorch's allocator has given and reserved, now and at most."""
         # Not `memory_stats`, which takes longer than many operators do.
         known = torch.cuda.memory_stats_as_nested_dict(self.tensors)
         if not known:

@@ -233,7 +233,7 @@ class ModuleStates:
             return not same_elements(row.copy, row.tensor)
 
     def _kept_or_lost(self, before: Before) -> Iterator[tuple[str, str]]:
-        """Yield what the first run has done that cannot be done again, or is dear to undo."""
+        """Yield changes of the first run that cannot be undone, or are dear: sentence, name."""
         for content, value in zip(before.contents, before.values, strict=True):
             now = content.take()
             if content.same(now, value) or (
