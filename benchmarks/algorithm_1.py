@@ -13,7 +13,7 @@ from offcert.heuristics.evictions.dynprog_states import ScaledChain
 
 
 class Stage(NamedTuple):
-    """What Algorithm 1 reads about one stage, in slots."""
+    """The numbers of one stage that Algorithm 1 reads, in slots."""
 
     size: int
     output: int

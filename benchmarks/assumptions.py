@@ -1,4 +1,4 @@
-"""What each assumption of the combined paper costs, on random chains.
+"""The cost of each assumption of the combined paper, on random chains.
 
     python benchmarks/assumptions.py [--chains 8] [--stages 3 4 5] [--seconds 20] [--output FILE]
 

@@ -59,7 +59,7 @@ MODELS = {"mlp": _mlp, "residual": _residual, "gpt": _gpt}
 
 @dataclass(frozen=True)
 class Cost:
-    """What a division costs: of what runs again, and bytes at the peak."""
+    """The cost of a division: of the operators that run again, and bytes at the peak."""
 
     again: int
     peak: int

@@ -80,7 +80,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Item:
-    """What a process is given: a problem, the rungs to climb or None for today's, and limits."""
+    """The task of a process: a problem, the rungs to climb or None for today's, and limits."""
 
     problem: Problem
     rungs: tuple[Rung, ...] | None

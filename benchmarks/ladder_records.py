@@ -1,4 +1,4 @@
-"""What every rung of a ladder does in one search, recorded without changing the search."""
+"""Records of every rung of a ladder in one search, taken without changing the search."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CLOSED_BEFORE, TIME_OVER = "closed before", "time over"
 
 @dataclass(frozen=True)
 class State:
-    """What is known at one moment."""
+    """Objective, lower bound, and whether the goal is met, at one moment."""
 
     objective: int | None
     lower_bound: int
@@ -47,7 +47,7 @@ class State:
 
 @dataclass(frozen=True)
 class Event:
-    """What became of one rung in one search.
+    """The outcome of one rung in one search.
 
     Attributes
     ----------

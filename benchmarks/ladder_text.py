@@ -1,4 +1,4 @@
-"""What the benchmark of the ladder says: rungs, what they contributed, what a fit came to."""
+"""Texts of the benchmark of the ladder: rungs, their contributions, the outcome of a fit."""
 
 from __future__ import annotations
 

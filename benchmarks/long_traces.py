@@ -1,4 +1,4 @@
-"""What `certify` knows of long traces when its time is over, and whether it keeps its time.
+"""Results of `certify` on long traces when its time is over, and whether it keeps its time.
 
     offcert profile densenet201 --input 32x3x224x224 --clock operators -o densenet201.json
     python benchmarks/long_traces.py densenet201.json --at 2 10 25 50 --time-limit 60

@@ -75,7 +75,7 @@ class Reading:
 
     @property
     def model(self) -> tuple[bool, int]:
-        """What times and sizes depend on."""
+        """Whether data are kept, and the chunk: times and sizes depend on both."""
         return self.kept, self.chunk
 
 

@@ -34,7 +34,7 @@ Problem = PlacementProblem | Certificate
 
 @dataclass(frozen=True)
 class Row:
-    """What one problem took; bytes, and seconds of a core."""
+    """Time, pool and bound of one problem; bytes, and seconds of a core."""
 
     name: str
     residences: int

@@ -76,7 +76,7 @@ class _OnHost:
 
 
 class _Saving:
-    """What the two ways to move saved tensors share."""
+    """Common parts of the two ways to move saved tensors."""
 
     def __init__(self, device: Device, counter: LiveBytes | None) -> None:
         self.device = device

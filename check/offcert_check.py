@@ -1341,7 +1341,7 @@ REQUIRED += (
 
 
 class Check:
-    """What was found: what holds, what is wrong, what is not known here."""
+    """The findings: what holds, what is wrong, what is not known here."""
 
     def __init__(self):
         self.holds, self.wrong, self.unknown = [], [], []

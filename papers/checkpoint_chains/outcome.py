@@ -1,4 +1,4 @@
-"""What an exact model of checkpoint selection found, and what its solver claims."""
+"""Outcomes of exact models of checkpoint selection: the best selection, the solver's claim."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the combined paper says about memory at an overhead of a fifth, against certificates.
+"""Claims of the combined paper about memory at an overhead of a fifth, against certificates.
 
 The section of `docs/claims.md` about recomputation and offloading together. Each row is what
 `benchmarks/certify_joint.py` says of a network and some means: bytes of a checked plan, and bytes
@@ -54,7 +54,7 @@ had the seconds that the commands name, on two busy cores; more time narrows wha
 
 @dataclass(frozen=True)
 class CombinedRow:
-    """What is certified of a network with some means.
+    """The least memory of a network with some means, as found and as proved.
 
     Attributes
     ----------

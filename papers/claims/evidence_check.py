@@ -28,7 +28,7 @@ _VERDICT = re.compile(r"^- (?:On \w+: )?\*\*(.+?)\*\*", re.MULTILINE)
 
 @dataclass
 class ClaimCheck:
-    """What was found of a claim.
+    """The check of one claim: what the page says, what follows, and where they disagree.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a table is: how much it holds, from which version, and its hash."""
+"""Facts of a table: how much it holds, from which version, and its hash."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BY_BLOCKS = "by blocks"
 
 @dataclass(frozen=True)
 class TableFacts:
-    """What the page says about the table.
+    """The facts of the table that the page states.
 
     Attributes
     ----------

@@ -95,7 +95,7 @@ OFTEN = Share(Fraction(1, 2), Fraction(1, 4))
 
 @dataclass(frozen=True)
 class Finding:
-    """What the cases say about a claim.
+    """The cases of a claim, and the verdict that follows.
 
     Parameters
     ----------

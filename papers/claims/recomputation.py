@@ -1,4 +1,4 @@
-"""What two papers say about least memory by recomputation, against the optimum.
+"""Claims of two papers about least memory by recomputation, against the optimum.
 
 The section of `docs/claims.md` about the re-forwarding and the selection paper. Each experiment
 sets what an algorithm returns against the least there is, found by trying everything or by a search

@@ -1,4 +1,4 @@
-"""What the combined paper assumes, each by itself."""
+"""The assumptions of the combined paper, each by itself."""
 
 from __future__ import annotations
 

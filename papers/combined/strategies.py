@@ -1,4 +1,4 @@
-"""What may run on a chain, in the order of its computing time.
+"""Strategies on a chain, in the order of their computing time.
 
 A partial execution is a node: which outputs and which internals of stages are stored, what runs
 next. A value is stored when it is written, or passed to the very next forward operation; a stored

@@ -27,7 +27,7 @@ Spans = tuple[Span, ...]
 
 
 class Rule:
-    """What plans may be: the choices for the bound, where to start, and other plans."""
+    """A rule for plans: the choices for the bound, where to start, and other plans."""
 
     def __init__(self, layers: Layers) -> None:
         self.layers = layers
