@@ -39,7 +39,7 @@ class Size:
     Attributes
     ----------
     asked : mapping of str to int
-        What makes the size, such as ``{"batch": 8, "sequence": 2048}``.
+        The dimensions that make the size, such as ``{"batch": 8, "sequence": 2048}``.
     samples : int
         Samples that one step trains on, for rates.
     profile : callable
@@ -90,7 +90,7 @@ class Diagnosis:
     Attributes
     ----------
     asked : mapping of str to int
-        What makes the size.
+        The dimensions that make the size.
     samples : int
         Samples that one step trains on.
     device_memory : int

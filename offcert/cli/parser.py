@@ -104,7 +104,7 @@ def add_command(
     Parameters
     ----------
     commands : object
-        What ``add_subparsers`` returned.
+        The object that ``add_subparsers`` returned.
     name, summary : str
         As they stand in the list of commands.
     run : callable

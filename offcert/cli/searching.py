@@ -117,7 +117,7 @@ def add_effort(parser: argparse.ArgumentParser, *names: str, each: str = "") -> 
     names : str
         Keys of `DEFAULTS`.
     each : str
-        What the time limit is for, if not for all.
+        The part that the time limit is for, if not for all.
     """
     known: dict[str, tuple[Callable[[str], Any], str, str]] = {
         "time_limit": (seconds, "S", f"seconds to search{each}"),

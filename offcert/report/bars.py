@@ -48,7 +48,7 @@ class Look:
     Attributes
     ----------
     name : str
-        What the legend says.
+        Text in the legend.
     colour : str
         Of the palette by Okabe and Ito, whose colours the colour-blind can tell apart.
     text : str
@@ -97,7 +97,7 @@ class Bar:
     start, end : Fraction or int
         Ticks.
     label : str
-        What stands on it where there is room.
+        Text on the bar where there is room.
     title : str
         Everything about it.
     """

@@ -252,7 +252,7 @@ def draw_memory(
     Parameters
     ----------
     problem : Problem or TrainingRecord
-        Whose units the axis has.
+        The problem whose units the axis has.
     limit : int
         Bytes.
     curves : sequence of (corners, colour, name)

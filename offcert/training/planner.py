@@ -135,7 +135,7 @@ class Planner:
         durations : sequence of int
             Nanoseconds, one an operation that runs if everything runs once.
         device : torch.device
-            Whose link is measured.
+            The device whose link is measured.
         """
         plain = problem.plain().trace
         found = measured(retimed(plain, durations), device)

@@ -39,7 +39,7 @@ class Outcome:
     saved : frozenset of Key
         Storages.
     cost, bytes, peak : int
-        What running again costs, what is saved, what both passes take at most.
+        Cost of running again, bytes that are saved, and the most bytes that both passes take.
     again : tuple of torch.fx.Node
         Operators that run again.
     computed : frozenset of torch.fx.Node

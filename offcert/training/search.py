@@ -142,7 +142,7 @@ class Search:
     Parameters
     ----------
     order : Order
-        What is wanted.
+        The order: a problem and the settings of its search.
     """
 
     def __init__(self, order: Order) -> None:

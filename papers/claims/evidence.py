@@ -84,7 +84,7 @@ class EvidenceFile:
     section : str
         Name of the file.
     command : str
-        Which makes all of it again.
+        The command that makes all of it again.
     rows : tuple of EvidenceRow
         In the order of the cases.
     documents : mapping of str to JSON value

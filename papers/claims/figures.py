@@ -46,7 +46,7 @@ class FigureClaim:
     Attributes
     ----------
     why : str
-        What explains a difference, or which reading it is; "" if there is nothing to say.
+        The reason of a difference, or the reading; "" if there is nothing to say.
     """
 
     key: str

@@ -45,7 +45,7 @@ class Carried:
     ticks : tuple of tuple
         The event with which each operation begins.
     saved : tuple of tuple
-        What the hooks around the model hear of.
+        The saved tensors that the hooks around the model hear of.
     settled : tuple of int
         For each tensor that can leave the operation that changes it last, or makes it; what is kept
         is saved before it is changed. Otherwise -1.
@@ -74,7 +74,7 @@ def carry(
     network : Network
         Of the captured step.
     program : Program
-        What runs again.
+        The program: segments that run again.
     ranges : Ranges
         Of the capture: every segment must be one of them.
     record : StepRecord

@@ -44,7 +44,7 @@ class Group:
     Attributes
     ----------
     segment : Segment
-        Which.
+        The segment.
     begin : int
         Its first operation in the execution.
     runs : tuple of int
@@ -80,7 +80,7 @@ class CarriedUnrolling(Unrolling):
     network : Network
         Of a captured step.
     program : Program
-        What runs again.
+        The program: segments that run again.
     ranges : Ranges
         Of the capture.
     record : StepRecord

@@ -226,7 +226,7 @@ class CheckpointContest(Contest):
     against : str
         Who shall look bad: one of `checkpoint_values.NAMES`.
     by : str
-        What it is measured by, of the same unit.
+        The value by which it is measured, of the same unit.
 
     Raises
     ------

@@ -58,7 +58,7 @@ def backend(
     plan : Certificate, Plan or Schedule
         When tensors leave and come back, and what runs again.
     problem : Problem, optional
-        What a plan or schedule was made for; a certificate brings its own.
+        The problem that a plan or schedule was made for; a certificate brings its own.
     strict : bool
         Raise an `InputError` where a graph carries out less than the plan.
     compiler : callable or str, optional

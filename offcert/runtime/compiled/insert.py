@@ -24,7 +24,7 @@ class Transfer:
     Attributes
     ----------
     storage : Storage
-        Which.
+        The storage.
     absences : tuple of Absence
         When it is away; at least once.
     """

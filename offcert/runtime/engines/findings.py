@@ -27,7 +27,7 @@ class Place:
     file : str
     line : int
     function : str
-        Which the line belongs to.
+        Name of the function to which the line belongs.
     """
 
     file: str

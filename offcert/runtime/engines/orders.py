@@ -49,7 +49,7 @@ class Orders:
     machine : Machine
         After the run.
     left : sequence of Life
-        Those that had not ended.
+        Lives that had not ended.
 
     Attributes
     ----------

@@ -41,7 +41,7 @@ class Excess:
     Parameters
     ----------
     step_plan : StepPlan
-        That the step follows.
+        The plan that the step follows.
     parts : Parts
         Of the model.
     """
@@ -142,9 +142,9 @@ class IdleRun(Session):
     Parameters
     ----------
     hooks : Hooks
-        Which tell it of events.
+        The hooks that tell it of events.
     step_plan : StepPlan
-        Whose limit it is to keep.
+        The plan whose limit it is to keep.
     exceeds : callable
         Told if the step does more than the captured one.
     """

@@ -84,7 +84,7 @@ def offload(
         When tensors leave and come back. Of several certificates each step follows the one that was
         captured with inputs like its own.
     problem : Problem, optional
-        What a plan or schedule was made for; a certificate brings its own.
+        The problem that a plan or schedule was made for; a certificate brings its own.
     strict : bool
         Raise a `PlanError` where a step does not follow its plan.
     count : bool

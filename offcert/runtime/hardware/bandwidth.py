@@ -197,7 +197,7 @@ def read_link(
     Parameters
     ----------
     device : Device
-        Whose events know times.
+        The device whose events know times.
     compute : callable, optional
         Hands operators over to ``compute``, and returns events between which they run.
     compute_ns : int

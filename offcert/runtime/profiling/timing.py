@@ -42,7 +42,7 @@ def timed_trace(
     Parameters
     ----------
     step : TrainingStep
-        What was captured.
+        The step that was captured.
     capture : Capture
         With the clock of modules.
     repetitions : int

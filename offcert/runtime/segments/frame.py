@@ -47,7 +47,7 @@ class Walk:
     watch : Watch or None
         Of the kept results.
     lines : list
-        Those that are open, from the outermost to the innermost.
+        Lines that are open, from the outermost to the innermost.
     calling : bool
         Whether a call of theirs is being made.
     """
@@ -114,9 +114,9 @@ class Body:
     frame : Frame
         Of the segment.
     function : callable
-        What is called.
+        The function that is called.
     args, kwargs : tuple, dict
-        What it is given.
+        Arguments of the call.
     """
 
     def __init__(

@@ -35,7 +35,7 @@ class Before:
     contents : list of Content
         Of the objects that its code can reach.
     values : list
-        What each held.
+        The content of each object.
     rows : list of Row
         The tensors among that.
     settings : tuple
@@ -113,7 +113,7 @@ class ModuleStates:
         Parameters
         ----------
         arguments : iterable of object
-            What the segment is given besides tensors.
+            Arguments of the segment besides tensors.
         rehearses : bool
             Whether parameters are to be compared by their elements, too.
         """

@@ -34,7 +34,7 @@ class SimulatedArena:
     where : str
         Where its memory is.
     ranges : HostRanges
-        Which copies have used which of them.
+        Ranges of addresses, with the copies that have used them.
     closed : bool
         Whether it has been given back.
     """
@@ -89,7 +89,7 @@ class PinnedBudget:
     Attributes
     ----------
     known : dict of int to int
-        What is registered: addresses, and bytes.
+        Registered memory: bytes by address.
     """
 
     def __init__(self, limit: int | None, name: str) -> None:

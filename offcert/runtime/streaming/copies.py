@@ -68,7 +68,7 @@ class StreamCopies(Generic[Key]):
     Parameters
     ----------
     device : Device
-        Whose streams copy.
+        The device whose streams copy.
     layout : HostLayout
         Of the plan.
     arena : Arena

@@ -45,11 +45,11 @@ class Mover(ABC):
     Attributes
     ----------
     offloaded_bytes, prefetched_bytes : int
-        What was copied to the host and back.
+        Bytes that were copied to the host and back.
     late_bytes : int
-        What of that came back only when it was asked for.
+        Bytes of these that came back only when they were asked for.
     unfreed : list of Unfreed
-        What should have left, but is held by someone besides autograd.
+        Storages that should have left, but are held by someone besides autograd.
     outside_entries, outside_bytes : int
         Copies outside of the arena.
     """
@@ -125,7 +125,7 @@ class SynchronousMover(Mover):
     Parameters
     ----------
     step_plan : StepPlan
-        What to follow.
+        The plan to follow.
     store : HostStore
         Where offloaded bytes go.
     """

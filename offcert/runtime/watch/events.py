@@ -47,7 +47,7 @@ class Event(NamedTuple):
         Which call of the module or operator in this step; of an unpacking, how many came before it;
         of an end, which backward pass it was.
     part : int
-        Which of the call's tensors.
+        Number among the call's tensors.
     again : int
         How many times the gradient of that tensor was complete before: a second backward pass
         comes by once more.
@@ -121,7 +121,7 @@ class Session:
     Parameters
     ----------
     hooks : Watching
-        Which tell the session of its thread.
+        The hooks that tell the session of its thread.
 
     Attributes
     ----------
