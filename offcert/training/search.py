@@ -142,7 +142,7 @@ class Search:
     Parameters
     ----------
     order : Order
-        The order: a problem and the settings of its search.
+        The plan that is wanted.
     """
 
     def __init__(self, order: Order) -> None:

@@ -34,7 +34,7 @@ class Calls:
     Attributes
     ----------
     now : Now
-        The segments that run in each thread.
+        The walk that is under way in each thread.
     """
 
     def __init__(self, hooks: Hooks | None, rehearsed: bool, verify_every: int | None) -> None:
