@@ -113,7 +113,7 @@ class Standing:
 
 
 def measured_of(rows: Sequence[Row], library: Library | None = None) -> list[Measured]:
-    """Return what methods attained in a campaign, beside all that is known of its problems.
+    """Return the results of methods in a campaign, beside all that is known of its problems.
 
     Parameters
     ----------

@@ -183,7 +183,7 @@ class Method:
         return ", or ".join(said)
 
     def misfit(self, problem: Problem) -> str | None:
-        """Return what a problem would have to be for this method, which it is not; or None.
+        """Return the requirement of this method that a problem does not meet, or None.
 
         As the end of a sentence: ``"needs atomic transfers, not fractional"``.
         """

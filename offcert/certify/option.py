@@ -43,7 +43,7 @@ class Option:
 
 
 def number(minimum: int, or_none: bool = False) -> Callable[[str], Value]:
-    """Return what reads an integer that is at least `minimum`, or perhaps ``"none"``."""
+    """Return a function that reads an integer of at least `minimum`, or perhaps ``"none"``."""
 
     def read(text: str) -> Value:
         if or_none and text == NONE:
@@ -57,7 +57,7 @@ def number(minimum: int, or_none: bool = False) -> Callable[[str], Value]:
 
 
 def word(*words: str) -> Callable[[str], Value]:
-    """Return what reads one of some words."""
+    """Return a function that reads one of some words."""
 
     def read(text: str) -> Value:
         if text not in words:
@@ -75,7 +75,7 @@ def any_word(text: str) -> Value:
 
 
 def words(*allowed: str) -> Callable[[str], Value]:
-    """Return what reads one or several of some words, with ``+`` between them."""
+    """Return a function that reads one or several of some words, with ``+`` between them."""
 
     def read(text: str) -> Value:
         parts = text.split(_AMONG)
@@ -87,7 +87,7 @@ def words(*allowed: str) -> Callable[[str], Value]:
 
 
 def numbers(minimum: int) -> Callable[[str], Value]:
-    """Return what reads integers with ``+`` between them, increasing and each once."""
+    """Return a function that reads integers with ``+`` between them, sorted and each once."""
     read_one = number(minimum)
 
     def read(text: str) -> Value:
@@ -111,7 +111,7 @@ SETTINGS = {
 
 
 def read_options(method: str, known: Iterable[Option], parts: Iterable[str]) -> Mapping[str, Value]:
-    """Return what the options behind a method's name choose, where that is not the default.
+    """Return the values of the options behind a method's name that are not the default.
 
     Parameters
     ----------

@@ -103,7 +103,7 @@ class PlacementSearch(Running[PlacementCertificate]):
             self.add(bound)
 
     def result(self) -> PlacementResult:
-        """Return what is known now; a placement counts only if it fits the capacity."""
+        """Return the smallest pool and the bounds so far; a placement counts only if it fits."""
         fits = self.capacity is None or (self.objective or 0) <= self.capacity
         bounds = tuple(cross_attested(self.bounds, placement_kind_of))
         placement = self.placement if fits else None

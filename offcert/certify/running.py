@@ -256,7 +256,7 @@ class Running(Bounded, Generic[Known]):
             self._progress(SearchProgress(self.seconds, said, self.objective, self.lower_bound))
 
     def begin(self, step: str) -> None:
-        """Say what runs next, and have what is known kept: nobody knows how a step ends."""
+        """Name the step that runs next, and have a certificate kept: no step is sure to end."""
         self._step = step
         self._keeping.now()
         self._tell()
@@ -277,11 +277,11 @@ class Running(Bounded, Generic[Known]):
             self._tell_news()
 
     def refutations(self) -> dict[str, int]:
-        """Return what solvers claimed and schedules refuted, by method."""
+        """Return the bounds that solvers claimed and schedules refuted, by method."""
         return {bound.method: bound.value for bound in self.refuted}
 
     def certificate(self, method: str, settings: Settings, unfinished: str | None = None) -> Known:
-        """Return what is known now, what made it and what is to be said beside it.
+        """Return a certificate of the answer and bounds so far, with method, settings and remarks.
 
         Parameters
         ----------
@@ -300,7 +300,7 @@ class Running(Bounded, Generic[Known]):
         )
 
     def _certificate(self, **origin: Any) -> Known:
-        """Return what is known, which is consistent, with where it comes from."""
+        """Return a certificate of the answer and bounds so far, which are consistent."""
         raise NotImplementedError
 
     def _admits(
@@ -369,7 +369,7 @@ class Running(Bounded, Generic[Known]):
 def keeper(
     method: str, settings: Settings, keep: Callable[[Known], None] | None
 ) -> Callable[[Running[Known]], None] | None:
-    """Return what gives `keep` a certificate of an unfinished search; None if nothing keeps it."""
+    """Return a function that gives `keep` a certificate of an unfinished search, or None."""
     if keep is None:
         return None
     return lambda search: keep(search.certificate(method, settings, search.step))

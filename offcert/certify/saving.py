@@ -67,7 +67,7 @@ def choose(
     least_bytes: bool = False,
     proved: bool = True,
 ) -> Saved:
-    """Return what to save so that running again costs least.
+    """Return the storages to save so that running again costs least.
 
     Parameters
     ----------

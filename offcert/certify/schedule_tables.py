@@ -56,7 +56,7 @@ class _Row:
 
 
 def read_schedule(problem: Problem, path: str | Path) -> tuple[Execution | None, Schedule]:
-    """Return what a table says runs and moves, and when; whether that is legal is not looked at.
+    """Return the execution and schedule in a table, without a look at whether they are legal.
 
     A row is a computation or a transfer: ``kind`` (compute, offload or prefetch), ``name`` (of the
     operation or tensor, or its number from 0), ``start`` and possibly ``end``, in ticks. A prefetch

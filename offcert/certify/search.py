@@ -207,7 +207,7 @@ class Search(Running[Certificate]):
         return Certificate(self.problem, self.result(), **origin)
 
     def result(self) -> Result:
-        """Return what is known now."""
+        """Return the best schedule, the bounds and the status so far."""
         status = self.status_by(self.impossible)
         # Of what does not exist nothing is the least.
         bounds = () if self.infeasibility else tuple(cross_attested(self.bounds))

@@ -60,7 +60,7 @@ GROUPS: dict[str, Group] = {
 
 
 def compiling(group: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
-    """Return what makes a function a part of a group, and has it act once."""
+    """Return a decorator that makes a function a part of a group, and has it act once."""
 
     def register(act: Callable[[], None]) -> Callable[[], None]:
         once = cache(act)

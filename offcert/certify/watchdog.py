@@ -48,7 +48,7 @@ class OutlastedError(KeyboardInterrupt):
 
 @contextmanager
 def ending_with(act: Callable[[Any], object]) -> Iterator[None]:
-    """Say what to do with the best that is known if a step can be interrupted by nothing at all.
+    """Have a function called with the best certificate if nothing can interrupt a step.
 
     Parameters
     ----------

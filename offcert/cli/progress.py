@@ -32,7 +32,7 @@ _PLACE = "{:7.1f} s  {}"
 def progress(
     options: argparse.Namespace, describe: Callable[[News], str], begin: str = ""
 ) -> Iterator[Callable[[News], None] | None]:
-    """Yield what is to be called with news, or None where nobody would see them.
+    """Yield a function to be called with news, or None where nobody would see them.
 
     Parameters
     ----------

@@ -65,7 +65,7 @@ def read_json(path: str | Path) -> Any:
 
 
 def read_document(path: str | Path, parse: Callable[[Any], Parsed]) -> Parsed:
-    """Return what `parse` makes of the JSON value in a file.
+    """Return the object that `parse` builds from the JSON value in a file.
 
     Raises
     ------

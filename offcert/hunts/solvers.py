@@ -94,7 +94,7 @@ def examined(
     solvers: Sequence[str] = tuple(SOLVERS),
     claimed: Callable[[CellModel, str, float], Claim] = claim_of,
 ) -> tuple[tuple[Claim, ...], Contradiction | None]:
-    """Return what solvers claim of a problem, and what in it contradicts what.
+    """Return solvers' claims about a problem, and a contradiction among them and our proofs.
 
     All get the very same program, which is exact: cells of one tick.
     """

@@ -183,7 +183,7 @@ class Library:
         return self.entry(name).problem
 
     def record(self, name: str) -> Record:
-        """Return what is known about a problem."""
+        """Return the best schedule and bounds known of a problem."""
         return self.entry(name).record
 
     def find(self, digest: str) -> Entry | None:
@@ -387,10 +387,10 @@ def load(name: str) -> Problem:
 
 
 def record(name: str) -> Record:
-    """Return what is known about a problem that comes with the package."""
+    """Return the best schedule and bounds known of a problem that comes with the package."""
     return default_library().record(name)
 
 
 def entries(**filters: Any) -> Iterator[Entry]:
-    """Yield what comes with the package and passes the filters of `Library.entries`."""
+    """Yield the entries of the package's library that pass the filters of `Library.entries`."""
     return default_library().entries(**filters)

@@ -58,7 +58,7 @@ class Robust(Bounded):
 
 
 def robust_from_fields(document: Fields) -> Robust | None:
-    """Return what a certificate's field ``robust`` claims, or None without one.
+    """Return the claims in a certificate's field ``robust``, or None without that field.
 
     Raises
     ------

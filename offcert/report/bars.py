@@ -213,7 +213,7 @@ def _by_pass(operations: int, middle: int) -> list[str]:
 
 
 def shown_looks(bars: Iterable[Bar]) -> dict[str, Look]:
-    """Return what a legend explains: all looks but what is seldom there, unless it is."""
+    """Return the looks for a legend: all but the rare ones, which are there only if used."""
     there = {bar.look for bar in bars}
     return {name: look for name, look in LOOKS.items() if name not in _SELDOM or name in there}
 

@@ -77,7 +77,7 @@ class Reruns:
 
 
 def reruns_of(certificate: Certificate) -> Reruns | None:
-    """Return what runs again in a certificate; None if its problem lets nothing run again."""
+    """Return the runs again in a certificate; None if its problem lets nothing run again."""
     execution = certificate.result.execution
     if execution is None:
         return None

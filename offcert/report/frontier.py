@@ -79,7 +79,7 @@ class FrontierRow:
 
 
 def frontier_rows(certificates: Sequence[Certificate]) -> list[FrontierRow]:
-    """Return what certificates of one problem at several limits say together.
+    """Return the best schedule and bound at each limit that certificates establish together.
 
     Parameters
     ----------

@@ -139,7 +139,7 @@ class _Plain(pickle.Unpickler):
 
 
 def read_snapshot(path: str | Path) -> list[Mapping[str, Any]]:
-    """Return what the allocator did in a measured snapshot, on the device that did most.
+    """Return the allocator's events in a measured snapshot, of the device with the most.
 
     Raises
     ------

@@ -74,7 +74,7 @@ def _plan_lines(certificate: Certificate) -> list[str]:
 
 
 def _least(word: str) -> str:
-    """Return what is known of a bound: that it is one, or that a solver says so."""
+    """Return the words before a bound: that it is proved, or that a solver says so."""
     said = "a solver says that no plan takes less than"
     return said if word else "no plan can take less than"
 

@@ -19,7 +19,7 @@ _BYTES = Units("ns", "B")
 
 
 def plan_numbers(certificate: Certificate, plan: StepPlan) -> dict[str, float]:
-    """Return what a plan promises: bytes, the step by its computing time, and how far is proved.
+    """Return the numbers that a plan promises: bytes, slowdown, and the gap that is proved.
 
     Parameters
     ----------

@@ -157,7 +157,7 @@ class Making(Offload):
             self._look(number)
 
     def _find(self, order: Order) -> Found:
-        """Return what is found for an order, which is waited for."""
+        """Return the outcome of the search for an order; wait for it."""
         found = self._searches.begin(order, apart=False).poll()
         assert found is not None
         return found

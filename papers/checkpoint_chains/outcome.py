@@ -1,4 +1,4 @@
-"""What an exact model of checkpoint selection found, and what its solver claims."""
+"""Outcomes of exact models of checkpoint selection: the best selection, the solver's claim."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class SelectionRun:
         self.lower_bound = max(self.lower_bound, bound)
 
     def outcome(self) -> SelectionOutcome:
-        """Return what is known now."""
+        """Return the best selection, the lower bound and the status so far."""
         optimal = self.value == self.lower_bound
         return SelectionOutcome(
             SolveStatus.OPTIMAL if optimal else SolveStatus.FEASIBLE,

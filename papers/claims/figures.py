@@ -1,4 +1,4 @@
-"""What the papers about recomputation measured, beside the same figures by formulas and a roofline.
+"""Measurements of the papers about recomputation, beside the same by formulas and a roofline.
 
 The section of `docs/claims.md` about measurements: each printed number stands beside ours, by the
 reading that agrees best; other readings are named with what they would give.

@@ -1,4 +1,4 @@
-"""What is measured for the moDNN paper's figures, as the file beside `docs/claims.md` holds it.
+"""Rows for the moDNN paper's figures, as the file beside `docs/claims.md` holds them.
 
 All times are nanoseconds, all sizes bytes. Times of methods that find no room are None.
 """
@@ -160,7 +160,7 @@ class ModnnRows:
 
     @property
     def networks(self) -> tuple[str, ...]:
-        """Their names, in order."""
+        """The names of the networks, in order."""
         return tuple(row.network for row in self.memory)
 
     def at(self, memory: int) -> tuple[TimeRow, ...]:

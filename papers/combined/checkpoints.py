@@ -127,7 +127,7 @@ def _resident(trace: Trace) -> int:
 
 
 def lean_workspaces(prepared: Prepared) -> list[int]:
-    """Return what each stage takes beside input and output if autograd keeps nothing.
+    """Return the bytes of each stage beside input and output if autograd keeps nothing.
 
     The loss is left out: it runs once, and its backward operation follows.
     """

@@ -23,7 +23,7 @@ from papers.combined.transfers import scheduled_problem, solve_transfers
 
 @dataclass(frozen=True)
 class CombinedOutcome:
-    """What is known after going through the strategies.
+    """The optimum of going through the strategies, or the bounds on it so far.
 
     Attributes
     ----------

@@ -38,7 +38,7 @@ _FINENESS = (1, 2, 6, 60, 2520)
 
 @dataclass(frozen=True)
 class TransferOutcome:
-    """What is known of the schedules of one execution.
+    """The best schedule of one execution, and the bound on all.
 
     Attributes
     ----------

@@ -194,7 +194,7 @@ def climb_disjunctive(search: Search, effort: Effort) -> None:
 
 
 def _known(search: Search, effort: Effort) -> dict[str, Any]:
-    """Return what every model is told; of the bounds only proved ones, so that claims are its own.
+    """Return limits, hint and proved bound for a model; claims of others are left out.
 
     Two solvers that each rest on the other's claim would attest nothing.
     """

@@ -197,7 +197,7 @@ def _executions(network: Network, seconds: float) -> Iterator[Execution]:
 
 
 def _cost(problem: Problem, execution: Execution) -> int | None:
-    """Return what is minimised, or None if the execution is of no use."""
+    """Return the objective of an execution, in ticks or bytes; None if it breaks a limit."""
     trace = execution.trace
     if problem.deadline is not None and trace.compute_time > problem.deadline:
         return None

@@ -65,7 +65,7 @@ def carry(
     record: StepRecord,
     ticks: Iterable[Sequence[Any]],
 ) -> Carried:
-    """Return what really runs when a program is carried out on a captured step.
+    """Return the execution that training really runs for a program on a captured step.
 
     Parameters
     ----------
@@ -189,7 +189,7 @@ class _Carrier:
     # What can leave.
 
     def _saved(self) -> list[SavedRow]:
-        """Return what the hooks hear of; note what can leave, and from when on."""
+        """Return the saved tensors that hooks hear of; note which can leave, and from when on."""
         rows, lasting = entries(
             self.record, self.program.segments, self.unrolling.spans, self.keeping.stored
         )

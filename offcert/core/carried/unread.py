@@ -28,25 +28,25 @@ def entries(
     spans: Mapping[Segment, Span],
     stored: Mapping[int, Sequence[Sight]],
 ) -> tuple[list[Row], dict[int, tuple[int, int]]]:
-    """Return what the hooks hear of, and where they hear of what autograd goes on holding.
+    """Return the tensors that the hooks hear of, and the rows of storages that autograd holds on.
 
-    What is heard of again is known as long as somebody holds what was heard first.
+    A storage that is heard of again is known as long as the first of its tensors is held.
 
     Parameters
     ----------
     record : StepRecord
-        Of the captured step.
+        The record of the captured step.
     segments : sequence of Segment
-        The outermost ones.
+        The outermost segments.
     spans : mapping of Segment to Span
-        Their first runs.
+        The first run of each segment.
     stored : mapping of int to sequence of Sight
-        What stays of the results of each computation that is kept.
+        The results of each kept computation that stay.
 
     Returns
     -------
     rows : list of (int, Sight)
-        In order.
+        Operation and tensor, in the order in which hooks hear of them.
     lasting : dict of int to (int, int)
         For storages that autograd goes on holding, the operation and the number of the row.
     """
@@ -177,7 +177,7 @@ def keeping(
     program: Program,
     inputs: Mapping[Segment, Sequence[Sight]],
 ) -> Keeping:
-    """Return what is kept in the segments of a program.
+    """Return the results that are kept in the segments of a program.
 
     Parameters
     ----------

@@ -120,7 +120,7 @@ def _ask_row(ask: Ask) -> Iterator[Any]:
 
 
 def within_from_json(value: Any, place: str) -> Within:
-    """Return what a JSON value describes.
+    """Return the events within operations that a JSON value describes.
 
     Raises
     ------

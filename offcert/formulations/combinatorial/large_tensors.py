@@ -135,7 +135,7 @@ def required_of_large(problem: Problem, smallest: int) -> list[int]:
 
 
 def _sums(sizes: Counter[int]) -> int:
-    """Return what subsets sum up to: bit k says whether one makes k."""
+    """Return the sums of all subsets as bits: bit k is set if some subset has the sum k."""
     sums = 1
     for size, copies in sizes.items():
         # Any number of equal sizes is a sum of batches of 1, 2, 4, … and a rest.

@@ -239,7 +239,7 @@ class ModelRun:
                     self._on_solution(schedule)
 
     def outcome(self) -> ModelOutcome:
-        """Return what is known now."""
+        """Return the best schedule, the lower bound and the status so far."""
         status, best = SolveStatus.UNKNOWN, self.best
         if not self.feasible:
             status, best = SolveStatus.INFEASIBLE, None

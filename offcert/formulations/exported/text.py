@@ -43,7 +43,7 @@ class Claim:
 
 
 def claim_of(model: CellModel, solver: str, seconds: float) -> Claim:
-    """Return what a solver says of a program within a time limit."""
+    """Return a solver's claim about a program within a time limit, in seconds."""
     program = model.program()
     name = SOLVERS[solver]
     if name is None:

@@ -194,7 +194,7 @@ class _Layout:
 
 
 def _steps(cumulative: dict[int, list[Fraction]], instant: int) -> dict[int, Fraction]:
-    """Return what moves in the stretch before an instant, by tensor or gap."""
+    """Return the amounts that move in the stretch before an instant, by tensor or gap."""
     steps = {}
     for key, amounts in cumulative.items():
         step = amounts[instant] - (amounts[instant - 1] if instant else 0)

@@ -286,7 +286,7 @@ def _solved(
 
 
 def _shares(program: JointProgram, solved: Solved) -> dict[int, float]:
-    """Return what share of each computation runs again in the last window."""
+    """Return the share of each computation that runs again in the last window."""
     last = program.again[program.grid.windows - 1]
     return {number: float(solved.amounts[column]) for number, column in last.items()}
 

@@ -298,7 +298,9 @@ def rooms(known: Contents, grid: Grid, memory: int, whole: bool) -> list[Room]:
 
 
 def beside_outputs(grid: Grid, known: Contents, boundary: int) -> set[int] | None:
-    """Return what a run uses that it cannot discard; None if it cannot take less by discarding.
+    """Return the values a run uses and cannot discard; None if discarding saves it no memory.
+
+    Only at the end of the run: before, the values that it makes only take memory.
 
     Only at its end: what it makes is there before only in that it takes memory.
     """

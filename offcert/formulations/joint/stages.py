@@ -44,7 +44,7 @@ class StagesClaim:
 
 
 def solve(problem: Problem, time_limit: float) -> StagesClaim:
-    """Return what HiGHS claims of the least time of moving and running again.
+    """Return the bound that HiGHS claims on the ticks of moving and running again.
 
     Parameters
     ----------

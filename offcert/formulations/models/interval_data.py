@@ -221,7 +221,7 @@ def _useful_gaps(
 def _rooms(
     problem: Problem, gaps: Sequence[IntervalGap], over: Sequence[Sequence[int]], unit: int
 ) -> tuple[tuple[int | None, ...], tuple[int | None, ...], int]:
-    """Return what evictable tensors may take during and before each operation, and the capacity."""
+    """Return the room for evictable tensors during and before operations, and the capacity."""
     trace, memory = problem.trace, problem.platform.memory
     idle = idle_demand(trace)
     room: list[int | None] = []

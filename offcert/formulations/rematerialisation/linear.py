@@ -70,7 +70,7 @@ def solved(
     hint: Execution | None,
     lower_bound: int,
 ) -> RematerialisationOutcome:
-    """Return what a search by a linear program comes to, if there is anything to search for.
+    """Return the outcome of a search by a linear program, if there is anything to search for.
 
     Raises
     ------

@@ -193,7 +193,7 @@ class RematerialisationRun:
             self.error = f"{type(error).__name__}: {error}"
 
     def outcome(self) -> RematerialisationOutcome:
-        """Return what is known now."""
+        """Return the best execution, the lower bound and the status so far."""
         objective = self.objective
         if objective is not None and self.lower_bound > objective:
             self.error = f"a bound of {self.lower_bound} contradicts an execution of {objective}"

@@ -220,7 +220,7 @@ class _Translation:
     def _parts(
         self, index: int
     ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[tuple[int, int], ...]]:
-        """Return what a computation needs, makes and turns; makers come before their readers."""
+        """Return the states a computation needs, makes and turns; makers precede readers."""
         network = self.network
         stored = set()
         for value in network.computations[index].reads:

@@ -146,7 +146,7 @@ def arbitrary_graph_solver(
 def expansions(
     graph: CheckpointGraph, reading: Reading = Reading.DEFINITION
 ) -> Iterator[tuple[int, GraphSelection, int]]:
-    """Yield what Algorithm 5 stores for each max term, from small to large.
+    """Yield the vertices that Algorithm 5 stores for each max term, from small to large.
 
     Yields
     ------

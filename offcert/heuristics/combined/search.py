@@ -307,7 +307,7 @@ def _plan(chain: CheckpointChain, decisions: Decisions) -> CombinedPlan:
 def _input(
     chain: CheckpointChain, execution: Execution, sweep: Sweep, full: bool
 ) -> tuple[list[CombinedMove], list[int]]:
-    """Return what leaves with the input of a sweep, and the gaps that this evicts."""
+    """Return the moves of tensors with the input of a sweep, and the gaps that they evict."""
     trace, stage = execution.trace, sweep.first
     parts = [stage, len(chain) + stage] if full else [stage]
     tensors = [

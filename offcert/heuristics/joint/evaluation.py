@@ -218,7 +218,7 @@ class Estimate:
 
 
 def estimate(tables: Tables, state: JointState) -> Estimate:
-    """Return what the evaluation says of a program."""
+    """Return the evaluation of a program: ticks, bytes that are lacking, runs and gaps."""
     work = new_work(tables)
     found = evaluate(tables, state, work, 0.0)
     lacking = int(work.facts[UNCOVERED])

@@ -81,7 +81,7 @@ def ends_of(tables: Tables, work: Work, run: int) -> int:
 
 @inlined
 def more_of(tables: Tables, work: Work, run: int) -> int:
-    """Return what a run takes beside its workspace if something does not die in its midst."""
+    """Return the bytes a run takes beside its workspace if a value does not die in its midst."""
     carrying, computation = tables.carrying, work.runs[run]
     more = carrying.more[computation]
     if more == 0 or work.part[run] == LINE:
@@ -120,7 +120,7 @@ def wait(tables: Tables, work: Work, run: int) -> None:
 
 @inlined
 def workspace_of(tables: Tables, work: Work, run: int, freed: int) -> int:
-    """Return what a run takes beside what is there before and after it."""
+    """Return the bytes a run takes beside the values that are there before and after it."""
     workspace = tables.workspace[work.runs[run]] + more_of(tables, work, run)
     return int(max(workspace, work.least[run] - freed))
 

@@ -142,7 +142,7 @@ def _make_room(
     totals: Integers,
     rules: Any,
 ) -> tuple[int, int]:
-    """Return what `_free` says, and which of the items that it writes a run keeps, bit by bit."""
+    """Return the result of `_free`, and which of the items that it writes a run keeps, as bits."""
     steps, items = net[STEPS], net[ITEMS]
     begin, members = net[MAKES]
     first, last = begin[run], begin[run + 1]

@@ -306,7 +306,7 @@ class AdversarialCheckpoints(Hunted):
         return usual if self.by == "usual" else self.by
 
     def terms(self) -> Terms:
-        """Return what the search needs to know."""
+        """Return the terms of the search: contest, transfers, box of numbers, tolerance."""
         contest = CheckpointContest(self.against, self.measure)
         box = Box(self.stages_tried, self.largest, self.shortest, contest.numbers)
         return Terms(contest, Transfers.ATOMIC, box, Fraction(self.tolerance, 100))

@@ -57,7 +57,7 @@ class Hunted(Generator):
 
     @abstractmethod
     def terms(self) -> Terms:
-        """Return what the search needs to know."""
+        """Return the terms of the search: contest, transfers, box of numbers, tolerance."""
 
     @abstractmethod
     def made_of(self, find: Find, name: str) -> Problem:
@@ -69,7 +69,7 @@ class Hunted(Generator):
         return range(self.stages, (self.most or self.stages + WIDER) + 1)
 
     def draw(self, seed: int) -> Problem:
-        """Return what the search of a seed finds.
+        """Return the problem that the search of a seed finds.
 
         Raises
         ------

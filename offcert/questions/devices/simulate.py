@@ -97,7 +97,10 @@ def dispatch(problem: DevicesProblem, plans: Iterable[Plan], priority: Priority)
 def _first(
     choices: Iterable[tuple[LinkUse, int | None]], run: _Run, priority: Priority
 ) -> tuple[LinkUse, int] | None:
-    """Return what can start first, of several the first by priority, and when; None if nothing."""
+    """Return the use of the link that can start first, and its tick; None if none can start.
+
+    Of several that can start in the same tick it is the first by priority.
+    """
     best: tuple[int, LinkUse] | None = None
     rank: object = None
     for use, start in choices:

@@ -42,7 +42,7 @@ def sums_at(
     places: Sequence[tuple[int, Number]],
     zero: Number,
 ) -> list[Number]:
-    """Return what all changes amount to at each of some places.
+    """Return the sum of all changes of memory at each of some places.
 
     Parameters
     ----------

@@ -168,7 +168,7 @@ def placement_problem(
 def residences(
     trace: Trace, schedule: Schedule | FluidSchedule
 ) -> tuple[tuple[Occupant, Residence], ...]:
-    """Return what occupies memory in a valid schedule, and when.
+    """Return the residences of all tensors and workspaces in a valid schedule.
 
     Returns
     -------

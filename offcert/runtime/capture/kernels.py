@@ -190,7 +190,7 @@ class _Like(NamedTuple):
 
     @classmethod
     def of(cls, value: Any) -> _Like:
-        """Return what describes an argument."""
+        """Return shape and dtype of a tensor, or the value of another argument."""
         if isinstance(value, torch.Tensor):
             return cls(tuple(map(int, value.shape)), value.dtype)
         return cls((), None, tuple(value) if isinstance(value, list) else value)

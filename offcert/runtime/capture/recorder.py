@@ -270,7 +270,7 @@ class Recorder(Session):
             self.tracker.need(attention_scratch(func, args))
 
     def see(self, tensor: torch.Tensor) -> Seen:
-        """Return what is known of a tensor now."""
+        """Return moment, storage, size, dtype and shape of a tensor as they are now."""
         dtype, shape = dtype_name(tensor.dtype), tuple(map(int, tensor.shape))
         now = self.tracker.now
         if not self._storages.is_movable(tensor):

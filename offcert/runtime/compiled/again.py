@@ -35,7 +35,7 @@ class Marked:
     why: tuple[str, ...]
 
     def divided(self, backward: fx.GraphModule) -> RunsAgain:
-        """Return what has become of it in the backward graph."""
+        """Return the marked nodes of the segment that are left in the backward graph."""
         there = {node.name for node in backward.graph.nodes if node.op == "call_function"}
         # Operators that draw random numbers are wrapped, but not what is read of their results.
         nodes = tuple(name for name in self.nodes if name in there)
@@ -91,7 +91,7 @@ def mark(program: PlacedProgram, joint: fx.GraphModule, outputs: int, calls: Cal
 
 
 def _inside(segment: PlacedSegment) -> Callable[[Stack], bool]:
-    """Return what tells whether calls around a node are in a segment."""
+    """Return a predicate: whether the calls around a node are in a segment."""
     if segment.line:
         line = {Call(*each) for each in segment.line}
         return lambda stack: not line.isdisjoint(stack)

@@ -55,7 +55,7 @@ HOLD = torch.ops.offcert.hold.default
 def compiled_by_inductor(
     module: fx.GraphModule, inputs: Sequence[Any], partition: Partition
 ) -> Any:
-    """Return what Inductor makes of what Dynamo has traced, divided by a partitioner of ours.
+    """Return Inductor's kernels for a graph that Dynamo has traced and our partitioner divides.
 
     Parameters
     ----------

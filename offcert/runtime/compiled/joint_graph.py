@@ -84,7 +84,7 @@ class Moment:
     saved: dict[Key, int]
 
     def at(self, saved: Collection[Key]) -> int:
-        """Return what is at least there if these storages are saved."""
+        """Return the bytes that are there at least if these storages are saved."""
         return self.fixed + sum(size for key, size in self.saved.items() if key in saved)
 
 
@@ -158,7 +158,7 @@ class JointGraph:
         return found
 
     def again(self, saved: Collection[Key]) -> list[Work]:
-        """Return what runs again if these storages are saved, in the order of the graph.
+        """Return the operators that run again if these storages are saved, in the graph's order.
 
         Raises
         ------
@@ -182,7 +182,7 @@ class JointGraph:
         return {self.key(node) for node in nodes if self.key(node) in self.kept}
 
     def moments(self) -> list[Moment]:
-        """Return what is at least there while each operator runs, forward and then backward.
+        """Return the bytes that are there at least during each operator, forward, then backward.
 
         Operators of each pass run in the order of the graph; what runs again runs between them, and
         what both an earlier and a later one read is there in between, saved or not.

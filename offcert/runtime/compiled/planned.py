@@ -99,7 +99,7 @@ class Planned:
 def planned(
     problem: Problem, plan: Plan | Schedule | FluidSchedule, execution: Execution | None = None
 ) -> Planned:
-    """Return what a plan says.
+    """Return a plan's operations, moves and segments in terms of a compiled graph.
 
     Raises
     ------

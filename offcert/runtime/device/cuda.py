@@ -279,7 +279,7 @@ class CudaDevice:
         torch.cuda.synchronize(self.tensors)
 
     def memory(self) -> MemoryReading:
-        """Return what PyTorch's allocator says."""
+        """Return the bytes that PyTorch's allocator has given and reserved, now and at most."""
         # Not `memory_stats`, which takes longer than many operators do.
         known = torch.cuda.memory_stats_as_nested_dict(self.tensors)
         if not known:
@@ -350,7 +350,7 @@ def bus_id(device: torch.device) -> str | None:
 
 
 def versions(device: torch.device) -> dict[str, Any]:
-    """Return what a measurement depends on beside the problem, as a JSON value."""
+    """Return device, memory and versions that a measurement depends on, as a JSON value."""
     known: Any = torch.cuda.get_device_properties(device)
     return {
         "device": str(torch.cuda.get_device_name(device)),

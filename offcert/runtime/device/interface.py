@@ -252,7 +252,7 @@ class Device(Protocol):
         """Wait until all streams have done all they were given."""
 
     def memory(self) -> MemoryReading:
-        """Return what of the device's memory is taken."""
+        """Return the bytes of the device's memory that are taken, now and at their peak."""
 
     def release(self) -> None:
         """Give back what is reserved for tensors, and that none takes."""

@@ -139,7 +139,7 @@ class Machine:
         return index
 
     def name(self, stream: int) -> str:
-        """Return what people call a stream."""
+        """Return the name of a stream, for people."""
         return "the host" if stream == HOST else self.names.get(stream, f"stream {stream}")
 
     def record(self, stream: int) -> SimulatedEvent:

@@ -284,7 +284,7 @@ def _power_of_two(size: int) -> int:
 
 
 def most(accesses: Sequence[Access], streams: int) -> Knowledge:
-    """Return what one must know to come after some accesses."""
+    """Return the last access of each stream that work after some accesses has to wait for."""
     needed = [0] * streams
     for access in accesses:
         needed[access.stream] = max(needed[access.stream], access.number)

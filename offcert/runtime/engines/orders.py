@@ -203,7 +203,7 @@ class _Same:
 
 
 def comparable(orders: Orders, as_given: Values, contents: dict[int, torch.Tensor]) -> _Same:
-    """Return what the order as given makes again, twice the same, of what the program had.
+    """Return the values that two runs in the order as given and the program have in common.
 
     Memory that nobody writes, or that the program writes past PyTorch, is left out.
     """

@@ -184,7 +184,7 @@ class Recorder:
         return tree_map_only(torch.Tensor, refer, arguments)
 
     def called(self, name: str) -> str:
-        """Return what people call an operator that runs now."""
+        """Return the name of an operator that runs now, with its autograd node, for people."""
         running = node()
         return f"{name} in {running}" if running else name
 

@@ -54,7 +54,7 @@ def _always(value: Any) -> Callable[..., Any]:
 
 
 def _names(recorder: Recorder) -> Iterator[tuple[Any, str, Any]]:
-    """Yield what has another meaning: an object, an attribute, and its value."""
+    """Yield the names that get another meaning: an object, an attribute, and its value."""
     yield from _of_cuda(recorder)
     yield from _of_accelerators()
     yield from _of_tensors()

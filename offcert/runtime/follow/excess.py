@@ -151,7 +151,7 @@ class Excess:
         self._nodes = NodeCount()
 
     def end_call(self, call: int) -> str | None:
-        """Return what there is to say if a call of the model did more than the captured one.
+        """Return a warning if a call of the model did more than the captured one, or None.
 
         Operators of another kind of device may consist of others: they are not compared.
         """
@@ -172,7 +172,7 @@ class Excess:
         return self.step_plan.capture.autocast is False and keeps_casts(self.parts.device)
 
     def begin_backward(self) -> str | None:
-        """Return what there is to say if weights that were cast stay, and do not fit."""
+        """Return a warning if weights that were cast stay, and do not fit; None otherwise."""
         if not self.keeps_casts:
             return None
         casts = sum(
@@ -190,7 +190,7 @@ class Excess:
         )
 
     def of_bytes(self, saved: StepEntries) -> str | None:
-        """Return what there is to say if bytes that were not foreseen do not fit into the limit.
+        """Return a warning if unforeseen bytes do not fit into the limit, or None.
 
         What an operation saves beyond what it saved when it was captured is taken to stay until the
         step ends; what should have left, until the plan brings it back. What a smaller step has
@@ -222,7 +222,7 @@ class Excess:
         return None
 
     def of_peaks(self, peaks: Sequence[int]) -> str | None:
-        """Return what there is to say if more bytes were counted than the limit."""
+        """Return a warning if more bytes were counted than the limit, or None."""
         most, limit = max(peaks, default=0), self.step_plan.limit
         if most <= limit:
             return None

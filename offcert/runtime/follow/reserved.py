@@ -47,7 +47,7 @@ class Reserved:
         self._device.reset_peaks()
 
     def read(self) -> MemoryReading | None:
-        """Return what the allocator says now; None if there is none."""
+        """Return the bytes that the allocator has given and reserved now; None without a device."""
         return None if self._device is None else self._device.memory()
 
     @property

@@ -183,7 +183,7 @@ class StepRun(Session):
         return 0 if self._mover is None else self._mover.offloaded_bytes
 
     def report(self) -> StepReport:
-        """Return what the step has done so far."""
+        """Return the report of the step so far: breaches, bytes that moved, and memory."""
         mover = self._mover
         return StepReport(
             self.breach,
@@ -372,7 +372,7 @@ class StepRun(Session):
     # What the forward pass saves.
 
     def entry(self, place: Place) -> Entry | None:
-        """Return what was saved there, if it was, and autograd still needs it."""
+        """Return the entry that was saved at a place, if autograd still needs it, or None."""
         return self._entries.get(place)
 
     def asked_for(self, entry: Entry) -> None:

@@ -315,7 +315,7 @@ def spread_of(samples: Sequence[Sequence[int]]) -> tuple[tuple[int, int], ...]:
 
 
 def modelled(trace: Trace, hardware: Hardware, link: Link = Link.DUPLEX) -> Measurement:
-    """Return what a stated model of an accelerator says; it gave the trace its durations.
+    """Return rates and memory of a modelled accelerator, with a trace that it gave durations.
 
     A link serves both directions at once, at the rates that hold then, if these are known and the
     link is not said to be simplex, as in the papers.
@@ -327,7 +327,7 @@ def modelled(trace: Trace, hardware: Hardware, link: Link = Link.DUPLEX) -> Meas
 
 
 def measured(trace: Trace, device: torch.device) -> Measurement:
-    """Return what the device at hand says, with which the trace was timed."""
+    """Return rates and memory of the device at hand, with a trace that was timed on it."""
     return with_link(trace, read_link_of(device), *memory_and_name(device))
 
 

@@ -84,7 +84,7 @@ def training_record(
 
 
 def planned_course(step_plan: StepPlan) -> Course:
-    """Return what a plan does if everything takes as long as its problem says."""
+    """Return the schedule and the memory of a plan if everything takes its planned time."""
     prediction = step_plan.prediction
     if step_plan.timetable is None:
         schedule = forecast_at_once(step_plan.problem, prediction)

@@ -46,7 +46,7 @@ class Prediction:
 
 
 def predict(trace: Trace, plan: Plan | Schedule | FluidSchedule) -> Prediction:
-    """Return what is on the device when, if `plan` is followed.
+    """Return the bytes on the device around and during each operation if `plan` is followed.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def _follow(
 
 
 def predict_in_order(trace: Trace, moves: Sequence[Sequence[tuple[int, bool]]]) -> Prediction:
-    """Return what is on the device when.
+    """Return the bytes on the device around and during each operation, for moves in order.
 
     Parameters
     ----------

@@ -77,7 +77,7 @@ def timetable(
     plan: Plan | Schedule,
     ready: Mapping[int, int] | None = None,
 ) -> Timetable:
-    """Return what is handed to the streams, and when.
+    """Return the copies and claims that are handed to the streams, operation by operation.
 
     Parameters
     ----------

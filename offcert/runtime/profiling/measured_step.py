@@ -130,7 +130,7 @@ def captured_on_device(
 
 
 def differences(foreseen: Capture, found: Capture) -> tuple[Difference, Difference]:
-    """Return what is saved but was not foreseen, and what was foreseen but is not saved."""
+    """Return the saved tensors that were not foreseen, and the foreseen ones that are not saved."""
     first, second = _saved(foreseen), _saved(found)
     return _difference(second - first), _difference(first - second)
 

@@ -217,7 +217,7 @@ class _Made:
 
 
 def _made(made: nn.Module | TrainingStep, workload: Workload, asked: _Asked) -> _Made:
-    """Return what is known of a step with the clock that was asked for."""
+    """Return the capture and times of a step with the clock that was asked for."""
     if asked.clock is Clock.STAGES:
         return _stages(made, workload, asked.hardware)
     if asked.measure:
@@ -226,7 +226,7 @@ def _made(made: nn.Module | TrainingStep, workload: Workload, asked: _Asked) -> 
 
 
 def _origin(found: Measurement, measured: bool, model: Hardware | None) -> dict[str, Any]:
-    """Return what is recorded of where durations come from."""
+    """Return a record of where durations come from: hardware, versions, measurement."""
     stated = {} if model is None or measured else model.origin
     version = torch.__version__.partition("+")[0]
     origin = {"hardware": found.device, "measured": measured, "torch": version} | stated
@@ -234,7 +234,7 @@ def _origin(found: Measurement, measured: bool, model: Hardware | None) -> dict[
 
 
 def _memory_left(found: Measurement, uncounted: Mapping[str, int]) -> int:
-    """Return what is left of a device's memory, but at least the least that is feasible."""
+    """Return the bytes of a device's memory that are left, or the least that is feasible."""
     return max(found.memory - sum(uncounted.values()), found.trace.least_memory)
 
 

@@ -168,7 +168,7 @@ def _counts(device: Device) -> bool:
 
 
 def _workspaces(trace: Trace, rises: list[int]) -> list[int]:
-    """Return what an operation takes beyond the tensors that it writes."""
+    """Return the bytes that each operation takes beyond the tensors that it writes."""
     prediction = predict(trace, Plan())
     return [
         max(0, rise - (peak - operation.workspace - begin))
@@ -186,7 +186,7 @@ def _as_it_was(step: TrainingStep) -> Iterator[None]:
 
 @contextmanager
 def memory_enough() -> Iterator[None]:
-    """Say what to do where a step that moves nothing does not fit on the device."""
+    """Raise an `InputError` with advice where a step that moves nothing does not fit."""
     try:
         yield
     except (torch.OutOfMemoryError, InputError) as error:

@@ -250,7 +250,7 @@ class Frame:
         return _First(self), _Again(self)
 
     def given_again(self, index: int) -> torch.Tensor:
-        """Return what it was given, as it is now."""
+        """Return an input of the segment's call, as it is now."""
         body = None if self.body is None else self.body()
         assert body is not None
         return body.inputs.now(index)

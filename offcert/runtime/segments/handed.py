@@ -67,7 +67,7 @@ def _facts(tensor: torch.Tensor) -> tuple[Any, ...]:
 
 
 def settings() -> tuple[Any, ...]:
-    """Return what decides, beside their arguments, what modules compute in this thread."""
+    """Return this thread's settings on which results of modules depend: autocast, dtype, modes."""
     autocast = [
         (torch.is_autocast_enabled(device), torch.get_autocast_dtype(device))
         for device in _AUTOCAST

@@ -298,7 +298,7 @@ def tensors_of(values: Any) -> list[torch.Tensor]:
 
 
 def address_of(tensor: torch.Tensor) -> int:
-    """Return what tells storages apart as long as they live."""
+    """Return a number that tells a tensor's storage from others as long as it lives."""
     try:
         return tensor.untyped_storage()._cdata
     except (NotImplementedError, RuntimeError):

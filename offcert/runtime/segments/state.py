@@ -233,7 +233,7 @@ class ModuleStates:
             return not same_elements(row.copy, row.tensor)
 
     def _kept_or_lost(self, before: Before) -> Iterator[tuple[str, str]]:
-        """Yield what the first run has done that cannot be done again, or is dear to undo."""
+        """Yield changes of the first run that cannot be undone, or are dear: sentence, name."""
         for content, value in zip(before.contents, before.values, strict=True):
             now = content.take()
             if content.same(now, value) or (
@@ -276,7 +276,7 @@ class ModuleStates:
             self._put_back(before.contents, now)
 
     def _swap(self, before: Before) -> dict[int, torch.Tensor]:
-        """Return what stands for tensors that change while the segment runs again."""
+        """Return the stand-ins of tensors that change while the segment runs again, by `id`."""
         swap: dict[int, torch.Tensor] = {}
         for shard, mark in zip(self._shards, before.shards, strict=True):
             if mark_of(shard) != mark:

@@ -81,7 +81,7 @@ class Storages:
         self._known: dict[int, Known] = {}
 
     def know(self, storage: torch.UntypedStorage, born: int = 0) -> Known:
-        """Return what is known of a storage; `born` counts if it is seen for the first time."""
+        """Return the record of a storage; `born` counts if it is seen for the first time."""
         key = storage._cdata
         known = self._known.get(key)
         if known is None:

@@ -201,7 +201,7 @@ class SimulatedDevice:
         return SimulatedClerk(stream, partial(self._note_host, stream))
 
     def memory(self) -> MemoryReading:
-        """Return what of the device's memory is taken."""
+        """Return the bytes of the device's memory that are taken, now and at their peak."""
         return self._ledger.read()
 
     def release(self) -> None:

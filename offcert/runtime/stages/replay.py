@@ -227,7 +227,7 @@ class _Transfers(Meter):
         self._prefetched_bytes = 0
 
     def report(self) -> ReplayReport:
-        """Return what the latest step has done so far."""
+        """Return the report of the latest step so far: memory, and bytes that moved."""
         return ReplayReport(
             tuple(self.at_begin),
             tuple(self.at_end),

@@ -28,13 +28,13 @@ class Addresses(Generic[Item]):
         return iter(self._items)
 
     def at(self, low: int) -> Item | None:
-        """Return what begins at an address; None if nothing does."""
+        """Return the item that begins at an address; None if none does."""
         place = bisect_left(self._lows, low)
         begins = place < len(self._lows) and self._lows[place] == low
         return self._items[place] if begins else None
 
     def met(self, low: int, high: int) -> list[Item]:
-        """Return what has bytes between two addresses."""
+        """Return the items that have bytes between two addresses."""
         return self._items[self._stretch(low, high)]
 
     def put(self, low: int, high: int, item: Item) -> None:

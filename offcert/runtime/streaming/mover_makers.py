@@ -242,7 +242,7 @@ class StreamMoverMaker(MoverMaker[StreamCopies[Place]]):
 
 
 def _returning(step_plan: StepPlan, file: Arena) -> list[list[Staged[Place]]]:
-    """Return what comes back from a file in a step, transfer by transfer."""
+    """Return the storages that come back from a file in a step, transfer by transfer."""
     assert step_plan.timetable is not None
     assert step_plan.registered is not None
     found = []

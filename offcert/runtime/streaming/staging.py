@@ -96,7 +96,7 @@ class Ring:
 
 
 def _beside(old: Slot, new: Slot) -> list[Slot]:
-    """Return what of a slot is not met by another one."""
+    """Return the parts of a slot that another slot does not overlap."""
     end, last = new.begin + new.size, old.begin + old.size
     parts = [(old.begin, new.begin - old.begin), (end, last - end)]
     return [Slot(begin, size, old.used, old.in_stream) for begin, size in parts if size > 0]
@@ -237,7 +237,7 @@ class Staging(Generic[Key]):
             stack.callback(self._writer.close)
 
     def _batches(self, rows: Sequence[Staged[Key]]) -> Iterator[list[_Piece[Key]]]:
-        """Yield what is copied together: all, or what has room while half of the ring is in use."""
+        """Yield pieces that are copied together: all, or as many as fit into half of the ring."""
         places = [0]
         for row in rows:
             places.append(places[-1] + _aligned(row.size))

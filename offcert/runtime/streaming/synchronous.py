@@ -36,7 +36,7 @@ class MovedStep(Protocol):
     deviation: str | None
 
     def entry(self, place: Place) -> Entry | None:
-        """Return what the step has saved there, if it has, and autograd still needs it."""
+        """Return the entry that the step saved at a place, if autograd still needs it, or None."""
 
     def deviate(self, what: str) -> None:
         """Take note that the step is not the one that was planned."""
@@ -115,7 +115,7 @@ def lacking(step: MovedStep, place: Place, operation: int) -> None:
 
 
 def unfreed(step: MovedStep, tensor: int, operation: int, size: int) -> Unfreed:
-    """Return what is said about bytes that could not be freed; the step takes note of them."""
+    """Return a report of bytes that could not be freed; the step takes note of them."""
     step.stays(tensor, operation, size)
     return Unfreed(step.step_plan.trace.tensors[tensor].name, step.name(operation), size)
 

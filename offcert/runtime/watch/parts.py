@@ -49,7 +49,7 @@ class Parts:
         return [parameter.requires_grad for parameter in self.parameters]
 
     def tensors(self) -> Iterator[torch.Tensor]:
-        """Yield what the modules hold now: parameters, buffers and tensors that are attributes."""
+        """Yield the tensors of the modules now: parameters, buffers and attributes."""
         for module in self.modules:
             for held in (module._parameters, module._buffers, module.__dict__):
                 for value in held.values():

@@ -116,12 +116,12 @@ class PlacedEntries:
         self._ordinals: dict[tuple[Any, ...], int] = {}
 
     def get(self, place: Place) -> Entry | None:
-        """Return what was saved there, if it was, and autograd still needs it."""
+        """Return the entry that was saved at a place, if autograd still needs it, or None."""
         reference = self.by_place.get(place)
         return None if reference is None else reference()
 
     def alive(self) -> Iterator[Entry]:
-        """Yield what autograd still needs."""
+        """Yield the entries that autograd still needs."""
         for reference in self.by_place.values():
             entry = reference()
             if entry is not None:
@@ -264,7 +264,7 @@ class SavedStorages:
         """See to it that the bytes are there."""
 
     def unpack(self, handle: Handle) -> torch.Tensor:
-        """Return what autograd had saved; without it there are no right gradients."""
+        """Return the tensor that autograd had saved; without it there are no right gradients."""
         self._told(handle)
         self.bring_back(handle)
         if self._tracker is None:
@@ -283,7 +283,7 @@ class SavedStorages:
 
     @guarded(_alone)
     def pack(self, tensor: torch.Tensor) -> Handle:
-        """Return what autograd holds instead of a tensor."""
+        """Return the handle that autograd holds instead of a tensor."""
         return self._pack(tensor)
 
     def _pack(self, tensor: torch.Tensor) -> Handle:

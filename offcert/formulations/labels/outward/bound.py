@@ -21,7 +21,7 @@ from offcert.questions.schedule.schedule import Schedule
 
 
 def proof_of(tree: Tree, bound: int) -> Outward:
-    """Return what shows that no schedule is shorter than `bound`, which the tree has proved."""
+    """Return the proof that no schedule is shorter than `bound`, which the tree has proved."""
     pivots = [evaluator.pivot for evaluator in tree.evaluators]
     splits: list[list[Any]] = []
     waiting: list[Node] = tree.roots[::-1]

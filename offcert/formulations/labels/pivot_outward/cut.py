@@ -295,7 +295,7 @@ class OneSidedCut:
         limit: int,
         pause: Callable[[], None],
     ) -> Schedule | None:
-        """Return what may be a schedule within a limit, of a demand and how it is met."""
+        """Return the schedule of a demand and of how it is met, which may end within a limit."""
         cut = self._cut
         searched = cut.sides[side], cut.pools[side]
         mine = searched_half(self._data, side, *searched, arrivals, demands, row)
@@ -304,7 +304,7 @@ class OneSidedCut:
         return schedule_from(other.pivot, front, back)
 
     def _other(self, side: int, level: int) -> Other:
-        """Return what is asked if a side is searched."""
+        """Return the side that is asked while a side is searched."""
         key = side, level
         if key not in self._others:
             self._others[key] = Other(self._cuts[level], 1 - side)

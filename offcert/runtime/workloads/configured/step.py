@@ -48,7 +48,7 @@ class LowRank(nn.Module):
         nn.init.zeros_(self.up.weight)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return what the layer makes of `x` (..., features), and what the adapter adds."""
+        """Return the layer's output for `x` (..., features) plus the adapter's."""
         out: Tensor = self.base(x) + self.up(self.down(x))
         return out
 
@@ -170,7 +170,7 @@ def training_step(
 def _within(
     contexts: Callable[[], Any], run: Callable[[Any, Any], torch.Tensor]
 ) -> Callable[[Any, Any], torch.Tensor]:
-    """Return what runs a step within the contexts of its forward pass."""
+    """Return a function that runs a step within the contexts of its forward pass."""
 
     def within(model: Any, inputs: Any) -> torch.Tensor:
         with contexts():
@@ -180,7 +180,7 @@ def _within(
 
 
 def read_config(config: str | Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a configuration holds, given by name, by file or as it is.
+    """Return the settings of a configuration, given by name, by file or as a mapping.
 
     Raises
     ------
@@ -245,7 +245,7 @@ _NOT_OURS = {"model_type", "dtype", "torch_dtype", "transformers_version", "_att
 
 
 def _batches(model: Any, batch: int, sequence: int | None) -> Callable[[], dict[str, Any]]:
-    """Return what draws a batch of what a model takes, with labels for its loss."""
+    """Return a function that draws a batch of a model's inputs, with labels for its loss."""
     config, wanted, device = model.config, model.main_input_name, device_of(model)
     dtype = next(model.parameters()).dtype
     name = type(model).__name__
@@ -282,7 +282,7 @@ def _batches(model: Any, batch: int, sequence: int | None) -> Callable[[], dict[
 
 
 def _contexts(model: nn.Module, autocast: str | None, attention: str) -> Callable[[], Any]:
-    """Return what makes the contexts of a forward pass."""
+    """Return a function that makes the contexts of a forward pass."""
     kind = device_of(model).type
     dtype = None if autocast is None else getattr(torch, _dtype("autocast", autocast))
     if dtype is torch.float32:
