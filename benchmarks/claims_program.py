@@ -185,7 +185,7 @@ def assumption_faults(certificate: Certificate) -> list[str]:
     or return before it, and what leaves has to be the output of a stage.
     """
     from offcert.core.platform import Kind
-    from offcert.questions.schedule.fluid_schedule import FluidSchedule
+    from offcert.questions.schedule.schedule import FluidSchedule
 
     schedule, trace = certificate.result.schedule, certificate.executed.trace
     assert isinstance(schedule, FluidSchedule)

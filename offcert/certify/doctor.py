@@ -24,8 +24,8 @@ from offcert.questions.schedule.device_memory import (
     uncounted_bytes,
     with_copies_of_buffers,
 )
-from offcert.questions.schedule.host_residences import host_placement_problem
 from offcert.questions.schedule.problem import Problem, Recompute
+from offcert.questions.schedule.residences import host_placement_problem
 
 # Seconds that a search gets even where captures took all the time. Arbitrary.
 _LEAST_SECONDS = 0.5

@@ -140,7 +140,7 @@ def _on_host(what: Any, settings: dict[str, Any], path: str) -> PlacementProblem
     """Return the problem of placing the host copies of a certificate's schedules."""
     from offcert.certify.host_problem import host_problem
     from offcert.core.errors import InputError
-    from offcert.questions.schedule.host_residences import HOST_ALIGNMENT
+    from offcert.questions.schedule.residences import HOST_ALIGNMENT
 
     if not (hasattr(what, "question") and what.question.host):
         raise InputError(f"--host is for certificates of schedules: nothing in {path} leaves")

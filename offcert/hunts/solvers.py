@@ -14,8 +14,7 @@ from offcert.core.documents import write_json
 from offcert.core.platform import Link
 from offcert.formulations.exported.cells import Cells, Keeps
 from offcert.formulations.exported.integer_program import CellModel
-from offcert.formulations.exported.solved import SOLVERS, Claim, claim_of
-from offcert.formulations.exported.text import lp, mps
+from offcert.formulations.exported.text import SOLVERS, Claim, claim_of, lp, mps
 from offcert.instances.cnn import UniformChains
 from offcert.questions.schedule.files import write_problem
 from offcert.questions.schedule.problem import Problem

@@ -12,9 +12,8 @@ from offcert.core.platform import Kind
 from offcert.core.units import Units, format_size, format_time
 from offcert.proofs.certificate import Certificate
 from offcert.questions.placement.problem import PlacementProblem
-from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
 from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.schedule import Schedule, Transfer
+from offcert.questions.schedule.schedule import FluidSchedule, Piece, Schedule, Transfer
 from offcert.questions.schedule.training_record import TrainingRecord
 from offcert.report.execution import Reruns
 

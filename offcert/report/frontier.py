@@ -16,7 +16,7 @@ from offcert.core.platform import Kind
 from offcert.core.result import SolveStatus, relative_gap
 from offcert.core.units import Units, format_size, format_time
 from offcert.proofs.certificate import Certificate
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
+from offcert.questions.schedule.schedule import FluidSchedule
 from offcert.report.execution import reruns_of
 
 _HEADER = ("memory", "part", "step", "lower bound", "gap", "slowdown", "next limit saves")

@@ -12,8 +12,8 @@ from offcert.core.documents import read_json
 from offcert.core.errors import InputError
 from offcert.core.units import format_gap, format_size, format_time
 from offcert.proofs.certificate import Certificate, read_certificate
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.questions.schedule.problem import format_objective
+from offcert.questions.schedule.schedule import FluidSchedule
 from offcert.report.execution import reruns_of
 
 

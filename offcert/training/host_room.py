@@ -21,8 +21,8 @@ from offcert.core.network import Network
 from offcert.core.trace import Tensor, Trace
 from offcert.core.units import format_size
 from offcert.proofs.certificate import Certificate
-from offcert.questions.schedule.host_residences import HOST_ALIGNMENT, host_residences_in_order
 from offcert.questions.schedule.problem import Problem, Recompute
+from offcert.questions.schedule.residences import HOST_ALIGNMENT, host_residences_in_order
 from offcert.questions.schedule.schedule import Schedule
 from offcert.runtime.plan.host_budget import host_plan
 from offcert.runtime.plan.host_layout import host_layout

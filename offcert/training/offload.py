@@ -20,7 +20,7 @@ from offcert.runtime.device.interface import Device
 from offcert.runtime.follow.host_memory import memory_limit, within_host
 from offcert.runtime.follow.offload import Offload
 from offcert.runtime.follow.offload import offload as follow
-from offcert.runtime.plan.plans import AnyPlan, CertificateLike
+from offcert.runtime.plan.step_plan import AnyPlan, CertificateLike
 from offcert.runtime.watch.hooks import unwrap
 from offcert.training.auto import AutoOffload
 from offcert.training.feedback import tell_of_plans

@@ -14,9 +14,8 @@ from offcert.core.errors import MethodError
 from offcert.core.execution import Execution
 from offcert.core.result import SolveStatus
 from offcert.core.strategy import Strategy
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.schedule import FluidSchedule, Schedule
 from papers.combined.assumptions import PUBLISHED, Assumptions
 from papers.combined.strategies import Strategies
 from papers.combined.transfers import scheduled_problem, solve_transfers

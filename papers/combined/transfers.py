@@ -28,9 +28,8 @@ from offcert.formulations.fluid.milp import RELATIVE_MARGIN
 from offcert.formulations.fluid.pieces import exact_amounts, fluid_schedule
 from offcert.formulations.fluid.program import Decisions, FluidProgram, Rules
 from offcert.questions.schedule.check_fluid import check_fluid
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.questions.schedule.problem import Problem, Transfers
-from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.schedule import FluidSchedule, Schedule
 from papers.combined.assumptions import Assumptions
 
 # Bytes are rounded to one over the rates' denominators and these.

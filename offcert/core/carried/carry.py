@@ -17,13 +17,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from offcert.core.carried.clock import Clock, Tick
-from offcert.core.carried.heard import entries, outlasts
 from offcert.core.carried.inside import Inside
 from offcert.core.carried.ranges import Ranges
 from offcert.core.carried.record import StepRecord
-from offcert.core.carried.unread import keeping, kept_in
-from offcert.core.carried.unroll import CarriedUnrolling, Group
+from offcert.core.carried.unread import entries, keeping, kept_in, outlasts
+from offcert.core.carried.unroll import CarriedUnrolling, Clock, Group, Tick
 from offcert.core.execution import Execution
 from offcert.core.network import Network
 from offcert.core.program import Program, Segment

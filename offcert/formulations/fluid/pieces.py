@@ -23,8 +23,8 @@ from itertools import accumulate
 
 from offcert.core.platform import Kind
 from offcert.formulations.fluid.program import FluidProgram, rate
-from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
 from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import FluidSchedule, Piece
 
 
 @dataclass(frozen=True)

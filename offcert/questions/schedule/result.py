@@ -9,9 +9,8 @@ from offcert.core.messages import cut
 from offcert.core.notebook import Shown, html
 from offcert.core.result import Bound, Bounded, Infeasibility, SolveStatus
 from offcert.core.units import Units, format_size, format_time
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.questions.schedule.problem import Minimise
-from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.schedule import FluidSchedule, Schedule
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from offcert.core.errors import InputError
 from offcert.core.execution import Execution
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.schedule import FluidSchedule, Schedule
 from offcert.runtime.capture import Clock, read_capture
 from offcert.runtime.plan.place import carried_by
 from offcert.runtime.plan.step_plan import StepPlan, step_plan

@@ -20,7 +20,7 @@ from offcert.runtime.pairs.step_pair import Taken
 from offcert.runtime.pairs.train_device import TrainDevice
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.streaming.step_events import forecast
-from offcert.runtime.streaming.timed_mover import forecast_at_once
+from offcert.runtime.streaming.synchronous import forecast_at_once
 
 
 def training_record(

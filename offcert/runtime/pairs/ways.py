@@ -14,7 +14,7 @@ from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.pairs.train import train
 from offcert.runtime.pairs.train_device import DeviceKind
 from offcert.runtime.pairs.training_report import TrainReport
-from offcert.runtime.plan.plans import CertificateLike
+from offcert.runtime.plan.step_plan import CertificateLike
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from offcert.core.errors import InputError, PlanError
 from offcert.core.platform import Kind
 from offcert.core.trace import Trace
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.questions.schedule.plan import Plan
-from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.schedule import FluidSchedule, Schedule
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from offcert.core.errors import PlanError
 from offcert.core.platform import Kind
 from offcert.core.trace import Trace
 from offcert.questions.placement.problem import Occupant, Residence
-from offcert.questions.schedule.host_residences import HostResidences
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.residences import HostResidences
 from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.questions.schedule.simulate import simulate
 from offcert.runtime.plan.predict import Prediction, predict_in_order, written_and_dying

@@ -15,12 +15,13 @@ from offcert.runtime.device.interface import Device
 from offcert.runtime.hardware import Hardware
 from offcert.runtime.hardware.bandwidth import (
     LinkReading,
+    Measurement,
     Span,
     memory_and_name,
     read_link,
     read_link_of,
+    with_link,
 )
-from offcert.runtime.hardware.measurement import Measurement, with_link
 from offcert.runtime.profiling.timing import RepeatedStep, Timed, memory_enough
 from offcert.runtime.workloads.standard_step import device_of
 

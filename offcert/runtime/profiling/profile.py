@@ -24,7 +24,7 @@ from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.interface import Device
 from offcert.runtime.hardware import Hardware
 from offcert.runtime.hardware import hardware as find_hardware
-from offcert.runtime.hardware.measurement import Measurement, modelled, retimed_network
+from offcert.runtime.hardware.bandwidth import Measurement, modelled, retimed_network
 from offcert.runtime.profiling.measured_step import measure_step
 from offcert.runtime.profiling.optimisers import named_state_bytes, require_optimiser, state_bytes
 from offcert.runtime.stages.measure import profile_stages

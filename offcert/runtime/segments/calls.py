@@ -10,11 +10,11 @@ from offcert.core.errors import InputError
 from offcert.runtime.segments.frame import Frame, Now
 from offcert.runtime.segments.keeper import Keeper
 from offcert.runtime.segments.resolve import Part
-from offcert.runtime.watch.entered_hooks import is_checkpointed, may_hook
 from offcert.runtime.watch.events import Session
 from offcert.runtime.watch.guard import guard_of
 from offcert.runtime.watch.hooks import Hooks
 from offcert.runtime.watch.proof import Proof, require_same
+from offcert.runtime.watch.saved_hooks import is_checkpointed, may_hook
 
 AnyFrame = TypeVar("AnyFrame", bound=Frame)
 

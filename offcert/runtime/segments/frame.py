@@ -17,15 +17,14 @@ from torch.utils.checkpoint import _StopRecomputationError
 from offcert.runtime.segments.checkpoint import Begun, Given
 from offcert.runtime.segments.generators import GeneratorStates
 from offcert.runtime.segments.handed import require_no_cache
-from offcert.runtime.segments.inputs import Inputs
-from offcert.runtime.segments.keeper import Keeper, Tick, Watch
+from offcert.runtime.segments.keeper import Inputs, Keeper, Tick, Watch
 from offcert.runtime.segments.keeping import Give, Keep
 from offcert.runtime.segments.state import Before, ModuleStates
 from offcert.runtime.watch.entries import is_plain
 from offcert.runtime.watch.events import AGAIN, RESUME
 from offcert.runtime.watch.guard import Guard, guarded
+from offcert.runtime.watch.nodes import recomputing
 from offcert.runtime.watch.proof import Proof
-from offcert.runtime.watch.recomputing import recomputing
 
 if TYPE_CHECKING:
     from offcert.runtime.segments.resolve import Part

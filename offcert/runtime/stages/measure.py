@@ -15,7 +15,7 @@ from offcert.core.trace import Trace
 from offcert.runtime.device.cuda import CudaDevice
 from offcert.runtime.device.interface import Device, Event
 from offcert.runtime.hardware import Hardware
-from offcert.runtime.hardware.measurement import Measurement, measured, modelled, retimed, spread_of
+from offcert.runtime.hardware.bandwidth import Measurement, measured, modelled, retimed, spread_of
 from offcert.runtime.stages.meter import Meter
 from offcert.runtime.stages.recording import Prepared, prepare, record
 from offcert.runtime.stages.staged import StagedModel

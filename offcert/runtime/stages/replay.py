@@ -19,11 +19,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from offcert.core.errors import InputError, PlanError
 from offcert.core.trace import Trace
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
-from offcert.questions.schedule.host_residences import host_residences_in_order
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.residences import host_residences_in_order
+from offcert.questions.schedule.schedule import FluidSchedule, Schedule
 from offcert.runtime.device.store import HostStore
 from offcert.runtime.plan.host_layout import HostLayout, host_layout
 from offcert.runtime.plan.predict import Prediction, predict

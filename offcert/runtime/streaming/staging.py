@@ -27,7 +27,7 @@ from typing import Generic, TypeVar
 import torch
 
 from offcert.core.platform import Kind
-from offcert.questions.schedule.host_residences import HOST_ALIGNMENT
+from offcert.questions.schedule.residences import HOST_ALIGNMENT
 from offcert.runtime.device.interface import Arena, Device, Event, Part
 
 

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import nn
 
-from offcert.runtime.watch.entered_hooks import EnteredHooks
 from offcert.runtime.watch.guard import Guard, guarded
+from offcert.runtime.watch.nodes import is_recomputing
 from offcert.runtime.watch.parts import Parts
 from offcert.runtime.watch.proof import require_same
-from offcert.runtime.watch.recomputing import is_recomputing
+from offcert.runtime.watch.saved_hooks import EnteredHooks
 
 ENTER = "enter"  # the module is called
 LEAVE = "leave"  # it returns
