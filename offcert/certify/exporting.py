@@ -198,7 +198,7 @@ class ExportedBound(ModelFiles):
     Attributes
     ----------
     method : str
-        Which one it is.
+        Name of the method.
     value : int
         The bound, in ticks.
     variables, rows : int

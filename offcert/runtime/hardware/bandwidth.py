@@ -283,7 +283,7 @@ class Measurement:
     link : Link
         Whether both directions are served at once.
     details : mapping
-        What else was measured, as a JSON value.
+        Other measurements, as a JSON value.
     spread : tuple of (int, int)
         The least and the most nanoseconds of each operation, if it was timed several times.
     """

@@ -235,7 +235,7 @@ class GapsOfTensors:
     Parameters
     ----------
     trace : Trace
-        Whose gaps they are.
+        The trace whose gaps they are.
     """
 
     def __init__(self, trace: Trace) -> None:
@@ -257,7 +257,7 @@ def forecast_at_once(problem: Problem, prediction: Prediction) -> Schedule:
     Parameters
     ----------
     problem : Problem
-        What runs, and how fast its platform copies.
+        The operations, and the platform's rates.
     prediction : Prediction
         Of the plan: what leaves and comes back before each operation.
     """
@@ -318,7 +318,7 @@ class TimedMover(SynchronousMover):
     Parameters
     ----------
     step_plan : StepPlan
-        What to follow.
+        The plan to follow.
     store : HostStore
         Where offloaded bytes go.
     record : StepEvents

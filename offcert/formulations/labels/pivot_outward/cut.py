@@ -54,7 +54,7 @@ def searched_half(
     arrivals : Arrivals
         How it can reach the cut.
     demands : Demands
-        What that asks of the other side.
+        The demands that follow for the other side.
     row : int
         The demand.
     """
