@@ -52,7 +52,7 @@ CAPTURED = {
 
 
 def random_row(seed: int) -> dict[str, Any]:
-    """Return what both readings of the published solver and the optimum make of a random graph."""
+    """Return both readings of the published solver and the optimum on a random graph, in bytes."""
     graph = random_checkpoint_graph(seed, 4 + seed % 7, DENSITIES[seed // 7 % 3])
     best = exhaustive_selection(graph).objective
     found = {reading: arbitrary_graph_solver(graph, reading) for reading in Reading}
@@ -133,7 +133,7 @@ def live_row(
 
 
 def unread(graph: CheckpointGraph) -> list[int]:
-    """Return what its own backward operation does not need: all but what ends in a ReLU in place.
+    """Return vertices that their own backward operation does not need: no ReLU in place ends them.
 
     The ReLU behind the convolutions of VGG and AlexNet has had its backward step before that of
     the convolution takes memory.

@@ -41,7 +41,7 @@ def step_of(layers: int, micro: int) -> TrainingStep:
 
 
 def said(problem: Problem, since: float) -> str:
-    """Return what a capture took, and the process so far."""
+    """Return the seconds of a capture, and the memory of the process so far, for people."""
     taken = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     return (
         f"{problem.name}: {len(problem.trace):,} operations, {len(problem.trace.gaps):,} gaps, "

@@ -89,7 +89,7 @@ def measure(step: Step, problem: Problem, limit: str, time_limit: float) -> dict
 
 
 def gap(row: dict[str, Any]) -> float:
-    """Return what part of the best plan lies above the bound."""
+    """Return the part of the best plan that lies above the bound."""
     if row["objective"] is None:
         return float("inf")
     return float((row["objective"] - row["bound"]) / row["objective"])

@@ -1,4 +1,4 @@
-"""What `offcert certify` takes beside its time limit, loading and writing included.
+"""Time and memory of `offcert certify` beside its limit, loading and writing included.
 
     python benchmarks/limits.py --time-limit 10 -o out/limits.json
     python benchmarks/limits.py --only 'inception_v3-*' captured.json

@@ -274,7 +274,7 @@ def throughput(row: Row, card: Hardware) -> float:
 
 
 def measure(row: Row) -> dict[str, Any]:
-    """Return what is published, what is predicted, and their ratio."""
+    """Return the published and the predicted throughput, and their ratio."""
     card = hardware(row.card)
     if row.bandwidth is not None:
         card = replace(card, memory_bandwidth=row.bandwidth * 10**9)

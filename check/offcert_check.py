@@ -1257,7 +1257,7 @@ def joint(problem, details):
 
 
 def proved(problem, method, details):
-    """Return what a method proves for a problem in which everything runs once."""
+    """Return the bound that a method proves for a problem in which everything runs once."""
     trace, atomic = problem.trace, problem.transfers == "atomic"
     simplex = not problem.duplex
     if method.startswith("fractional-") and not atomic and method != PIECES:
@@ -1319,7 +1319,7 @@ def check_bound(problem, bound):
 
 
 def least_memories(trace):
-    """Return what is there at the start, and what each operation needs if all else has left."""
+    """Return the bytes at the start, and those each operation needs if all else has left."""
     needs = trace.demands()
     for operation, over in enumerate(trace.gaps_over()):
         needs[operation] -= sum(trace.size(trace.gaps[number]) for number in over)
@@ -1336,7 +1336,7 @@ LACK = ("operation", "name", "needed", "lacking")
 
 
 class Check:
-    """What was found: what holds, what is wrong, what is not known here."""
+    """The findings: what holds, what is wrong, what is not known here."""
 
     def __init__(self):
         self.holds, self.wrong, self.unknown = [], [], []
@@ -1363,7 +1363,7 @@ class Check:
 
 
 def check(document):
-    """Return what is found of a certificate's document."""
+    """Return the findings about a certificate's document."""
     found = Check()
     found.run("document", _check_document, document)
     if found.wrong:

@@ -20,11 +20,11 @@ class FrontierProgress:
     Attributes
     ----------
     number, limits : int
-        Which limit is looked at, counted from 1, and how many there are.
+        Number of the limit that is looked at, counted from 1, and how many there are.
     problem : Problem
         At this limit.
     news : SearchProgress
-        What its search says.
+        The progress of its search.
     """
 
     number: int

@@ -16,10 +16,9 @@ from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.questions import SCHEDULE
 from offcert.proofs.settings import Settings
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.questions.schedule.options import require_search
 from offcert.questions.schedule.problem import Minimise, Problem
-from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.schedule import FluidSchedule, Schedule
 from offcert.questions.schedule.simulate import simulate
 
 

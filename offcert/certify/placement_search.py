@@ -24,7 +24,7 @@ class PlacementSearch(Running[PlacementCertificate]):
     Parameters
     ----------
     problem : PlacementProblem
-        What is being solved.
+        The problem that is being solved.
     time_limit : float
         Seconds.
     progress : callable, optional

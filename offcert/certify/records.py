@@ -17,9 +17,9 @@ from offcert.proofs.attestation import witness
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.files import problem_digest
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Minimise
+from offcert.questions.schedule.schedule import FluidSchedule
 from offcert.questions.schedule.simulate import simulate
 from offcert.verify.document import Verification, verify
 

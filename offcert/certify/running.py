@@ -35,7 +35,7 @@ class Keeping:
     Parameters
     ----------
     keep : callable, optional
-        What keeps it; by default nothing does.
+        Called with the certificate to keep; by default nothing is kept.
     """
 
     def __init__(self, keep: Callable[[], None] | None = None) -> None:
@@ -83,7 +83,7 @@ class SearchProgress:
     seconds : float
         Since the search began.
     step : str
-        What is running.
+        Name of the step that is running.
     objective, lower_bound : int or None
         The best known so far, in ticks or bytes.
     """
@@ -120,7 +120,7 @@ class Running(Bounded, Generic[Known]):
     Attributes
     ----------
     question : Question
-        What is asked.
+        The question that is asked.
     shortest_step : float
         Seconds below which no step is worth loading what it needs.
     """
@@ -286,9 +286,9 @@ class Running(Bounded, Generic[Known]):
         Parameters
         ----------
         method : str
-            What runs.
+            Name of the method that runs.
         settings : Settings
-            What it was asked.
+            The settings that the method was given.
         unfinished : str, optional
             The step that is running, if the search goes on.
         """
@@ -315,7 +315,7 @@ class Running(Bounded, Generic[Known]):
         problem : object
             The problem that it must answer.
         answer : object
-            What the question's checker of answers looks at.
+            The answer, as the question's checker takes it.
         what : str
             The kind of thing that it is if anything is wrong.
 

@@ -27,7 +27,7 @@ class Group:
     modules : tuple of str
         Beginnings of the names of modules whose kernels these are; the longest that fits says it.
     acts : list of callable
-        What compiles them.
+        Functions that compile them.
     """
 
     seconds: int

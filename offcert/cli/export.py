@@ -23,7 +23,7 @@ _EXAMPLES = (
 # What `offcert.certify.exporting` knows, which a help text need not load; a test compares.
 FORMATS = ("mps", "lp", "opb", "mzn", "csv")
 MODELS = ("time-indexed", "interval", "retention")
-# What `offcert.certify.exporting_bounds` knows.
+# What `offcert.certify.exporting` knows.
 BOUNDS = ("joint-lp", "fluid-lp", "fluid-milp")
 # Options that change a problem; a certificate's bounds are about its own.
 _CHANGES = (
@@ -159,7 +159,7 @@ def _export_retention(options: argparse.Namespace, problem: Problem) -> int:
 
 
 def _export_bound(options: argparse.Namespace) -> int:
-    from offcert.certify.exporting_bounds import VIPR, export_bound
+    from offcert.certify.exporting import VIPR, export_bound
     from offcert.core.errors import InputError
     from offcert.proofs.certificate import read_certificate
 

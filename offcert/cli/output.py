@@ -108,7 +108,7 @@ def show(options: argparse.Namespace, document: dict[str, Any], text: str) -> No
 
 
 def text_of(question: Question) -> Text:
-    """Return what commands say of certificates that answer a question."""
+    """Return the texts of certificates that answer a question."""
     from offcert.core.named import named
 
     found: Any = named("report", question.text)

@@ -32,7 +32,7 @@ Run = Callable[[argparse.Namespace], int]
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, as all else here does, and what may have been meant."""
+    """A parser that names an error in one line, as commands do, and what may have been meant."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -104,7 +104,7 @@ def add_command(
     Parameters
     ----------
     commands : object
-        What ``add_subparsers`` returned.
+        The object that ``add_subparsers`` returned.
     name, summary : str
         As they stand in the list of commands.
     run : callable

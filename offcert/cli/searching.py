@@ -117,7 +117,7 @@ def add_effort(parser: argparse.ArgumentParser, *names: str, each: str = "") -> 
     names : str
         Keys of `DEFAULTS`.
     each : str
-        What the time limit is for, if not for all.
+        The part that the time limit is for, if not for all.
     """
     known: dict[str, tuple[Callable[[str], Any], str, str]] = {
         "time_limit": (seconds, "S", f"seconds to search{each}"),
@@ -188,7 +188,7 @@ def search(options: argparse.Namespace, find: Callable[..., Certificate]) -> int
 
 
 def search_settings(options: argparse.Namespace, *names: str) -> dict[str, Any]:
-    """Return what the options say of the search (or of `names`), and defaults where nothing."""
+    """Return the settings of the search (or `names`) in the options, with defaults."""
     return {
         name: DEFAULTS[name] if getattr(options, name) is None else getattr(options, name)
         for name in names or DEFAULTS

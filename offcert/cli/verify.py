@@ -45,7 +45,7 @@ def confined(
     Parameters
     ----------
     prepare : callable
-        What loads libraries: their memory does not count.
+        Loads libraries: their memory does not count.
     work : callable
         Returns an exit code; what it prints is printed.
     seconds, memory : float

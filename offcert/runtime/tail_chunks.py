@@ -34,7 +34,7 @@ def chunked_loss(
     Parameters
     ----------
     hidden : Tensor
-        What the head takes, (..., features).
+        Input of the head, (..., features).
     weight, bias : Tensor
         Of the head, (words, features) and (words,).
     labels : Tensor
@@ -42,7 +42,7 @@ def chunked_loss(
     chunks : int
         In how many parts, of as many tokens each, but for the last.
     items : Tensor or int, optional
-        What the sum of losses is divided by, instead of the number of tokens that count.
+        Divisor of the sum of losses, instead of the number of tokens that count.
 
     Raises
     ------

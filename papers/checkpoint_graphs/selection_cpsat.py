@@ -1,4 +1,4 @@
-"""What to store on a graph, for OR-Tools' CP-SAT: literals and clauses, one sum a vertex."""
+"""Selections on a graph, for OR-Tools' CP-SAT: literals and clauses, one sum a vertex."""
 
 from __future__ import annotations
 

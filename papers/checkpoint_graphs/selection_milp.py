@@ -1,4 +1,4 @@
-"""What to store on a graph, as a mixed-integer linear program for PuLP's solvers and SciPy."""
+"""Selections on a graph, as a mixed-integer linear program for PuLP's solvers and SciPy."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _MARGIN = 1e-6
 
 @dataclass(frozen=True)
 class PlacedOutcome:
-    """What the solver says.
+    """The solver's answer.
 
     Attributes
     ----------

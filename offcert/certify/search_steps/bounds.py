@@ -10,10 +10,10 @@ from offcert.certify.rung import is_long
 from offcert.certify.search import Search
 from offcert.core.errors import MethodError, NoPlanError
 from offcert.formulations.combinatorial.exact_sums import exact_sums_bound
-from offcert.formulations.combinatorial.forced_returns import without_forced_returns
 from offcert.formulations.combinatorial.large_tensors import (
     large_tensors_bound,
     sizes_worth_counting,
+    without_forced_returns,
 )
 from offcert.formulations.combinatorial.pieces import pieces_bound
 from offcert.formulations.combinatorial.relaxations import (

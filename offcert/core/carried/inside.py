@@ -29,7 +29,7 @@ class Inside:
     outlasting : set of int
         Copies that somebody else holds when the program lets go of them.
     groups : sequence of Group
-        What runs again, in order.
+        The groups of computations that run again, in order.
     lines : container of int
         Operations at which calls of a line are made again, one after another.
 

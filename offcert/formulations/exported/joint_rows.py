@@ -353,7 +353,7 @@ def joint_argument(
     value : int
         The bound, in ticks.
     proof : JointProof
-        What proves it.
+        The proof of the bound.
     every : bool
         Whether the program has every fact, not only those that the proof weighs.
 

@@ -84,7 +84,7 @@ class Prices:
     Attributes
     ----------
     multipliers : Multipliers
-        Whose prices these are.
+        The multipliers from which the prices follow.
     constant : Fraction
         Ticks that no choice changes.
     first, again : tuple of int
@@ -158,7 +158,7 @@ class Dual:
         weights : sequence of sequence of float
             One sequence a kind, one entry an operation, in units of ``Rates.unit`` ticks a byte.
         fixed : mapping, optional
-            What is decided where the bound counts.
+            Decisions under which the bound counts.
         enough : int, optional
             A bound in ticks beyond which there is no need to go.
         """

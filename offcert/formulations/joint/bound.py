@@ -126,13 +126,13 @@ class _Marks:
     Attributes
     ----------
     worst : int
-        That during which most has to be absent.
+        The moment during which most bytes have to be absent.
     first : int
         The moment from which on there is something that may leave.
     crowded : list of int
-        Those during which something has to be absent.
+        Moments during which some bytes have to be absent.
     greedy : list of int
-        Those worth a cut that take most memory themselves, by how much.
+        Moments worth a cut, of runs that take most memory themselves, by how much.
     """
 
     worst: int

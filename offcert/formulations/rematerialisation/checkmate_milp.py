@@ -59,7 +59,7 @@ class CheckmateModel:
     Parameters
     ----------
     states : StateNetwork
-        What can run.
+        The runs of the network, with the states that they read and make.
     memory : int
         Bytes: the limit, or what is certainly enough where memory is minimised.
     time : int or None

@@ -15,9 +15,8 @@ from offcert.core.strategy import Strategy
 from offcert.heuristics.combined.decisions import Decisions, Sweep, Tables
 from offcert.heuristics.combined.slots import grid, slotted
 from offcert.heuristics.orders.ordered import ordered_orders, ordered_schedule
-from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
 from offcert.questions.schedule.problem import Problem, Transfers
-from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.schedule import FluidSchedule, Piece, Schedule
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ class AdversarialChains(Hunted):
         return self.by
 
     def terms(self) -> Terms:
-        """Return what the search needs to know."""
+        """Return the terms of the search: contest, transfers, box of numbers, tolerance."""
         transfers = Transfers(self.transfers)
         return Terms(
             Contest(self.against, self.by, transfers),

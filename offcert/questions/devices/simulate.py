@@ -68,9 +68,9 @@ def dispatch(problem: DevicesProblem, plans: Iterable[Plan], priority: Priority)
     Parameters
     ----------
     problem : DevicesProblem
-        What is to be done.
+        The steps of all devices, and the exchange of gradients.
     plans : iterable of Plan
-        Which activations leave, and in which order, a plan a device.
+        A plan for each device: which activations leave, and in which order.
     priority : callable
         Of a transfer or an addition and the time at which it became possible; the least comes
         first, among those that can start first. Nothing is left idle for what comes later.

@@ -22,16 +22,14 @@ from offcert.runtime.capture.recorded_storages import RecordedStorages
 from offcert.runtime.hardware import Hardware
 from offcert.runtime.hardware.cost import attention_scratch, operator_cost, operator_ns
 from offcert.runtime.segments.handed import given_a_cache
-from offcert.runtime.watch.entered_hooks import EnteredHooks
 from offcert.runtime.watch.entries import Entry
 from offcert.runtime.watch.events import INPUT, OPERATOR, OUTPUT, UNPACK, Event, Session
 from offcert.runtime.watch.guard import guarded
 from offcert.runtime.watch.hooks import Hooks
-from offcert.runtime.watch.in_place import changed_in_place
 from offcert.runtime.watch.modes import is_here, leave
-from offcert.runtime.watch.nodes import NodeCount, keeps_casts
+from offcert.runtime.watch.nodes import NodeCount, changed_in_place, keeps_casts
 from offcert.runtime.watch.rule import Rule
-from offcert.runtime.watch.saved_hooks import Owned, dtype_name
+from offcert.runtime.watch.saved_hooks import EnteredHooks, Owned, dtype_name
 from offcert.runtime.watch.signature import Signature, signature
 from offcert.runtime.watch.tracker import LiveBytes, StorageRecord
 

@@ -23,11 +23,11 @@ class Marked:
     Attributes
     ----------
     segment : str
-        What runs again.
+        The segment that runs again, for people.
     nodes : tuple of str
         Nodes of the joint graph.
     why : tuple of str
-        What is not as planned.
+        Reasons why it is not as planned.
     """
 
     segment: str

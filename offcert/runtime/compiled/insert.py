@@ -24,7 +24,7 @@ class Transfer:
     Attributes
     ----------
     storage : Storage
-        Which.
+        The storage.
     absences : tuple of Absence
         When it is away; at least once.
     """
@@ -230,10 +230,10 @@ def operators_for(device: torch.device) -> Operators:
     """Return the operators for tensors on a device.
 
     PyTorch's need streams, which the CPU lacks; for it there are operators of ours that are called
-    alike (`offcert.runtime.compiled.late_copies`).
+    alike (`offcert.runtime.compiled.operators`).
     """
     if device.type != "cpu":
         return torch_operators()
-    from offcert.runtime.compiled.late_copies import OPERATORS
+    from offcert.runtime.compiled.operators import OPERATORS
 
     return OPERATORS

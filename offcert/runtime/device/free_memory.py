@@ -47,7 +47,7 @@ def require_free(size: int, of: int | None = None) -> None:
     size : int
         Bytes that are about to be taken.
     of : int, optional
-        What they are a part of, for the message.
+        Bytes that they are a part of, for the message.
 
     Raises
     ------

@@ -108,7 +108,7 @@ class MemoryReading:
     Attributes
     ----------
     allocated, reserved : int
-        What tensors take now, and what the allocator has taken from the device for them.
+        Bytes that tensors take now, and that the allocator has taken from the device for them.
     peak_allocated, peak_reserved : int
         The most since `Device.reset_peaks`.
     """

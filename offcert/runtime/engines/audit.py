@@ -11,8 +11,7 @@ import torch
 
 from offcert.core.errors import InputError
 from offcert.core.named import users_function
-from offcert.runtime.engines.findings import Finding
-from offcert.runtime.engines.lines import raised_at
+from offcert.runtime.engines.findings import Finding, raised_at
 from offcert.runtime.engines.machine import Machine, Peaks
 from offcert.runtime.engines.memory import Access
 from offcert.runtime.engines.orders import Orders, Values, comparable

@@ -46,7 +46,7 @@ class Peaks:
         The same, if blocks for which ``record_stream`` was called come back only once the host has
         waited for those streams.
     reserved : int
-        What the allocator has taken for them.
+        Bytes that the allocator has taken for them.
     pinned : int
         Pinned bytes of the host, in powers of two, as PyTorch takes them, and registered ones.
     """

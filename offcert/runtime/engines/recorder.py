@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map_only
 
-from offcert.runtime.engines.lines import node, place
+from offcert.runtime.engines.findings import node, place
 from offcert.runtime.engines.machine import Machine
 from offcert.runtime.engines.memory import Geometry, Life
 from offcert.runtime.engines.work import Reference

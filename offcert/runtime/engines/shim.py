@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from offcert.runtime.engines import backward, cuda_names, tensor_names
-from offcert.runtime.engines.lines import place
+from offcert.runtime.engines.findings import place
 from offcert.runtime.engines.machine import UnseenError
 from offcert.runtime.engines.operators import Seeing
 from offcert.runtime.engines.recorder import Recorder

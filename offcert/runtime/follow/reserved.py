@@ -18,7 +18,7 @@ class Reserved:
     Parameters
     ----------
     device : Device or None
-        Whose allocator; None on the CPU, where nothing is known.
+        The device whose allocator is read; None on the CPU, where nothing is known.
     limit : int or None
         Bytes that it may have reserved at most.
 

@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 from offcert.core.errors import InputError
 from offcert.core.units import format_size
 from offcert.questions.placement.problem import Placement, PlacementProblem
-from offcert.questions.schedule.host_residences import HOST_ALIGNMENT
+from offcert.questions.schedule.residences import HOST_ALIGNMENT
 from offcert.runtime.plan.host_layout import HostLayout, placed
 
 Key = TypeVar("Key", bound=Hashable)

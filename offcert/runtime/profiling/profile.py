@@ -24,7 +24,7 @@ from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.interface import Device
 from offcert.runtime.hardware import Hardware
 from offcert.runtime.hardware import hardware as find_hardware
-from offcert.runtime.hardware.measurement import Measurement, modelled, retimed_network
+from offcert.runtime.hardware.bandwidth import Measurement, modelled, retimed_network
 from offcert.runtime.profiling.measured_step import measure_step
 from offcert.runtime.profiling.optimisers import named_state_bytes, require_optimiser, state_bytes
 from offcert.runtime.stages.measure import profile_stages
@@ -203,9 +203,9 @@ class _Made:
     found : Measurement
         A trace with durations, and the device that they are of.
     network : Trace or Network
-        What the problem is about.
+        The trace or network of the problem.
     source : mapping
-        What is recorded of its origin.
+        The record of its origin.
     uncounted : mapping of str to int
         The bytes that it does not count.
     """

@@ -23,7 +23,7 @@ from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.cuda import cuda_device
 from offcert.runtime.device.interface import Device, MemoryReading
 from offcert.runtime.device.interface import Event as DeviceEvent
-from offcert.runtime.hardware.measurement import retimed, spread_of
+from offcert.runtime.hardware.bandwidth import retimed, spread_of
 from offcert.runtime.plan.predict import predict
 from offcert.runtime.watch.events import END, Event, Session
 from offcert.runtime.watch.hooks import Hooks, unwrap
@@ -42,7 +42,7 @@ def timed_trace(
     Parameters
     ----------
     step : TrainingStep
-        What was captured.
+        The step that was captured.
     capture : Capture
         With the clock of modules.
     repetitions : int

@@ -171,7 +171,7 @@ class Cache(Content):
     Parameters
     ----------
     names : set of str
-        That the code refers to.
+        Names that the code refers to.
     """
 
     __slots__ = ("names",)

@@ -77,7 +77,7 @@ class SimulatedEvent:
     Attributes
     ----------
     stream : SimulatedStream
-        Whose.
+        The stream whose event it is.
     place : int
         How many items of the stream's queue come before it.
     time : int

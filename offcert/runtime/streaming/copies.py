@@ -68,7 +68,7 @@ class StreamCopies(Generic[Key]):
     Parameters
     ----------
     device : Device
-        Whose streams copy.
+        The device whose streams copy.
     layout : HostLayout
         Of the plan.
     arena : Arena
@@ -151,7 +151,7 @@ class StreamCopies(Generic[Key]):
     def _sorted(
         self, rows: Sequence[tuple[Entry, torch.Tensor]], copies: Sequence[Copy]
     ) -> tuple[list[tuple[Staged[Key], torch.Tensor]], list[Part]]:
-        """Return what goes to or from files by way of other memory, and what streams copy."""
+        """Return the copies that go by way of staging memory, and those that streams make."""
         staged, parts = [], []
         for (entry, data), copy in zip(rows, copies, strict=True):
             arena, offset = copy.place

@@ -18,8 +18,7 @@ from offcert.runtime.streaming.copies import StreamCopies
 from offcert.runtime.streaming.staging import Staged, Staging
 from offcert.runtime.streaming.step_events import StepEvents
 from offcert.runtime.streaming.stream_mover import StreamMover
-from offcert.runtime.streaming.synchronous import Mover, SynchronousMover
-from offcert.runtime.streaming.timed_mover import HOST_CLOCK, TimedMover
+from offcert.runtime.streaming.synchronous import HOST_CLOCK, Mover, SynchronousMover, TimedMover
 from offcert.runtime.watch.guard import OffloadWarning
 from offcert.runtime.watch.saved_hooks import Place
 
@@ -149,7 +148,7 @@ class StreamMoverMaker(MoverMaker[StreamCopies[Place]]):
     Parameters
     ----------
     device : Device
-        Whose streams copy.
+        The device whose streams copy.
     timed : bool
         Take note of all times.
     spill : str, optional

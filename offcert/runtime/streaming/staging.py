@@ -27,7 +27,7 @@ from typing import Generic, TypeVar
 import torch
 
 from offcert.core.platform import Kind
-from offcert.questions.schedule.host_residences import HOST_ALIGNMENT
+from offcert.questions.schedule.residences import HOST_ALIGNMENT
 from offcert.runtime.device.interface import Arena, Device, Event, Part
 
 
@@ -150,11 +150,11 @@ class Staging(Generic[Key]):
     Parameters
     ----------
     device : Device
-        Whose streams copy.
+        The device whose streams copy.
     size : int
         Bytes of registered memory; at least twice `HOST_ALIGNMENT`.
     order : sequence of sequence of Staged
-        What comes back in a step, in this order: the storages of each transfer.
+        Storages that come back in a step, transfer by transfer, in this order.
     """
 
     def __init__(self, device: Device, size: int, order: Sequence[Sequence[Staged[Key]]]) -> None:
@@ -223,7 +223,7 @@ class Staging(Generic[Key]):
         Raises
         ------
         Exception
-            What went wrong in a thread that writes, whoever has been told of it before.
+            A failure in a thread that writes, whoever has been told of it before.
         """
         while self._writes:
             self._writes.popleft().wait_here()

@@ -7,9 +7,8 @@ from typing import Any
 from offcert.core.errors import PlanError
 from offcert.core.result import Evidence
 from offcert.core.uncertainty import executed_on
-from offcert.proofs.certificate import Certificate
+from offcert.proofs.certificate import Certificate, Robust
 from offcert.proofs.registry import CLAIMS, PROOFS
-from offcert.proofs.robust import Robust
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.check_fluid import schedule_faults
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute

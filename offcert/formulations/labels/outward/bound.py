@@ -81,7 +81,7 @@ class OutwardOutcome:
     lower_bound : int
         Ticks; no schedule is shorter.
     proof : Outward
-        What shows the bound.
+        The proof of the bound.
     labels : int
         Stored so far.
     finished : bool
@@ -101,7 +101,7 @@ class _Round:
     Attributes
     ----------
     tree : Tree
-        What is worked on.
+        The tree that is worked on.
     target : int or None
         Only shorter schedules are looked for, or all of them.
     budget : int

@@ -292,7 +292,7 @@ def search(
     side : OutwardSide
         Of a pivot.
     question : Question
-        What is asked of it.
+        The question about the side.
     outlook : Outlook
         Scratch space.
     labels : Labels

@@ -70,7 +70,7 @@ class Node:
     Attributes
     ----------
     detail : int
-        Which tensors are counted.
+        Number of the set of tensors that are counted.
     window : int
         How far it is followed outward.
     region : Region

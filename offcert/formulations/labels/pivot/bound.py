@@ -74,7 +74,7 @@ class PivotOutcome:
         Labels stored by all pivots that competed: what the search cost, the same on every machine
         unless the time or `stop` ended it.
     ends : SideEnds or None
-        What the search took as known about the ends of its sides; None if it needs no cut.
+        Ends of the sides that the search took as proved; None if it needs no cut.
     """
 
     lower_bound: int
