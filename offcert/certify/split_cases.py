@@ -178,7 +178,7 @@ class RoundSearch:
         self._heed(found)
 
     def _heed(self, part: Certificate) -> None:
-        """Remember what failed in a search, and end if it was interrupted."""
+        """Remember the failures of a search, and end if it was interrupted."""
         self.failed |= part.notes.failed
         mind_interrupt(part)
 

@@ -251,7 +251,7 @@ def search_and_say(
 
 
 def stream(write: Callable[[str | Path], None]) -> None:
-    """Write what was found to the standard output, whole."""
+    """Write a document to the standard output, whole."""
     import sys
     import tempfile
     from pathlib import Path
@@ -263,7 +263,7 @@ def stream(write: Callable[[str | Path], None]) -> None:
 
 
 def write_or_rescue(write: Callable[[str | Path], None], path: str) -> None:
-    """Write what was found where it should be, or where there is space: it may have taken hours."""
+    """Write a document where it should be, or where there is space: it may have taken hours."""
     import tempfile
     from pathlib import Path
 

@@ -366,7 +366,7 @@ class Recorder(Session):
                 life.held.append((since, self.tracker.now - 1))
 
     def finish(self) -> None:
-        """End what is still open, once the step is over."""
+        """End the holds of storages that are still open, and stop counting: the step is over."""
         if self.moments:
             self.moments[-1].peak = max(self.moments[-1].peak, self.tracker.peak)
         for life, since in (*self._held_since.values(), *self._given_up.values()):

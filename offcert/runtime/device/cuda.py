@@ -163,7 +163,7 @@ class CudaStream:
         return CudaEvent(event)
 
     def wait(self, event: Event) -> None:
-        """Let what is given from now on begin only after an event of any CUDA stream."""
+        """Let work that is given from now on begin only after an event of any CUDA stream."""
         assert isinstance(event, CudaEvent)
         self.stream.wait_event(event.event)
 

@@ -147,7 +147,7 @@ class Machine:
         return self.streams[stream].record()
 
     def wait(self, stream: int, event: SimulatedEvent) -> None:
-        """Let what a stream is given from now on begin only after an event."""
+        """Let work that a stream is given from now on begin only after an event."""
         self.streams[stream].wait(event)
 
     def host_waits(self, event: SimulatedEvent) -> None:

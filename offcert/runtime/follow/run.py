@@ -289,7 +289,7 @@ class StepRun(Session):
 
     @property
     def breach(self) -> str | None:
-        """In what the step did not follow its plan, or took more."""
+        """The reason why the step did not follow its plan, or took more; None if there is none."""
         return self.deviation or self.exceeded
 
     def stays(self, tensor: int, operation: int, size: int) -> None:
