@@ -221,7 +221,7 @@ def _attained(problem: Problem) -> int:
     return best
 
 
-# What makes a program and its proof of the bounds that can be exported.
+# Functions that make a program and its proof, for the bounds that can be exported.
 ARGUMENTS: dict[str, Callable[[Problem, int, Any, bool], Argument]] = {
     "joint-lp": joint_argument,
     "fluid-lp": fluid_argument,

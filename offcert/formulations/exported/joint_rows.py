@@ -297,7 +297,7 @@ class JointFacts:
         ]
         return terms, -most
 
-    # What a proof makes of them.
+    # A proof's weights of the rows.
 
     def weights(self, listed: JointWeights) -> dict[int, Fraction]:
         """Return the weights of rows that a proof lists."""
@@ -311,7 +311,7 @@ class JointFacts:
         return found
 
     def steps(self, _: Mapping[int, bool]) -> Iterator[Elimination]:
-        """Yield how variables are got rid of: lengths first, then what has left, the rest last."""
+        """Yield the eliminations of variables: lengths, then values that left, then the rest."""
         columns = self.building.columns
         yield Elimination(0, self.total, None)
         for window, row in enumerate(self.compute):

@@ -350,7 +350,7 @@ class JointProgram:
             return None
         weights = dict(zip(rows.keys, (-answer.ineqlin.marginals).tolist(), strict=True))
         chosen = {
-            # Those of a window's length are shares of it.
+            # Weights of a window's length are shares of it.
             key: weight if key[0] in LENGTHS else weight * self.unit
             for key, weight in weights.items()
             if weight > 0

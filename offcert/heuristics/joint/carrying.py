@@ -284,7 +284,7 @@ def _inputs(source: Recorded, first: int, last: int) -> tuple[list[int], bool]:
             source.network, Program([segment]), source.ranges, source.record
         )
     except InputError:
-        # It is never drawn.
+        # Such a segment is never drawn.
         return [], False
     span = unrolling.spans[segment]
     storages = {sight.storage for sight in span.inputs} - {-1}

@@ -233,5 +233,5 @@ def carry_out(stream: SimulatedStream, place: int) -> None:
         if event is None:
             goals.pop()
         else:
-            # It was recorded before the wait for it was handed over, so this comes to an end.
+            # An event is recorded before a wait for it is handed over, so this comes to an end.
             goals.append((event.stream, event.place))
