@@ -369,6 +369,8 @@ def joint_argument(
                 raise InputError(f"proof.tree[{index}] must be below {len(weights)}, not {node}")
             nodes.append(CaseLeaf(weights[node]))
             continue
+        if len(node) > 2:
+            raise InputError(f"proof.tree[{index}] counts runs again, which is not exported")
         span, computation = node
         if span >= len(facts.grid.spans) or not facts.runs_again(computation, span):
             raise InputError(
