@@ -13,7 +13,7 @@ from offcert.heuristics.evictions.dynprog_states import ScaledChain
 
 
 class Stage(NamedTuple):
-    """What Algorithm 1 reads about one stage, in slots."""
+    """The numbers of one stage that Algorithm 1 reads, in slots."""
 
     size: int
     output: int
@@ -56,7 +56,7 @@ def stages_of(chain: ScaledChain) -> list[Stage]:
 def successors(
     state: State, stage: Stage, memory: int, choices: Sequence[bool]
 ) -> Iterator[tuple[State, int, bool]]:
-    """Yield what follows a state, its delays, and whether ``x_i`` leaves: equations (1) to (8)."""
+    """Yield successors of a state, delays, and whether ``x_i`` leaves: equations (1) to (8)."""
     front, back = max(0, state.front), max(0, state.back)
     used_back = stage.gradient + back + state.used - front
     need = state.used + stage.forward_workspace + stage.output - memory

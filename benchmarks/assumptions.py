@@ -1,4 +1,4 @@
-"""What each assumption of the combined paper costs, on random chains.
+"""The cost of each assumption of the combined paper, on random chains.
 
     python benchmarks/assumptions.py [--chains 8] [--stages 3 4 5] [--seconds 20] [--output FILE]
 
@@ -53,7 +53,7 @@ WORDS = {
 
 
 def variants() -> dict[str, Assumptions]:
-    """Return what is compared with the optimum under all assumptions, by name."""
+    """Return the assumptions to be compared with the optimum under all of them, by name."""
     found = {name: PUBLISHED.without(name) for name in NAMES if name != "pausing"}
     # What is given up and computed anew is of use in no other order.
     found["persistent"] = PUBLISHED.without("persistent").without("nested")

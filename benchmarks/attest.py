@@ -45,7 +45,7 @@ def left_out(entry: Entry, most_gaps: int) -> str | None:
 
 
 def ask(entry: Entry, time_limit: float, library: Library | None) -> dict[str, Any]:
-    """Return what the solvers say of one problem, with seconds; store it if it is worth it."""
+    """Return the solvers' claims about a problem, with seconds; store them if they attest it."""
     assert entry.record.plan is not None
     schedule = simulate(entry.problem, entry.record.plan)
     begun = time.monotonic()

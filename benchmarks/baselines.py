@@ -31,7 +31,7 @@ HEURISTICS = ("greedy", "dynprog", "vdnn", "vdnn-all", "vdnn-conv", "autoswap", 
 
 
 def problems(options: argparse.Namespace) -> Iterator[tuple[str, Problem]]:
-    """Yield what is compared, each with the name of the row it belongs to."""
+    """Yield the problems to be compared, each with the name of the row it belongs to."""
     for stages in map(int, filter(None, options.chains.split(","))):
         for seed in range(options.count):
             chains = CnnChains(stages=stages, spikes=options.spikes)

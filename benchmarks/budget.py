@@ -59,14 +59,14 @@ MODELS = {"mlp": _mlp, "residual": _residual, "gpt": _gpt}
 
 @dataclass(frozen=True)
 class Cost:
-    """What a division costs: of what runs again, and bytes at the peak."""
+    """The cost of a division: of the operators that run again, and bytes at the peak."""
 
     again: int
     peak: int
 
 
 def divided(name: str, budget: float, solver: Any) -> Cost:
-    """Return what the division of a network by a solver costs."""
+    """Return the cost of a network's division by a solver."""
     found: list[Cost] = []
 
     def divide(joint: Any, inputs: Any, *, num_fwd_outputs: int, **options: Any) -> Any:

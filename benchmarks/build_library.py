@@ -264,7 +264,7 @@ def recomputed() -> Iterator[Recipe]:
 
 
 def search(knobs: dict[str, Any]) -> Problem:
-    """Return what a search finds, by the seed among its knobs or seed 0."""
+    """Return the problem that a search finds, by the seed among its knobs or seed 0."""
     from offcert.hunts.adversarial.chains import AdversarialChains
 
     seed = knobs.get("seed", 0)
@@ -303,7 +303,7 @@ def core() -> Iterator[Recipe]:
 
 
 def hardest(shape: str, stages: int, seed: int) -> Problem:
-    """Return what the search of a map finds."""
+    """Return the problem that the search of a map finds."""
     from offcert.hunts.phase.search import CoreProblems
 
     less = FEWER if stages >= FEWER_FROM else FEW if stages >= FEW_FROM else {}
@@ -362,7 +362,7 @@ def record_construction(library: Library, name: str) -> None:
 
 
 def main() -> None:
-    """Build what the command line asks for."""
+    """Build the problems that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--only", default="*", help="pattern of family names")
     parser.add_argument("--folder", type=Path, default=FOLDER)

@@ -53,7 +53,7 @@ class Task:
     settings: dict[str, Any]
 
     def row(self) -> Row:
-        """Return what identifies the row that this task gives."""
+        """Return the columns that identify the row of this task."""
         trace = self.entry.problem.trace
         return {
             "name": self.entry.name,
@@ -143,7 +143,7 @@ class Output:
 
 
 def key(row: Row) -> tuple[Any, ...]:
-    """Return what makes two rows the same computation."""
+    """Return a key that two rows share if they are the same computation."""
     # Rows of before there were several threads a problem say nothing of them.
     threads = row.get("workers", 1)
     return row["sha256"], row["time_limit"], row["seed"], row["version"], threads
@@ -159,7 +159,7 @@ def update(library: Library, verification: Verification) -> str:
 
 
 def chosen_tasks(library: Library, options: argparse.Namespace) -> list[Task]:
-    """Return what the filters leave, small problems first."""
+    """Return the tasks that pass the filters, small problems first."""
     settings = {
         "time_limit": options.time_limit,
         # What is not taken by other problems.

@@ -59,7 +59,7 @@ def problems(problem: Problem, options: argparse.Namespace) -> list[tuple[str, s
 
 
 def measure(problem: Problem, options: argparse.Namespace) -> dict[str, Any]:
-    """Return what a certificate of a problem says, verified."""
+    """Return the claims of a problem's certificate, which is verified, with seconds."""
     begun, cpu = time.monotonic(), time.process_time()
     certificate = certify(
         problem, time_limit=options.time_limit, workers=options.workers, seed=options.seed

@@ -26,11 +26,10 @@ from offcert.core.result import Bound, Evidence, SolveStatus
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.check_fluid import check_fluid
-from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.questions.schedule.result import Result
-from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.schedule import FluidSchedule, Piece, Schedule
 from offcert.questions.schedule.simulate import Simulator
 from offcert.verify.document import verify
 from offcert.verify.fractional import recompute

@@ -52,7 +52,7 @@ CAPTURED = {
 
 
 def random_row(seed: int) -> dict[str, Any]:
-    """Return what both readings of the published solver and the optimum make of a random graph."""
+    """Return both readings of the published solver and the optimum on a random graph, in bytes."""
     graph = random_checkpoint_graph(seed, 4 + seed % 7, DENSITIES[seed // 7 % 3])
     best = exhaustive_selection(graph).objective
     found = {reading: arbitrary_graph_solver(graph, reading) for reading in Reading}
@@ -133,7 +133,7 @@ def live_row(
 
 
 def unread(graph: CheckpointGraph) -> list[int]:
-    """Return what its own backward operation does not need: all but what ends in a ReLU in place.
+    """Return vertices that their own backward operation does not need: no ReLU in place ends them.
 
     The ReLU behind the convolutions of VGG and AlexNet has had its backward step before that of
     the convolution takes memory.
@@ -235,7 +235,7 @@ def print_captured(rows: Sequence[dict[str, Any]]) -> None:
 
 
 def main(arguments: Iterable[str] | None = None) -> None:
-    """Do what the command line asks for."""
+    """Carry out the command line's choices."""
     parser = argparse.ArgumentParser(description="Recomputation on graphs")
     parser.add_argument("what", choices=("random", "networks", "captured"))
     parser.add_argument("--graphs", type=int, default=300)

@@ -216,7 +216,7 @@ def report(options: argparse.Namespace) -> tuple[Report, list[Curves]]:
 
 
 def representative(points: Sequence[Point]) -> list[Curves]:
-    """Return what the paper's Figure 5 shows, for every network: small images, batches of 32."""
+    """Return the curves of the paper's Figure 5: every network, small images, batches of 32."""
     chosen = [p for p in points if view_of(p) == CHAINS and (p.image, p.batch) == (224, 32)]
     return [curves_of(group) for group in by_problem(chosen).values()]
 
@@ -310,7 +310,7 @@ def _parse(arguments: Iterable[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Iterable[str] | None = None) -> None:
-    """Do what the command line asks for."""
+    """Carry out the command line's choices."""
     options = _parse(arguments)
     try:
         if not options.report_only:

@@ -40,7 +40,7 @@ SECTIONS = {
 def checks(
     names: Sequence[str], docs: Path, again: bool, progress: Callable[[str], None]
 ) -> Iterator[ClaimCheck]:
-    """Yield what is found of every claim of some sections.
+    """Yield the check of every claim of some sections.
 
     Parameters
     ----------

@@ -144,7 +144,7 @@ def row_of(row: EvidenceRow) -> CombinedRow:
 
 
 def published(docs: Path) -> EvidenceFile:
-    """Return what there is without a file of evidence: figures whose certificates are not kept."""
+    """Return figures whose certificates are not kept, where there is no file of evidence."""
     return combined_evidence(rows_from_json(read_json(docs / ROWS)), {}, {})
 
 
@@ -155,7 +155,7 @@ def known_evidence(docs: Path) -> EvidenceFile:
 
 
 def judges(known: EvidenceFile) -> dict[str, Judge]:
-    """Return what judges each claim by its rows."""
+    """Return the function that judges each claim by its rows."""
 
     def of(claim: CombinedClaim) -> Judge:
         return lambda rows: [
@@ -166,7 +166,7 @@ def judges(known: EvidenceFile) -> dict[str, Judge]:
 
 
 def stated_again() -> dict[str, Again]:
-    """Return what profiles the network of a certificate again, and compares its problem."""
+    """Return functions that profile a certificate's network again, and compare its problem."""
 
     @cache
     def asked(network: str, means: str) -> Problem:

@@ -129,7 +129,7 @@ def predicted_bytes(sizes: Sequence[int], checkpoints: Sequence[int]) -> Iterato
 
 
 def counted_bytes(chain: CheckpointChain, checkpoints: Sequence[int]) -> Iterator[int]:
-    """Yield what there is at the end of every layer's backward operation, from the last on.
+    """Yield the bytes at the end of every layer's backward operation, from the last on.
 
     As `papers.checkpoint_chains.stage_ends` counts, of which this is each stage's number.
     """
@@ -265,7 +265,7 @@ def asked(claim: str, name: str) -> Problem:
 
 
 def stated_of(claim: str, problem: Problem) -> Fraction:
-    """Return what a statement is about: a step and a forward pass, or a fifth of the peak."""
+    """Return the ticks or bytes of a statement: a step and a forward pass, a fifth of the peak."""
     network = problem.computed
     assert network is not None
     if claim == "selection-time-needed":
@@ -275,7 +275,7 @@ def stated_of(claim: str, problem: Problem) -> Fraction:
 
 
 def statement_rows(time_limit: float) -> Iterator[Shown]:
-    """Yield what is certified of statements."""
+    """Yield the rows and certificates of statements."""
     cases = [("selection-time-needed", name) for name in PUBLISHED]
     for claim, name in [*cases, ("reforwarding-eighty", "resnet152")]:
         problem = asked(claim, name)
@@ -312,7 +312,7 @@ _COMPUTED: tuple[Callable[[], Iterator[EvidenceRow]], ...] = (
 
 
 def judges(known: EvidenceFile) -> dict[str, Judge]:
-    """Return what judges each claim by the rows of its cases."""
+    """Return the function that judges each claim by the rows of its cases."""
     found: dict[str, Judge] = {
         claim.key: lambda rows, claim=claim: [str(claim.verdict(rows))] for claim in FIGURES
     }
@@ -323,12 +323,12 @@ def judges(known: EvidenceFile) -> dict[str, Judge]:
 
 
 def published(docs: Path) -> EvidenceFile:
-    """Return what there is without a file of evidence: nothing."""
+    """Return empty evidence, where there is no file of it."""
     return EvidenceFile(SECTION, COMMAND, (), {})
 
 
 def stated_again() -> dict[str, Again]:
-    """Return what computes every figure again."""
+    """Return the functions that compute every figure again."""
 
     @cache
     def table(make: Callable[[], Iterable[EvidenceRow]]) -> dict[tuple[str, str, Any], Figures]:

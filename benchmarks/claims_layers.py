@@ -175,19 +175,19 @@ def evidence(
 
 
 def judges(known: EvidenceFile) -> dict[str, Judge]:
-    """Return what judges each claim by the rows of its cases."""
+    """Return the function that judges each claim by the rows of its cases."""
     return {
         claim.key: lambda rows, claim=claim: [str(claim.judge(rows).verdict)] for claim in CLAIMS
     }
 
 
 def published(docs: Path) -> EvidenceFile:
-    """Return what there is without a file of evidence: nothing."""
+    """Return empty evidence, where there is no file of it."""
     return EvidenceFile(SECTION, COMMAND, (), {})
 
 
 def stated_again() -> dict[str, Again]:
-    """Return what works out again what a proof proves of all plans within a rule."""
+    """Return functions that compute again the ticks proved for all plans within a rule."""
 
     def within(row: EvidenceRow, held: Any) -> Figures:
         problem = problem_of(row.case) if held is None else schedule_certificate(held).problem

@@ -56,7 +56,7 @@ def placed_apart(trace: Trace) -> int:
 
 
 def memory_row(network: str, image: int, seconds: float) -> Row:
-    """Return what Figures 9, 13 and 14 say of a network: bytes, and nanoseconds of a batch."""
+    """Return the numbers of Figures 9, 13 and 14 for a network: bytes, and ns of a batch."""
     case = Case(network, 12 * GIGABYTE, False, image)
     whole, one = case.profile(case.batch), case.profile(1)
     fastest, leanest = (whole.chosen(each) for each in (whole.menu.fastest(), whole.menu.leanest()))
@@ -149,7 +149,7 @@ def _offloading(case: Case, whole: Round, seconds: float) -> Row:
 
 
 def time_row(network: str, memory: int, image: int, seconds: float) -> Row:
-    """Return what Figures 10 to 12 say of a network with a memory."""
+    """Return the numbers of Figures 10 to 12 for a network with a memory."""
     case = Case(network, memory, False, image)
     row: Row = {"network": network, "memory": memory, "ideal_time": case.ideal}
     size = select_sub_batch(case.profile, case.batch, memory).size

@@ -62,13 +62,13 @@ def figures_rows(rows: ModnnRows) -> Iterator[EvidenceRow]:
 
 
 def published(docs: Path) -> EvidenceFile:
-    """Return what there is without a file of evidence: figures whose certificates are not kept."""
+    """Return figures whose certificates are not kept, where there is no file of evidence."""
     rows = figures_rows(rows_from_json(read_json(docs / ROWS)))
     return evidence_of(SECTION, COMMAND, ((row, []) for row in rows))
 
 
 def judges(known: EvidenceFile) -> dict[str, Judge]:
-    """Return what judges each claim: the section, written again from its figures."""
+    """Return the function that judges each claim by the section, written again from figures."""
     rows = rows_from_json(read_json(DOCS / ROWS))
     found = verdicts_on(modnn_section(rows, FIGURE))
     return {key: lambda rows, verdicts=verdicts: verdicts for key, verdicts in found.items()}

@@ -1,4 +1,4 @@
-"""What the selection and the re-forwarding paper print of their networks, and of torchvision's."""
+"""Figures that the selection and the re-forwarding paper print of networks, and torchvision's."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def factor_rows(names: Sequence[str] = NETWORKS) -> Iterator[EvidenceRow]:
 
 
 def third_rows(names: Sequence[str] = NETWORKS) -> Iterator[EvidenceRow]:
-    """Yield what part of the overhead a link removes, in percent."""
+    """Yield the part of the overhead that a link removes, in percent."""
     removed: dict[str, list[Fraction]] = {}
     for name in names:
         for problem in limits(network(name)).values():
@@ -185,7 +185,7 @@ def assumption_faults(certificate: Certificate) -> list[str]:
     or return before it, and what leaves has to be the output of a stage.
     """
     from offcert.core.platform import Kind
-    from offcert.questions.schedule.fluid_schedule import FluidSchedule
+    from offcert.questions.schedule.schedule import FluidSchedule
 
     schedule, trace = certificate.result.schedule, certificate.executed.trace
     assert isinstance(schedule, FluidSchedule)
@@ -224,7 +224,7 @@ def evidence() -> EvidenceFile:
 
 
 def judges(known: EvidenceFile) -> dict[str, Judge]:
-    """Return what judges each claim by the rows of its cases."""
+    """Return the function that judges each claim by the rows of its cases."""
     found: dict[str, Judge] = {
         claim.key: lambda rows, claim=claim: [str(claim.verdict(rows))] for claim in PROGRAM
     }
@@ -234,12 +234,12 @@ def judges(known: EvidenceFile) -> dict[str, Judge]:
 
 
 def published(docs: Path) -> EvidenceFile:
-    """Return what there is without a file of evidence: nothing."""
+    """Return empty evidence, where there is no file of it."""
     return EvidenceFile(SECTION, COMMAND, (), {})
 
 
 def stated_again() -> dict[str, Again]:
-    """Return what runs the program again."""
+    """Return the functions that run the program again."""
 
     @cache
     def table(claim: str) -> dict[tuple[str, Any], Figures]:

@@ -137,7 +137,7 @@ def least(
 
 
 def _graph(name: str, graph: CheckpointGraph) -> Iterator[Shown]:
-    """Yield what the solver states of a small graph, against all selections and against some."""
+    """Yield the solver's value on a small graph, against all selections and against some."""
     stated = arbitrary_graph_solver(graph).objective
     best = exhaustive_selection(graph)
     document = certificate(name, graph, best).to_json()
@@ -164,7 +164,7 @@ def certificate(
 
 
 def _network(name: str, graph: CheckpointGraph) -> Shown:
-    """Return what the solver states of a residual network, and what is known to be better."""
+    """Return the solver's value on a residual network, and the better one that is known."""
     stated = arbitrary_graph_solver(graph)
     best = least_selection(graph, stated.selection).selection
     made = SelectionCertificate(
@@ -182,7 +182,7 @@ def _network(name: str, graph: CheckpointGraph) -> Shown:
 
 
 def judges(known: EvidenceFile) -> dict[str, Judge]:
-    """Return what judges each claim by the rows of its cases."""
+    """Return the function that judges each claim by the rows of its cases."""
 
     def of(claim: Any) -> Judge:
         return lambda rows: [recomputation_verdict(claim.judge([*map(Experiment.of, rows)]))]
@@ -191,12 +191,12 @@ def judges(known: EvidenceFile) -> dict[str, Judge]:
 
 
 def published(docs: Path) -> EvidenceFile:
-    """Return what there is without a file of evidence: nothing."""
+    """Return empty evidence, where there is no file of it."""
     return EvidenceFile(SECTION, COMMAND, (), {})
 
 
 def stated_again() -> dict[str, Again]:
-    """Return what runs each algorithm again on the instance of a certificate."""
+    """Return functions that run each algorithm again on the instance of a certificate."""
 
     def selected(row: EvidenceRow, held: SelectionCertificate) -> Figures:
         return {"stated": str(SELECTIONS[_MODELS[row.claim][0]].select(held.sizes).memory)}

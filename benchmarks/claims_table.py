@@ -29,7 +29,7 @@ _QUICK = ("greedy", "dynprog", "vdnn", "tflms")
 
 
 def judges(known: EvidenceFile) -> dict[str, Judge]:
-    """Return what judges each claim by the table, if the evidence holds it."""
+    """Return the function that judges each claim by the table, if the evidence holds it."""
     table = known.of(TABLE)
     if not table:
         return {claim.key: lambda rows: None for claim in CLAIMS}
@@ -54,7 +54,7 @@ def table_points(rows: Sequence[EvidenceRow]) -> list[Point]:
 
 
 def stated_again() -> dict[str, Again]:
-    """Return what runs the heuristics again on the problem of a certificate."""
+    """Return functions that run the heuristics again on the problem of a certificate."""
 
     def again(row: EvidenceRow, held: Any) -> Figures:
         if held is None:

@@ -163,7 +163,7 @@ def _orders(certified: Certified) -> Iterator[Experiment]:
 
 
 def at_the_peak(certified: Certified, problem: Problem) -> Iterator[Experiment]:
-    """Yield what Propositions 2 and 3 say of a problem; of a schedule's bytes only whole ones."""
+    """Yield Propositions 2 and 3 tried on a problem; of a schedule's bytes only whole ones."""
     moved = math.floor(bytes_out(certified.certificate(problem)))
     if excess(problem):
         yield certified("proposition-2", problem, excess(problem), (moved, moved))
@@ -252,7 +252,7 @@ def evidence() -> EvidenceFile:
 
 
 def judges(known: EvidenceFile) -> dict[str, Judge]:
-    """Return what judges each theorem by the rows of its cases."""
+    """Return the function that judges each theorem by the rows of its cases."""
 
     def of(claim: Any) -> Judge:
         return lambda rows: [theory_verdict(claim.judge([*map(Experiment.of, rows)]))]
@@ -261,12 +261,12 @@ def judges(known: EvidenceFile) -> dict[str, Judge]:
 
 
 def published(docs: Path) -> EvidenceFile:
-    """Return what there is without a file of evidence: nothing."""
+    """Return empty evidence, where there is no file of it."""
     return EvidenceFile(THEORY_SECTION, THEORY_COMMAND, (), {})
 
 
 def stated_again() -> dict[str, Again]:
-    """Return what computes the value that each statement is about, of a certificate's problem."""
+    """Return functions that compute the value of each statement on a certificate's problem."""
 
     def of(value: Any) -> Again:
         def again(row: EvidenceRow, held: Any) -> Figures:

@@ -72,7 +72,7 @@ def problems(name: str, options: argparse.Namespace) -> list[tuple[str, Problem]
 
 
 def measure(problem: Problem, options: argparse.Namespace) -> Row:
-    """Return what the program finds, and what a certificate says."""
+    """Return the makespans of the paper's program, and objective and bound of a certificate."""
     row: Row = {
         "network": problem.name,
         "stages": len(problem.trace) // 2,

@@ -1,4 +1,4 @@
-"""What a weighted sum of rows proves of exported 0-1 programs, beside known optima.
+"""Bounds of a weighted sum of rows on exported 0-1 programs, beside known optima.
 
 ``python benchmarks/counting.py`` prints a line a problem: the time of computing, the optimum, what
 counting proves if schedules up to the heuristics' are described, and if twice as long ones are.

@@ -41,7 +41,7 @@ def step_of(layers: int, micro: int) -> TrainingStep:
 
 
 def said(problem: Problem, since: float) -> str:
-    """Return what a capture took, and the process so far."""
+    """Return the seconds of a capture, and the memory of the process so far, for people."""
     taken = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     return (
         f"{problem.name}: {len(problem.trace):,} operations, {len(problem.trace.gaps):,} gaps, "
@@ -50,7 +50,7 @@ def said(problem: Problem, since: float) -> str:
 
 
 def main() -> None:
-    """Run what the command line asks for."""
+    """Run the command line's choices."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--layers", type=int, default=128)
     parser.add_argument("--micro", type=int, default=8)

@@ -1,4 +1,4 @@
-"""What it costs that everything needs an address: small problems, solved with and without.
+"""The cost of addresses: small problems, solved with and without.
 
     python benchmarks/fragmentation.py --problems 100 --time-limit 10 -o out/fragmentation.json
 

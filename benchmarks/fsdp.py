@@ -163,7 +163,7 @@ def as_foreseen(report: Any) -> bool:
 
 
 def measured(case: Case, way: str, size: int, rank: int, steps: int, plain: Any) -> dict[str, Any]:
-    """Return what comes of training under a plan."""
+    """Return the outcome of training under a plan, beside parameters of plain training."""
     model = network(case, size)
     if way == "given":
         certificate = certificate_for(model, case, rank)

@@ -96,7 +96,7 @@ def wild_chain(rng: random.Random) -> CheckpointChain:
 
 
 def graph_selections(rng: random.Random, problem: Problem) -> Iterator[Made]:
-    """Yield what the re-forwarding paper's solver stores for each max term, and what is drawn."""
+    """Yield executions of the re-forwarding solver's selections, by max term, and of drawn ones."""
     network = problem.computed
     assert network is not None
     try:
@@ -112,7 +112,7 @@ def graph_selections(rng: random.Random, problem: Problem) -> Iterator[Made]:
 
 
 def executor(rng: random.Random, problem: Problem) -> Iterator[Made]:
-    """Yield what the executor makes of limits, guided by random powers."""
+    """Yield the executor's executions within random limits, guided by random powers."""
     network = problem.computed
     assert network is not None
     search = RematerialisationSearch(network, rng.randrange(1000))
@@ -140,7 +140,7 @@ def joint_programs(rng: random.Random, problem: Problem) -> Iterator[Made]:
 
 
 def chain_methods(rng: random.Random, problem: Problem) -> Iterator[Made]:
-    """Yield what the methods for chains find."""
+    """Yield the executions that the methods for chains find."""
     chain = problem.checkpoint_chain
     if chain is None:
         return
@@ -180,7 +180,7 @@ def wild_problem(rng: random.Random, index: int) -> Problem:
 
 
 def faults_of(problem: Problem, execution: Execution, schedule: Schedule | None) -> list[str]:
-    """Return what is wrong with an execution, and with its schedule if there is one."""
+    """Return the faults of an execution, or of its schedule if there is one."""
     network = problem.computed
     assert network is not None
     found = execution_faults(network, execution)

@@ -83,7 +83,7 @@ class Case:
 
 @dataclass
 class Found:
-    """What all plans together have shown.
+    """The counts and faults of all plans together.
 
     Attributes
     ----------

@@ -62,14 +62,14 @@ class Program:
 
     @property
     def kinds(self) -> list[str]:
-        """What there is to be remembered, without what is pure."""
+        """The kinds of state in the program, without pure ones."""
         names = {name for names in self.drawn.kinds for name in names}
         return sorted(name for name in names if not KINDS[name].pure) or ["pure"]
 
 
 @dataclass
 class Outcome:
-    """What a program has shown.
+    """The outcome of one program.
 
     Attributes
     ----------
@@ -208,7 +208,7 @@ def _where(error: Exception) -> str:
 
 @dataclass
 class Found:
-    """What all programs together have shown.
+    """The counts and faults of all programs together.
 
     Attributes
     ----------

@@ -77,7 +77,7 @@ def measured(case: Case, simulated: bool) -> Problem:
 
 
 def row(case: Case, problem: Problem) -> dict[str, Any]:
-    """Return what is told of a problem."""
+    """Return the numbers of a problem that was profiled, by name."""
     trace, source = problem.trace, problem.source or {}
     found: dict[str, Any] = {
         "name": case.label,

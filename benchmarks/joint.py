@@ -70,7 +70,7 @@ def measure(problem: Problem, means: str, options: argparse.Namespace) -> dict[s
 
 
 def outcome(problem: Problem, seconds: float, plan: JointPlan) -> dict[str, Any]:
-    """Return what a row says of a plan, after checking it."""
+    """Return the numbers of a plan for its row, after checking it."""
     assert problem.computed is not None
     scheduled = problem.executed(plan.execution)
     faults = execution_faults(problem.computed, plan.execution) + check(scheduled, plan.schedule)

@@ -128,7 +128,7 @@ def asked(problem: Problem, ask: str, seed: int) -> Problem:
 
 
 def measure(problem: Problem, time_limit: float) -> dict[str, Any]:
-    """Return what is known of a problem in so many seconds, and whether verifying agrees."""
+    """Return objective and bound after so many seconds, and whether verification agrees."""
     begun = time.process_time()
     certificate = certify(problem, time_limit=time_limit)
     middle = time.process_time()

@@ -80,7 +80,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Item:
-    """What a process is given: a problem, the rungs to climb or None for today's, and limits."""
+    """The task of a process: a problem, the rungs to climb or None for today's, and limits."""
 
     problem: Problem
     rungs: tuple[Rung, ...] | None
@@ -100,7 +100,7 @@ def work(item: Item) -> Run:
 
 
 def answer(item: Item) -> Run | Failure:
-    """Return what a process of its own answers."""
+    """Return the answer of a process of its own."""
     pool = Pool(work, 1, preload=PRELOADED)
     patience = PATIENCE * item.time_limit + GRACE
     return next(found for _, found in pool.run([PoolTask((item,), patience)]))
@@ -149,7 +149,7 @@ def measure(
 
 
 def trial_of(options: argparse.Namespace, say: Say) -> Callable[..., Run]:
-    """Return what climbs rungs on a problem, in a process of its own."""
+    """Return a function that climbs rungs on a problem, in a process of its own."""
 
     def trial(rungs: Sequence[Rung], problem: Problem, seed: int) -> Run:
         limits = options.time_limit, options.workers, seed
@@ -266,7 +266,7 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what the command line asks for; return the exit code."""
+    """Run the command line's choices; return the exit code."""
     try:
         options = parsed(arguments)
         options.run(options, lambda text: print(text, file=sys.stderr, flush=True))

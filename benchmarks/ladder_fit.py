@@ -1,4 +1,4 @@
-"""Which of a ladder's rungs would do better with other times: a search over one at a time.
+"""A search for rungs of a ladder that would do better with other times: one at a time.
 
 What is compared runs in turns on the same problems with the same seeds. The ladder itself runs
 twice in every turn: by how much that differs from itself is the noise.
@@ -36,7 +36,7 @@ def gap_score(run: Run) -> float:
 
 
 def time_score(time_limit: float) -> Score:
-    """Return what gives the logarithm of the seconds until the gap was closed."""
+    """Return a function that gives the logarithm of the seconds until the gap was closed."""
 
     def score(run: Run) -> float:
         seconds = OPEN_TIMES * time_limit if run.gap else run.seconds
@@ -97,7 +97,7 @@ class Comparison:
 
     @property
     def noise_ratio(self) -> float:
-        """What the noise is as a ratio."""
+        """The noise as a ratio."""
         return math.exp(self.noise / self.problems)
 
     @property
@@ -110,7 +110,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Tried:
-    """What came of other times for one rung; the comparison is None where nothing can change."""
+    """The outcome of other times for one rung; no comparison where nothing can change."""
 
     position: int
     step: str
@@ -134,7 +134,7 @@ def comparison_document(found: Comparison | None) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Fitted:
-    """What a search over the times of a ladder's rungs came to.
+    """The outcome of a search over the times of a ladder's rungs.
 
     Attributes
     ----------

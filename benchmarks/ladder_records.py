@@ -1,4 +1,4 @@
-"""What every rung of a ladder does in one search, recorded without changing the search."""
+"""Records of every rung of a ladder in one search, taken without changing the search."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CLOSED_BEFORE, TIME_OVER = "closed before", "time over"
 
 @dataclass(frozen=True)
 class State:
-    """What is known at one moment."""
+    """Objective, lower bound, and whether the goal is met, at one moment."""
 
     objective: int | None
     lower_bound: int
@@ -47,7 +47,7 @@ class State:
 
 @dataclass(frozen=True)
 class Event:
-    """What became of one rung in one search.
+    """The outcome of one rung in one search.
 
     Attributes
     ----------
@@ -150,14 +150,14 @@ class RecordedRung(Rung):
     tell: Callable[[Event], None]
 
     def suits(self, search: Search) -> bool:
-        """Return what the rung says, and tell of the condition if one is not met."""
+        """Return whether the rung suits a search; record the condition that is not met."""
         why = self.unmet(search)
         if why is not None:
             self.tell(Event(self.position, self.name, SKIPPED, why))
         return why is None
 
     def seconds(self, left: float) -> float:
-        """Return what the rung says, and tell of it if that is too little for it."""
+        """Return the rung's seconds, and record it if they are fewer than it needs."""
         seconds = super().seconds(left)
         if seconds < self.needs:
             why = f"{seconds:.3g} s of at least {self.needs:g} s"
@@ -192,7 +192,7 @@ def recorded(rung: Rung, position: int, tell: Callable[[Event], None]) -> Record
 
 
 def state_of(search: Search) -> State:
-    """Return what a search knows now."""
+    """Return objective, lower bound and goal of a search now."""
     objective = search.objective
     met = objective is not None and objective <= search.goal
     return State(objective, search.lower_bound, met)

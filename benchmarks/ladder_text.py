@@ -1,4 +1,4 @@
-"""What the benchmark of the ladder says: rungs, what they contributed, what a fit came to."""
+"""Texts of the benchmark of the ladder: rungs, their contributions, the outcome of a fit."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def said(event: Event) -> str:
 
 
 def summary(position: int, events: Sequence[Event]) -> dict[str, Any]:
-    """Return what a rung did in all searches whose ladder it is on."""
+    """Return counts, seconds and gains of a rung in all searches whose ladder it is on."""
     begun = [event for event in events if event.begun]
     ran = [event for event in begun if event.outcome == RAN]
     return {
@@ -106,7 +106,7 @@ def contributions(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def fitted_text(ladder: str, fitted: Fitted, fit: Fit) -> str:
-    """Return what a fit came to, for people."""
+    """Return the outcome of a fit, for people."""
 
     def numbers(found: Comparison | None) -> tuple[str, ...]:
         if found is None:

@@ -89,7 +89,7 @@ def measure(step: Step, problem: Problem, limit: str, time_limit: float) -> dict
 
 
 def gap(row: dict[str, Any]) -> float:
-    """Return what part of the best plan lies above the bound."""
+    """Return the part of the best plan that lies above the bound."""
     if row["objective"] is None:
         return float("inf")
     return float((row["objective"] - row["bound"]) / row["objective"])
@@ -113,7 +113,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run what the command line asks for."""
+    """Run the command line's choices."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--only", default="*", help="patterns of models' names")
     parser.add_argument("--time-limit", type=float, default=60.0, help="seconds for each limit")

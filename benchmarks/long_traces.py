@@ -1,4 +1,4 @@
-"""What `certify` knows of long traces when its time is over, and whether it keeps its time.
+"""Results of `certify` on long traces when its time is over, and whether it keeps its time.
 
     offcert profile densenet201 --input 32x3x224x224 --clock operators -o densenet201.json
     python benchmarks/long_traces.py densenet201.json --at 2 10 25 50 --time-limit 60
@@ -39,7 +39,7 @@ LEVELS = (0.01, 0.001, 0.0001)
 
 
 def measure(problem: Problem, time_limit: float, workers: int, seed: int) -> dict[str, Any]:
-    """Return what `certify` finds and when, what verification says, and what both take."""
+    """Return the result of `certify`, when it was reached, the faults, and seconds."""
     for warm in (warm_local_search, warm_order_search, warm_set_search):
         warm()
     reached: dict[float, float] = {}

@@ -30,7 +30,7 @@ MODELS = "pivot,interval-cpsat,time-indexed-cpsat,time-indexed-milp,stage-milp,d
 
 
 def measure(problem: Problem, model: str, time_limit: float) -> dict[str, Any]:
-    """Return what a model makes of a problem, and how long it takes."""
+    """Return a model's objective and bounds on a problem, and its seconds."""
     begun = time.monotonic()
     certificate = solve(problem, model, time_limit=time_limit, workers=1)
     seconds = time.monotonic() - begun
@@ -48,7 +48,7 @@ def measure(problem: Problem, model: str, time_limit: float) -> dict[str, Any]:
 
 
 def row(entry: Entry, models: list[str], time_limit: float) -> dict[str, Any]:
-    """Return what all models make of a problem; those that close it agree on its value."""
+    """Return all models' results on a problem; those that close it agree on its value."""
     found = {model: measure(entry.problem, model, time_limit) for model in models}
     closed = [answer for answer in found.values() if answer["closed"]]
     assert {answer["objective"] for answer in closed} <= {entry.record.value}, entry.name
@@ -82,7 +82,7 @@ def summary(rows: list[dict[str, Any]], patterns: list[str], models: list[str]) 
 
 
 def main() -> None:
-    """Run what the command line asks for."""
+    """Run the command line's choices."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--only", default=PROBLEMS, help="patterns of names in the library")
     parser.add_argument("--models", default=MODELS)

@@ -78,7 +78,7 @@ class Case:
 
 
 def measure(case: Case, seconds: float, workers: int) -> Row:
-    """Return what the paper's algorithms and ours find for a network and a memory."""
+    """Return the values of the paper's algorithms and ours for a network and a memory."""
     memory = case.platform.memory
     selected = select_sub_batch(case.profile, case.batch, memory)
     began = time.process_time()

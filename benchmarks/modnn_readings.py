@@ -56,7 +56,7 @@ def section_7_4(reading: Reading, image: int) -> bool:
 
 
 def search(image: int) -> Iterator[dict[str, Any]]:
-    """Yield what Eq. 8 may count, and how many variants of that agree with §7.4."""
+    """Yield readings of Eq. 8, and how many variants of each agree with §7.4."""
     for data, count, needed in product(eq8.DATA, eq8.COUNTS, (True, False)):
         found = [section_7_4(each, image) for each in variants(data, count, needed)]
         row = {"data": data, "tasks": count, "kept": needed}

@@ -75,7 +75,7 @@ class Reading:
 
     @property
     def model(self) -> tuple[bool, int]:
-        """What times and sizes depend on."""
+        """Whether data are kept, and the chunk: times and sizes depend on both."""
         return self.kept, self.chunk
 
 
@@ -140,7 +140,7 @@ def users(trace: Trace) -> list[list[Tensor]]:
 
 
 def data_memory(using: Sequence[Sequence[Tensor]], window: range, data: str) -> int:
-    """Return what counts of the data of a window's tasks, in bytes."""
+    """Return the bytes that count of the data of a window's tasks."""
     change = [0] * (len(window) + 1)
     tensors = {tensor.name: tensor for task in window for tensor in using[task]}
     for tensor in tensors.values():

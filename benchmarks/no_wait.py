@@ -37,7 +37,7 @@ def no_wait_makespan(problem: Problem, order: Sequence[Transfer]) -> int | None:
 
 
 class _State:
-    """What runs, what has ended and what is absent at a time."""
+    """The operations that run and have ended, and the tensors that are absent, at a time."""
 
     def __init__(self, problem: Problem, order: Sequence[Transfer]) -> None:
         self.problem, self.order = problem, order

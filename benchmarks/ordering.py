@@ -1,4 +1,4 @@
-"""What an order costs: Algorithm 1 and ordered schedules against the true optimum of Problem 2.
+"""The cost of an order: Algorithm 1 and ordered schedules against the optimum of Problem 2.
 
 python benchmarks/ordering.py --stages 8,12 --count 6 -o out/ordering.json
 

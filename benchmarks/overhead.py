@@ -1,4 +1,4 @@
-"""What training under a plan costs on the CPU: a step beside a plain one, as ratios.
+"""The cost of training under a plan on the CPU: a step beside a plain one, as ratios.
 
     python benchmarks/overhead.py -o out/overhead.json
 

@@ -34,7 +34,7 @@ Problem = PlacementProblem | Certificate
 
 @dataclass(frozen=True)
 class Row:
-    """What one problem took; bytes, and seconds of a core."""
+    """Time, pool and bound of one problem; bytes, and seconds of a core."""
 
     name: str
     residences: int
@@ -46,7 +46,7 @@ class Row:
 
 
 def problems(folder: Path, only: Sequence[str]) -> Iterator[tuple[str, Problem]]:
-    """Yield what a folder holds, by name; if `only` names some, no other."""
+    """Yield the problems and certificates in a folder by name, or those that `only` names."""
     for path in sorted(folder.iterdir()):
         name = path.name.split(".")[0]
         if path.suffix not in (".csv", ".json") or (only and name not in only):
@@ -95,7 +95,7 @@ def measure(name: str, what: Problem, method: str | None = None, **asked: Any) -
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Return what was measured, as a table."""
+    """Return the measurements as a table."""
     lines = [
         "| problem | residences | load | pool | bound | pool / load | s | status |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |",

@@ -19,7 +19,7 @@ RECORD = Path(__file__).parent / "minimalloc_d.json"
 
 
 def faults_of(folder: Path, record: Path) -> tuple[str, list[str]]:
-    """Return what a record comes to, and what is wrong with it."""
+    """Return pool and load of a record in a sentence, and the faults of its addresses."""
     kept = json.loads(record.read_text(encoding="utf-8"))
     problem, _ = read_placement_csv(folder / kept["instance"])
     placement = Placement(kept["addresses"])

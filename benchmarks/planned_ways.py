@@ -59,7 +59,7 @@ class Way:
 
     @property
     def problem(self) -> Problem:
-        """What it is a way to solve, and what is certified at its peak."""
+        """The problem that the way solves; the optimum at its peak is certified of it."""
         return self.done.problem
 
 

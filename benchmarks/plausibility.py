@@ -274,7 +274,7 @@ def throughput(row: Row, card: Hardware) -> float:
 
 
 def measure(row: Row) -> dict[str, Any]:
-    """Return what is published, what is predicted, and their ratio."""
+    """Return the published and the predicted throughput, and their ratio."""
     card = hardware(row.card)
     if row.bandwidth is not None:
         card = replace(card, memory_bandwidth=row.bandwidth * 10**9)
@@ -303,7 +303,7 @@ def table(found: Iterable[dict[str, Any]]) -> list[str]:
 
 
 def main() -> None:
-    """Run what the command line asks for."""
+    """Run the command line's choices."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--only", default="*", help="patterns of names, with semicolons between")
     parser.add_argument("--rows", type=Path, help="a JSON file of rows instead of the published")

@@ -1,4 +1,4 @@
-"""Say what the library's records know, group by group: the table of docs/library.md.
+"""Print the table of docs/library.md: the library's records, group by group.
 
 python benchmarks/records.py
 

@@ -41,7 +41,7 @@ class Way(ABC):
     everywhere = True
 
     def model(self, model: nn.Module) -> nn.Module:
-        """Return what a step calls."""
+        """Return the module that a step calls."""
         return model
 
     @abstractmethod
@@ -76,7 +76,7 @@ class _OnHost:
 
 
 class _Saving:
-    """What the two ways to move saved tensors share."""
+    """Common parts of the two ways to move saved tensors."""
 
     def __init__(self, device: Device, counter: LiveBytes | None) -> None:
         self.device = device

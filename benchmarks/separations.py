@@ -71,7 +71,7 @@ def separate(over: str, under: str, steps: int, seed: int) -> Row:
 
 
 def pairs() -> list[Pair]:
-    """Return what is searched for: bounds by bounds, plans by plans, and both by the optimum."""
+    """Return pairs to be separated: bounds by bounds, plans by plans, and both by the optimum."""
     impossible = never_more()
     found = [(a, b) for a in BOUNDS for b in BOUNDS if a != b and (a, b) not in impossible]
     found += [(a, b) for a in PLANS for b in (*PLANS, OPTIMUM) if a != b]

@@ -30,7 +30,7 @@ class Rebound(Layer):
 
 
 class Memory(Layer):
-    """What it returned at the last call goes into the next one."""
+    """A layer whose last result goes into the next call."""
 
     def __init__(self, chance: random.Random, width: int) -> None:
         super().__init__(chance, width)

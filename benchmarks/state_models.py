@@ -71,7 +71,7 @@ class Called(nn.Module):
 
 @dataclass(frozen=True)
 class Drawn:
-    """What a model is made of; every `build` makes the same one anew.
+    """The recipe of a model; every `build` makes the same one anew.
 
     Attributes
     ----------

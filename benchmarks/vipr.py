@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import offcert
-from offcert.certify.exporting_bounds import ARGUMENTS, export_bound
+from offcert.certify.exporting import ARGUMENTS, export_bound
 from offcert.core.errors import InputError
 from offcert.core.result import Bound
 from offcert.instances.library import Library

@@ -145,7 +145,7 @@ def all_compared(found: list[Measured], time_limit: float) -> Iterator[tuple[int
 def offloading(
     measure: Measured, bound: int, found: list[Measured], time_limit: float
 ) -> dict[str, Any]:
-    """Return what moving can save at most where nothing has to move: a plan, and the bound on all.
+    """Return the most that moving can save where nothing has to move: a plan, and the bound on all.
 
     Parameters
     ----------
@@ -212,7 +212,7 @@ def answer(problem: Problem, found: dict[str, Any]) -> str:
 
 
 def problems(options: argparse.Namespace) -> Iterator[Problem]:
-    """Yield what is compared: problem files, and networks of the zoo."""
+    """Yield the problems to be compared: from files, and of networks of the zoo."""
     yield from map(read_problem, options.problems)
     for spec in filter(None, options.networks.split(",")):
         from offcert.runtime.profiling.profile import profile

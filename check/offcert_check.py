@@ -25,14 +25,13 @@ import json
 import math
 import sys
 import zlib
-from bisect import insort
+from bisect import bisect, insort
 from fractions import Fraction
 from itertools import pairwise
 
-LARGEST_INTEGER = 2**63 - 1
+LARGEST_INTEGER, LONGEST_PROOF = 2**63 - 1, 1 << 25
 # Sums of sizes, and of those of large tensors, are told apart up to so many units (theory).
 FINEST, FINEST_LARGE = 1 << 24, 1 << 26
-LONGEST_PROOF = 1 << 25
 
 
 class WrongError(Exception):
@@ -240,10 +239,8 @@ def read_network(document, place):
         row = {name: integer(each[name], f"{here}.{name}") for name in ("duration", "workspace")}
         for name in ("reads", "writes", "holds", "of"):
             row[name] = integers(each.get(name, []), f"{here}.{name}")
-            most, rising = (
-                i if name == "of" else len(values),
-                all(a < b for a, b in pairwise(row[name])),
-            )
+            most, rising = len(values), all(a < b for a, b in pairwise(row[name]))
+            most = i if name == "of" else most
             if any(number >= most for number in row[name]) or (name != "of" and not rising):
                 raise WrongError(f"{here}.{name} must increase, and name what there is")
         row["lean"] = None if each.get("lean") is None else integer(each["lean"], f"{here}.lean")
@@ -403,6 +400,8 @@ class Problem:
 
 def check_execution(problem, document):
     """Return the trace of an execution; raise if it is no legal one of the problem's network."""
+    if problem.recompute == "none":
+        raise WrongError("there is one, although nothing may run again")
     take(document, "execution", ("trace", "runs", "values"), ("program",))
     network = problem.network
     trace = read_trace(document["trace"], "execution.trace", problem.offload)
@@ -694,28 +693,33 @@ def fractional(problem, trace, needs):
     rates = [int(parts / problem.out), int(parts / problem.back)]
     ticks = [parts * each for each, _ in trace.operations]
     count = len(ticks)
-    heads = _ends(
-        ticks,
-        needs,
-        rates[0],
-        [
-            (before, after, trace.writer(g), trace.size(g))
-            for g in trace.gaps
-            for _, before, after in [g]
-        ],
-    )
-    mirrored = [
-        (
-            count - 1 - after,
-            count - 1 - before,
-            count - 1 - after,
-            trace.size((tensor, before, after)),
-        )
-        for tensor, before, after in trace.gaps
-    ]
-    tails = _ends(ticks[::-1], needs[::-1], rates[1], mirrored)
+    rows = [(gap[1], gap[2], trace.writer(gap), trace.size(gap)) for gap in trace.gaps]
+    heads = _ends(ticks, needs, rates[0], rows)
+    rows = [(count - 1 - q, count - 1 - p, count - 1 - q, size) for p, q, _, size in rows]
+    tails = _ends(ticks[::-1], needs[::-1], rates[1], rows)
     best = max(heads[o] + ticks[o] + tails[count - 1 - o] for o in range(count))
     return -(-best // parts)
+
+
+def in_pieces(problem, trace, needs):
+    """Return the sum of the fractional bounds of the pieces between which nothing is away."""
+    count, uncut, owned, total, spans = len(trace.operations), set(), {}, 0, {}
+    for number, before, after in trace.gaps:
+        spans[number] = (spans.get(number, (before,))[0], after)
+    for before, after in spans.values():
+        uncut.update(range(before + 1, after + 1))
+    cuts = [operation for operation in range(1, count) if operation not in uncut]
+    for number, before, _ in trace.gaps:
+        owned.setdefault(bisect(cuts, before), set()).add(number)
+    for piece, (first, end) in enumerate(pairwise([0, *cuts, count])):
+        tensors = []
+        for number in sorted(owned.get(piece, ())):
+            size, uses, leaves = trace.tensors[number]
+            within = {min(max(use, first - 1), end - 1) - first for use in uses}
+            tensors.append((size, sorted(within), leaves))
+        part = Trace(trace.operations[first:end], tensors)
+        total += fractional(problem, part, needs[first:end])
+    return total
 
 
 def _ends(ticks, needs, rate, gaps):
@@ -1085,7 +1089,8 @@ class Joint:
         begin, end = self.spans[where]
         if family in ("runs", "returns"):
             share = self.runs if family == "runs" else self.back
-            known = where >= self.windows and share(where, about[0]) != 0
+            unmade = family == "returns" and self.present(begin, about[0]) is None
+            known = not unmade and share(where, about[0]) != 0
             windows = [(share(window, about[0]), 1) for window in range(begin, end)]
             return [*windows, (share(where, about[0]), -1)] if known else None
         if family == "inputs":
@@ -1261,25 +1266,22 @@ def joint(problem, details):
 
 
 def proved(problem, method, details):
-    """Return what a method proves for a problem in which everything runs once."""
+    """Return the bound that a method proves for a problem in which everything runs once."""
     trace, atomic = problem.trace, problem.transfers == "atomic"
     simplex = not problem.duplex
-    if method.startswith("fractional-") and not atomic:
+    if method.startswith("fractional-") and not atomic and method != PIECES:
         raise WrongError(f"{method} is for atomic transfers")
-    if method in ("prop3", "fractional"):
-        take(details, "details", ())
-        rule = proposition_3 if method == "prop3" else fractional
-        return rule(problem, trace, required(problem, trace))
+    if not method.startswith("fluid-"):
+        take(details, "details", ("smallest",) if "large" in method else ())
+    if method in RULES:
+        return RULES[method](problem, trace, required(problem, trace))
     if method == "prop3-subset-sum":
-        take(details, "details", ())
         if not atomic and not (simplex and problem.transfers == "interruptible"):
             raise WrongError(f"{method} does not hold for such transfers")
         return proposition_3(problem, trace, required(problem, trace, whole=True))
     if method == "fractional-subset-sum":
-        take(details, "details", ())
         return fractional(problem, trace, required(problem, trace, whole=True))
     if method.startswith("fractional-large-tensors"):
-        take(details, "details", ("smallest",))
         smallest = integer(details["smallest"], "details.smallest", 1)
         rest, taken = trace, 0
         if method.endswith("-returns"):
@@ -1292,8 +1294,9 @@ def proved(problem, method, details):
     return fluid(problem, trace, details)
 
 
-JOINT = "joint-lp"
-KNOWN = ("prop3", "fractional", "prop3-subset-sum", "fractional-subset-sum")
+JOINT, PIECES = "joint-lp", "fractional-pieces"
+RULES = {"prop3": proposition_3, "fractional": fractional, PIECES: in_pieces}
+KNOWN = (*RULES, "prop3-subset-sum", "fractional-subset-sum")
 KNOWN += ("fractional-large-tensors", "fractional-large-tensors-returns", "fluid-lp", "fluid-milp")
 
 
@@ -1317,8 +1320,7 @@ def check_bound(problem, bound):
         return
     if method not in KNOWN:
         raise UnknownError(f"{method}: a kind of bound that needs a search, or another argument")
-    start, needs = least_memories(problem.trace)
-    if problem.memory < max(start, *needs):
+    if problem.memory < scarcest(problem)[1]:
         raise UnknownError(f"{method}: bounds on problems without any schedule")
     most = proved(problem, method, bound["details"])
     if value != most:
@@ -1326,7 +1328,7 @@ def check_bound(problem, bound):
 
 
 def least_memories(trace):
-    """Return what is there at the start, and what each operation needs if all else has left."""
+    """Return the bytes at the start, and those each operation needs if all else has left."""
     needs = trace.demands()
     for operation, over in enumerate(trace.gaps_over()):
         needs[operation] -= sum(trace.size(trace.gaps[number]) for number in over)
@@ -1337,20 +1339,13 @@ def least_memories(trace):
 # --- certificates -------------------------------------------------------------------------------
 
 REQUIRED = ("format", "version", "problem", "problem_sha256", "status", "objective", "lower_bound")
-REQUIRED += (
-    "gap",
-    "bounds",
-    "schedule",
-    "infeasibility",
-    "method",
-    "settings",
-    "versions",
-    "digest",
-)
+REQUIRED += ("gap", "bounds", "schedule", "infeasibility", "method", "settings", "versions")
+REQUIRED += ("digest",)
+LACK = ("operation", "name", "needed", "lacking")
 
 
 class Check:
-    """What was found: what holds, what is wrong, what is not known here."""
+    """The findings: what holds, what is wrong, what is not known here."""
 
     def __init__(self):
         self.holds, self.wrong, self.unknown = [], [], []
@@ -1377,7 +1372,7 @@ class Check:
 
 
 def check(document):
-    """Return what is found of a certificate's document."""
+    """Return the findings about a certificate's document."""
     found = Check()
     found.run("document", _check_document, document)
     if found.wrong:
@@ -1387,7 +1382,7 @@ def check(document):
         return found
     trace = problem.trace
     if document.get("execution") is not None:
-        trace = found.run("execution", _execution, problem, document["execution"])
+        trace = found.run("execution", check_execution, problem, document["execution"])
     elif problem.recompute != "none" and document["schedule"] is not None:
         found.wrong.append("execution: missing, although computations may run again")
         return found
@@ -1400,12 +1395,6 @@ def check(document):
     others = {"placement": "addresses", "robust": "uncertain times"}
     found.unknown += [f"{part}: {what}" for part, what in others.items() if part in document]
     return found
-
-
-def _execution(problem, document):
-    if problem.recompute == "none":
-        raise WrongError("there is one, although nothing may run again")
-    return check_execution(problem, document)
 
 
 def _check_document(document):
@@ -1426,7 +1415,8 @@ def _check_conclusion(document, problem, result):
         raise WrongError("objective and schedule must be there together")
     if result is not None:
         value = result[0] if problem.minimise == "time" else result[1]
-        if objective != value:
+        # Memory that is minimised is what the schedule is given: no less than it takes.
+        if objective != value and (problem.minimise == "time" or objective < value):
             raise WrongError(f"objective is {objective}, but the schedule's is {value}")
         if problem.deadline is not None and result[0] > problem.deadline:
             raise WrongError(f"the schedule takes {result[0]} ticks, more than {problem.deadline}")
@@ -1449,8 +1439,11 @@ def _check_status(document, problem, objective, best):
     status, lack = document["status"], document["infeasibility"]
     if (lack is not None) != (status == "INFEASIBLE"):
         raise WrongError("status and infeasibility disagree")
+    limit, needed, where = scarcest(problem)
+    if limit is not None and needed > limit and (lack is None or document["bounds"]):
+        raise WrongError("no schedule exists, and the document must say so and hold no bounds")
     if lack is not None:
-        _check_infeasible(document, problem, lack)
+        _check_infeasible(document, limit, needed, where)
     elif objective is None:
         if status != "UNKNOWN":
             raise WrongError(f"status is {status} without a schedule")
@@ -1458,20 +1451,36 @@ def _check_status(document, problem, objective, best):
         raise WrongError(f"status is {status} with objective {objective} and bound {best}")
 
 
-def _check_infeasible(document, problem, lack):
-    if document["schedule"] is not None or document["bounds"]:
-        raise WrongError("there is a schedule or a bound, although the problem is infeasible")
-    take(lack, "infeasibility", ("operation", "name", "needed", "lacking"))
-    if problem.recompute != "none" or problem.minimise != "time":
-        raise UnknownError("why nothing can be executed where computations may run again")
-    start, needs = least_memories(problem.trace)
+def scarcest(problem):
+    """Return what is limited (None: nothing), what is needed of it at least, and where."""
+    if problem.minimise == "memory":
+        return problem.deadline, problem.trace.computing, -1
+    if problem.recompute == "none":
+        start, needs = least_memories(problem.trace)
+    else:
+        network, needs = problem.network, []
+        sizes, read = [size for size, _, _ in network.values], set()
+        for each in network.computations:
+            made = sum(sizes[v] for v in each["writes"] if network.values[v][2] is None)
+            beside = each["workspace"] + made
+            beside = beside if each["lean"] is None else min(beside, each["lean"])
+            needs.append(beside + sum(sizes[v] for v in each["reads"]))
+            read |= {network.memory(v) for v in each["reads"]}
+        start = sum(sizes[v] for v in read if network.writer[v] < 0)
     needed = max(start, *needs)
-    if needed <= problem.memory:
-        raise WrongError("every operation fits if all else has left")
-    where = -1 if start == needed else needs.index(needed)
+    return problem.memory, needed, -1 if start == needed else needs.index(needed)
+
+
+def _check_infeasible(document, limit, needed, where):
+    lack = take(document["infeasibility"], "infeasibility", LACK)
+    if document["schedule"] is not None or document["bounds"] or limit is None:
+        raise WrongError("there is a schedule, a bound or no limit, although nothing is feasible")
+    alone = needed <= limit and lack["name"] == "every execution"
+    if alone and lack["needed"] - lack["lacking"] == limit:
+        raise UnknownError("why nothing can be executed where computations may run again")
     said = (lack["operation"], lack["needed"], lack["lacking"])
-    if said != (where, needed, needed - problem.memory):
-        raise WrongError(f"infeasibility must say that {needed} units are needed at {where}")
+    if needed <= limit or said != (where, needed, needed - limit):
+        raise WrongError(f"infeasibility must say that {needed} is needed at {where}, if it lacks")
 
 
 def main(arguments):

@@ -246,7 +246,7 @@ def _load(name: str) -> Any:
 
 
 def _without_torch(name: str) -> Any:
-    """Return what says what to install: when it is called, so that looking at it does no harm."""
+    """Return a function that says what to install only when it is called: a look does no harm."""
 
     def missing(*args: Any, **kwargs: Any) -> Any:
         from offcert.core.errors import require_torch

@@ -139,7 +139,7 @@ class Measuring(NamedTuple):
 
 
 def schedules_measured(given: Sequence[Any], how: Measuring) -> list[Measured]:
-    """Return what methods did on problems of schedules, their files, or names in the library."""
+    """Return results of methods on problems of schedules, their files, or names in the library."""
     methods = [*how.names, *([CERTIFY] if how.certify else [])]
     cells = grid(_subjects(given, how.library), methods, settings=how.settings)
     return measured_of(run(cells, Table(), jobs=how.jobs).rows, Library(how.library))
@@ -189,7 +189,7 @@ _Item = tuple[PlacementProblem, str, float, int]
 
 
 def placements_measured(problems: Sequence[PlacementProblem], how: Measuring) -> list[Measured]:
-    """Return what methods did on problems of addresses."""
+    """Return results of methods on problems of addresses."""
     names, time_limit, seed = how.names, how.settings.time_limit, how.settings.seed
     items = [(problem, name, time_limit, seed) for problem in problems for name in names]
     tasks = [Task((item,), time_limit + OWN_GRACE) for item in items]

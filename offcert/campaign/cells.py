@@ -92,7 +92,7 @@ def _rates(problem: Problem) -> Row:
 
 
 def _means(problem: Problem) -> Row:
-    """Return what may run again and leave, where that is not as usual: nothing, and everything."""
+    """Return whether computations may run again and tensors leave; empty where as usual."""
     usual = problem.recompute is Recompute.NONE and problem.offload
     if usual:
         return {}
@@ -204,7 +204,7 @@ def grid(
         Every problem with each of these; by default as each problem says itself. Then limits are
         the same bytes for all of them; see `offcert.campaign.means.varied`.
     recompute : Recompute, optional
-        What may run again where something may; only with `allow`.
+        Kind of recomputation where it is allowed; only with `allow`.
 
     Raises
     ------
@@ -245,7 +245,7 @@ def _subjects(
     allow: Sequence[Means] | None,
     recompute: Recompute | None,
 ) -> list[tuple[Subject, list[int]]]:
-    """Return what the cells are about, with the limits of each in bytes."""
+    """Return the problems of the cells, with the limits of each in bytes."""
     subjects = [
         problem if isinstance(problem, Subject) else Subject(problem.name, problem)
         for problem in problems

@@ -190,7 +190,7 @@ def _folder(table: Table) -> Path:
 
 
 def _facts(cell: Cell, answer: Any, table: Table, options: Options) -> Row:
-    """Return what the row says beside what identifies it; write the certificate."""
+    """Return the columns of a row beside those that identify it; write the certificate."""
     if isinstance(answer, Failure):
         return {"status": FAILED, "seconds": answer.seconds, "reason": answer.reason}
     facts, document = answer

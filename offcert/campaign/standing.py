@@ -29,13 +29,13 @@ class Measured:
     problem, digest, group, method, status : str
         As in a campaign's table; the group is the library's, or `OWN`.
     value : int or None
-        What the method attained and a checker has passed: ticks, or bytes of a pool of addresses.
+        The method's result, which a checker has passed: ticks, or bytes of a pool of addresses.
     best : int or None
         The least that is known: a record of the library's, or what any of the methods attained.
     proved : int or None
         The best proved lower bound that is known. What solvers claim does not count.
     seconds : float
-        That the method took.
+        Seconds that the method took.
     reason : str or None
         Why there is no value.
     """
@@ -113,14 +113,14 @@ class Standing:
 
 
 def measured_of(rows: Sequence[Row], library: Library | None = None) -> list[Measured]:
-    """Return what methods attained in a campaign, beside all that is known of its problems.
+    """Return the results of methods in a campaign, beside all that is known of its problems.
 
     Parameters
     ----------
     rows : sequence of dict
         Of a campaign's table.
     library : Library, optional
-        Whose records are known; by default the one that comes with the package.
+        The library whose records are known; by default the one that comes with the package.
     """
     known = library or Library()
     found: dict[str, list[Row]] = {}

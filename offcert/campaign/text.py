@@ -14,7 +14,7 @@ from offcert.core.units import Units, format_size, format_time
 
 
 def summary_to_json(summary: Summary) -> dict[str, Any]:
-    """Return what a campaign did, without its rows."""
+    """Return the counts and seconds of a campaign, without its rows."""
     names = ("cells", "kept", "computed", "failed", "damaged", "seconds")
     return {name: getattr(summary, name) for name in names}
 
@@ -58,7 +58,7 @@ def describe_rows(rows: Sequence[Row], units: Mapping[str, Units] | None = None)
 
 
 def allowed(row: Row) -> str:
-    """Return what may be done in a row's problem: to offload, to recompute, or both."""
+    """Return the means that a row's problem allows: to offload, to recompute, or both."""
     again = row["recompute"] not in (None, "none")
     if row["offload"] == "no":
         return "recompute" if again else "nothing"
@@ -66,7 +66,7 @@ def allowed(row: Row) -> str:
 
 
 def describe_outcome(summary: Summary) -> str:
-    """Return what the campaign did, and what failed in it."""
+    """Return the counts of a campaign, and the failures in it, for people."""
     return "\n".join([_did(summary), *_failures(summary.rows)])
 
 

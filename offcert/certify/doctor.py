@@ -24,8 +24,8 @@ from offcert.questions.schedule.device_memory import (
     uncounted_bytes,
     with_copies_of_buffers,
 )
-from offcert.questions.schedule.host_residences import host_placement_problem
 from offcert.questions.schedule.problem import Problem, Recompute
+from offcert.questions.schedule.residences import host_placement_problem
 
 # Seconds that a search gets even where captures took all the time. Arbitrary.
 _LEAST_SECONDS = 0.5
@@ -39,7 +39,7 @@ class Size:
     Attributes
     ----------
     asked : mapping of str to int
-        What makes the size, such as ``{"batch": 8, "sequence": 2048}``.
+        The dimensions that make the size, such as ``{"batch": 8, "sequence": 2048}``.
     samples : int
         Samples that one step trains on, for rates.
     profile : callable
@@ -90,7 +90,7 @@ class Diagnosis:
     Attributes
     ----------
     asked : mapping of str to int
-        What makes the size.
+        The dimensions that make the size.
     samples : int
         Samples that one step trains on.
     device_memory : int

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from offcert.core.documents import write_text
-from offcert.core.errors import InputError, OffcertError
+from offcert.core.errors import InputError, MethodError, OffcertError
+from offcert.core.result import Bound, Evidence
 from offcert.core.trace import require_integer
 from offcert.formulations.common.time_grid import choose_grid
 from offcert.formulations.exported.cells import Cells, Keeps, require_exportable
 from offcert.formulations.exported.counting import counted
+from offcert.formulations.exported.fluid_rows import fluid_argument
 from offcert.formulations.exported.integer_program import CellModel, IntegerProgram
 from offcert.formulations.exported.interval import MODEL, Instance
+from offcert.formulations.exported.joint_rows import joint_argument
+from offcert.formulations.exported.retention import RetentionModel
 from offcert.formulations.exported.text import lp, mps, opb
+from offcert.formulations.exported.vipr import Argument, ViprCertificate
 from offcert.heuristics.evictions.greedy import greedy
 from offcert.heuristics.evictions.sequential import sequential
+from offcert.proofs.registry import PROOFS
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.simulate import simulate
 
-TIME_INDEXED, INTERVAL = "time-indexed", "interval"
+TIME_INDEXED, INTERVAL, RETENTION = "time-indexed", "interval", "retention"
 # The model that each format holds.
 FORMATS = {
     "mps": TIME_INDEXED,
@@ -91,6 +98,44 @@ class Exported(ModelFiles):
     variables: int | None = None
     rows: int | None = None
     least: int | None = None
+
+
+@dataclass(frozen=True)
+class ExportedRetention(ModelFiles):
+    """A problem of recomputation alone as a program.
+
+    Attributes
+    ----------
+    variables, rows : int
+    """
+
+    variables: int
+    rows: int
+
+
+def export_retention(problem: Problem, form: str) -> ExportedRetention:
+    """Return which copies are kept and what runs again as a program for linear solvers.
+
+    Parameters
+    ----------
+    problem : Problem
+        In which nothing may leave and anything may run again; time or memory is minimised.
+    form : str
+        ``"mps"`` or ``"lp"``: not all of its variables are 0 or 1.
+
+    Raises
+    ------
+    InputError
+        If the format or the problem is another one, or the program is too large.
+    """
+    if form not in ("mps", "lp"):
+        raise InputError(f"format must be mps or lp for the model {RETENTION}, not {form}")
+    try:
+        program = RetentionModel(problem).program()
+    except MethodError as error:
+        raise InputError(str(error)) from None
+    text = "\n".join(PROGRAMS[form](program)) + "\n"
+    return ExportedRetention({f".{form}": text}, len(program.names), len(program.rows))
 
 
 def _make_folder(folder: Path) -> None:
@@ -174,3 +219,94 @@ def _attained(problem: Problem) -> int:
     with suppress(OffcertError):
         best = min(best, simulate(problem, greedy(problem)).makespan)
     return best
+
+
+# What makes a program and its proof of the bounds that can be exported.
+ARGUMENTS: dict[str, Callable[[Problem, int, Any, bool], Argument]] = {
+    "joint-lp": joint_argument,
+    "fluid-lp": fluid_argument,
+    "fluid-milp": fluid_argument,
+}
+VIPR = "vipr"
+
+
+@dataclass(frozen=True)
+class ExportedBound(ModelFiles):
+    """A bound as a file.
+
+    Attributes
+    ----------
+    method : str
+        Name of the method.
+    value : int
+        The bound, in ticks.
+    variables, rows : int
+        Of the program.
+    derivations : int
+        Steps of its proof.
+    """
+
+    method: str
+    value: int
+    variables: int
+    rows: int
+    derivations: int
+
+
+def export_bound(
+    problem: Problem,
+    bounds: Sequence[Bound],
+    form: str,
+    *,
+    method: str | None = None,
+    every: bool = False,
+) -> ExportedBound:
+    """Return the best of some bounds that has a linear proof, as a file.
+
+    Parameters
+    ----------
+    problem : Problem
+        Theirs.
+    bounds : sequence of Bound
+        As a certificate has them.
+    form : str
+        ``"vipr"`` for program and proof; ``"mps"`` or ``"lp"`` for the program.
+    method : str, optional
+        A key of `ARGUMENTS`: the kind of bound that is meant.
+    every : bool
+        Whether the program has every fact, not only those that the proof weighs.
+
+    Raises
+    ------
+    InputError
+        If there is no such bound, or its proof proves less than it says.
+    """
+    bound = _chosen(bounds, method)
+    kind = PROOFS[bound.method]
+    misfit = kind.misfit(problem)
+    if misfit is not None:
+        raise InputError(f"{bound.method} cannot be exported: {misfit}")
+    proof = kind.proof.read(bound.details)
+    argument = ARGUMENTS[bound.method](problem, bound.value, proof, every)
+    certificate = ViprCertificate(argument)
+    program = argument.program
+    lines = certificate.text() if form == VIPR else PROGRAMS[form](program)
+    return ExportedBound(
+        files={f".{form}": "\n".join(lines) + "\n"},
+        method=bound.method,
+        value=bound.value,
+        variables=len(program.names),
+        rows=len(program.rows),
+        derivations=len(certificate.derived),
+    )
+
+
+def _chosen(bounds: Sequence[Bound], method: str | None) -> Bound:
+    wanted = ARGUMENTS if method is None else (method,)
+    known = [b for b in bounds if b.method in wanted and b.evidence is Evidence.PROVED]
+    stored = [bound for bound in known if "proof" in bound.details]
+    if not stored:
+        there = ", ".join(dict.fromkeys(bound.method for bound in bounds)) or "none"
+        why = "the proofs of these are not stored with it" if known else f"its bounds are {there}"
+        raise InputError(f"no proved bound {' or '.join(wanted)} can be exported: {why}")
+    return max(stored, key=lambda bound: bound.value)

@@ -11,7 +11,7 @@ from offcert.proofs.any_certificate import AnyCertificate
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.split_certificate import SplitCertificate
 from offcert.questions.placement.problem import PlacementProblem, Residence
-from offcert.questions.schedule.host_residences import HOST_ALIGNMENT, host_placement_problem
+from offcert.questions.schedule.residences import HOST_ALIGNMENT, host_placement_problem
 
 
 def host_problem(
@@ -20,7 +20,7 @@ def host_problem(
     """Return the problem of finding addresses on the host for what has left the device.
 
     Times are ticks of the schedule, for whoever carries out its transfers in their order; see
-    `offcert.questions.schedule.host_residences`. The rounds of a step follow each other, each
+    `offcert.questions.schedule.residences`. The rounds of a step follow each other, each
     counted once: no copy is of use after its round.
 
     Parameters

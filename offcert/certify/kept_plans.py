@@ -28,7 +28,7 @@ _MEASURED = ("duration", "bandwidth", "prefetch_bandwidth", "link", "sharing")
 
 
 def asked(problem: Problem, *, times: bool) -> dict[str, Any]:
-    """Return what a problem asks, as a JSON value to be compared or digested.
+    """Return the parts of a problem that decide its answer, as a JSON value to be compared.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ class KeptPlans:
         return self.folder / f"{self.digest(problem, room)}.json"
 
     def _asked(self, problem: Problem, room: int | None) -> dict[str, Any]:
-        """Return what is asked as a JSON value."""
+        """Return the problem, the room and the machine of a plan as a JSON value."""
         document = asked(problem, times=not self._machine)
         return {"problem": document, "room": room, "machine": self._machine}
 

@@ -16,10 +16,9 @@ from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.questions import SCHEDULE
 from offcert.proofs.settings import Settings
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.questions.schedule.options import require_search
 from offcert.questions.schedule.problem import Minimise, Problem
-from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.schedule import FluidSchedule, Schedule
 from offcert.questions.schedule.simulate import simulate
 
 
@@ -45,7 +44,7 @@ def require_known(problem: Problem, known: Certificate) -> None:
 
 
 def offer_known(search: Search, known: Certificate) -> None:
-    """Offer what a certificate holds; with more memory the same decisions may take less time."""
+    """Offer a certificate's schedule; with more memory the same decisions may take less time."""
     search.begin("what is known")
     schedule, execution = known.result.schedule, known.result.execution
     if isinstance(schedule, FluidSchedule):

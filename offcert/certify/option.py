@@ -28,12 +28,12 @@ class Option:
     name : str
         As it is written, and as the function of the method calls it.
     summary : str
-        What it is, with its unit, in one line.
+        The option in one line, with its unit.
     read : callable
         Returns the value that a text stands for, or None for ``"none"``. Raises `ValueError`, whose
         message says what the text must be.
     default : str
-        What is meant where nothing is said, as it would be written.
+        The value where none is given, as it would be written.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Option:
 
 
 def number(minimum: int, or_none: bool = False) -> Callable[[str], Value]:
-    """Return what reads an integer that is at least `minimum`, or perhaps ``"none"``."""
+    """Return a function that reads an integer of at least `minimum`, or perhaps ``"none"``."""
 
     def read(text: str) -> Value:
         if or_none and text == NONE:
@@ -57,7 +57,7 @@ def number(minimum: int, or_none: bool = False) -> Callable[[str], Value]:
 
 
 def word(*words: str) -> Callable[[str], Value]:
-    """Return what reads one of some words."""
+    """Return a function that reads one of some words."""
 
     def read(text: str) -> Value:
         if text not in words:
@@ -75,7 +75,7 @@ def any_word(text: str) -> Value:
 
 
 def words(*allowed: str) -> Callable[[str], Value]:
-    """Return what reads one or several of some words, with ``+`` between them."""
+    """Return a function that reads one or several of some words, with ``+`` between them."""
 
     def read(text: str) -> Value:
         parts = text.split(_AMONG)
@@ -87,7 +87,7 @@ def words(*allowed: str) -> Callable[[str], Value]:
 
 
 def numbers(minimum: int) -> Callable[[str], Value]:
-    """Return what reads integers with ``+`` between them, increasing and each once."""
+    """Return a function that reads integers with ``+`` between them, sorted and each once."""
     read_one = number(minimum)
 
     def read(text: str) -> Value:
@@ -111,14 +111,14 @@ SETTINGS = {
 
 
 def read_options(method: str, known: Iterable[Option], parts: Iterable[str]) -> Mapping[str, Value]:
-    """Return what the options behind a method's name choose, where that is not the default.
+    """Return the values of the options behind a method's name that are not the default.
 
     Parameters
     ----------
     method : str
         Its name, for messages.
     known : iterable of Option
-        Those that the method has; the result is in their order.
+        The method's options; the result is in their order.
     parts : iterable of str
         Each as ``"name=value"``.
 

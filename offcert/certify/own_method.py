@@ -72,7 +72,7 @@ def own_method(text: str, placing: bool = False) -> Method:
 
 @cache
 def code_digest(text: str) -> str:
-    """Return what changes with a function: the beginning of the SHA-256 of its module's file."""
+    """Return the first 16 digits of the SHA-256 of a function's source file; empty without one."""
     try:
         path = inspect.getsourcefile(inspect.unwrap(_function(text)))
         return "" if path is None else sha256(Path(path).read_bytes()).hexdigest()[:16]
@@ -114,7 +114,7 @@ def _run(name: str, function: Callable[..., Any], search: Search, effort: Effort
 
 
 def answered(problem: Problem, answer: Any, name: str) -> tuple[Execution | None, Schedule]:
-    """Return what runs and when, for whatever a method answers; nothing of it is checked yet.
+    """Return the execution and schedule in a method's answer; neither is checked yet.
 
     Parameters
     ----------

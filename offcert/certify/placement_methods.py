@@ -23,7 +23,7 @@ from offcert.core.messages import meant, show
 
 @compiling("addresses")
 def warm_placement() -> None:
-    """Compile what places residences."""
+    """Compile the kernels that place residences."""
     from offcert.formulations.placement.sections import Sections
     from offcert.formulations.placement.skyline import Skyline
     from offcert.heuristics.placement.ejection import ejection_search

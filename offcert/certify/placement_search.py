@@ -24,7 +24,7 @@ class PlacementSearch(Running[PlacementCertificate]):
     Parameters
     ----------
     problem : PlacementProblem
-        What is being solved.
+        The problem that is being solved.
     time_limit : float
         Seconds.
     progress : callable, optional
@@ -96,14 +96,14 @@ class PlacementSearch(Running[PlacementCertificate]):
         return self._took()
 
     def take(self, outcome: PlacementOutcome) -> None:
-        """Take what a search returned: its placement and its bounds."""
+        """Take over a search's placement and bounds."""
         if outcome.placement is not None:
             self.offer(outcome.placement)
         for bound in outcome.bounds:
             self.add(bound)
 
     def result(self) -> PlacementResult:
-        """Return what is known now; a placement counts only if it fits the capacity."""
+        """Return the smallest pool and the bounds so far; a placement counts only if it fits."""
         fits = self.capacity is None or (self.objective or 0) <= self.capacity
         bounds = tuple(cross_attested(self.bounds, placement_kind_of))
         placement = self.placement if fits else None

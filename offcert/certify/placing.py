@@ -316,7 +316,7 @@ def place_rounds(
 
 
 def checked_schedule(certificate: Certificate) -> tuple[Problem, Schedule]:
-    """Return what is executed and its schedule, if that can be placed.
+    """Return the problem that is executed and its schedule, if that can be placed.
 
     Raises
     ------
@@ -336,7 +336,7 @@ def checked_schedule(certificate: Certificate) -> tuple[Problem, Schedule]:
 def _of_schedule(
     certificate: Certificate, options: PlaceOptions
 ) -> tuple[PlacementProblem, tuple[Occupant, ...]]:
-    """Return what is to be placed, and what each residence is of."""
+    """Return the residences to be placed, and the tensor or workspace of each."""
     executed, schedule = checked_schedule(certificate)
     problem = placement_problem(executed, schedule, options["capacity"], options["alignment"] or 1)
     return problem, tuple(of for of, _ in residences(executed.trace, schedule))

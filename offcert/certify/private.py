@@ -26,7 +26,7 @@ def add(
     group: str = _DEFAULT_GROUP,
     hardware: str | None = None,
 ) -> Entry:
-    """Take what a certificate improves into a library, and its problem if that is new.
+    """Take a certificate's better values into a library, and its problem if that is new.
 
     A problem is known if the library holds it under any name.
 
@@ -135,7 +135,7 @@ def insert(library: Library, problem: Problem, group: str = _DEFAULT_GROUP) -> E
 
 
 def _variant(problem: Problem) -> str:
-    """Return what tells a problem from others of the same network and name; mostly nothing."""
+    """Return a suffix that tells a problem from others of its network and name; mostly empty."""
     parts = [] if problem.recompute is Recompute.NONE else [str(problem.recompute)]
     parts += [] if problem.offload else ["held"]
     if problem.minimise is Minimise.MEMORY:
@@ -145,7 +145,7 @@ def _variant(problem: Problem) -> str:
 
 
 def _label(problem: Problem) -> str:
-    """Return what tells a memory limit from others: a whole percentage, or the limit itself."""
+    """Return a label of a problem's memory limit: a whole percentage, or the limit itself."""
     memory = problem.platform.memory
     for percent in range(101):
         if problem.memory_at(Fraction(percent, 100)) == memory:

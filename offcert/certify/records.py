@@ -17,9 +17,9 @@ from offcert.proofs.attestation import witness
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.files import problem_digest
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Minimise
+from offcert.questions.schedule.schedule import FluidSchedule
 from offcert.questions.schedule.simulate import simulate
 from offcert.verify.document import Verification, verify
 
@@ -56,7 +56,7 @@ def add(library: Library, document: Any, hardware: str | None = None) -> Entry:
 
 
 def improve(library: Library, verification: Verification, hardware: str | None = None) -> Entry:
-    """Take what a verified certificate improves into the library; see `add`."""
+    """Take a verified certificate's better values into the library; see `add`."""
     if not verification.valid:
         raise InputError(f"the certificate does not verify: {verification.reason}")
     certificate = verification.certificate

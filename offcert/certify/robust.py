@@ -13,8 +13,7 @@ from dataclasses import replace
 from offcert.certify.running import SearchProgress
 from offcert.core.result import Evidence
 from offcert.core.uncertainty import executed_on
-from offcert.proofs.certificate import Certificate
-from offcert.proofs.robust import Robust
+from offcert.proofs.certificate import Certificate, Robust
 from offcert.questions.schedule.problem import Minimise, Problem
 from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.simulate import simulate

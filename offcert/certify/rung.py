@@ -52,7 +52,7 @@ class Rung:
     Attributes
     ----------
     method : Method
-        What runs; also says for which transfers it is.
+        The method that runs; also says for which transfers it is.
     share : float
         The part of the remaining time that it may take.
     reason : str

@@ -30,12 +30,12 @@ _SHORTEST, _SHORTEST_PART = 0.1, 0.01
 
 
 class Keeping:
-    """Calls what keeps the best so far; where that fails, a full disk must not cost the search.
+    """Calls the keeper of the best so far; if it fails, a full disk must not cost the search.
 
     Parameters
     ----------
     keep : callable, optional
-        What keeps it; by default nothing does.
+        Called with the certificate to keep; by default nothing is kept.
     """
 
     def __init__(self, keep: Callable[[], None] | None = None) -> None:
@@ -83,7 +83,7 @@ class SearchProgress:
     seconds : float
         Since the search began.
     step : str
-        What is running.
+        Name of the step that is running.
     objective, lower_bound : int or None
         The best known so far, in ticks or bytes.
     """
@@ -120,7 +120,7 @@ class Running(Bounded, Generic[Known]):
     Attributes
     ----------
     question : Question
-        What is asked.
+        The question that is asked.
     shortest_step : float
         Seconds below which no step is worth loading what it needs.
     """
@@ -193,7 +193,7 @@ class Running(Bounded, Generic[Known]):
     def surviving(
         self, but: tuple[type[Exception], ...] = (MethodError, ContradictionError)
     ) -> Iterator[None]:
-        """Keep what is known if a step fails: a solver is missing or crashes, or a fault of ours.
+        """Keep answer and bounds if a step fails: a solver is missing or crashes, or we err.
 
         Parameters
         ----------
@@ -214,7 +214,7 @@ class Running(Bounded, Generic[Known]):
             self.note_failure(" ".join(f"{type(error).__name__}: {error}".split()))
 
     def note(self, **notes: Any) -> None:
-        """Remember what is to be said beside the result: fields of `Notes`."""
+        """Remember remarks beside the result: fields of `Notes`."""
         self.notes = replace(self.notes, **notes)
 
     def note_failure(self, message: str, step: str | None = None) -> None:
@@ -256,7 +256,7 @@ class Running(Bounded, Generic[Known]):
             self._progress(SearchProgress(self.seconds, said, self.objective, self.lower_bound))
 
     def begin(self, step: str) -> None:
-        """Say what runs next, and have what is known kept: nobody knows how a step ends."""
+        """Name the step that runs next, and have a certificate kept: no step is sure to end."""
         self._step = step
         self._keeping.now()
         self._tell()
@@ -277,18 +277,18 @@ class Running(Bounded, Generic[Known]):
             self._tell_news()
 
     def refutations(self) -> dict[str, int]:
-        """Return what solvers claimed and schedules refuted, by method."""
+        """Return the bounds that solvers claimed and schedules refuted, by method."""
         return {bound.method: bound.value for bound in self.refuted}
 
     def certificate(self, method: str, settings: Settings, unfinished: str | None = None) -> Known:
-        """Return what is known now, what made it and what is to be said beside it.
+        """Return a certificate of the answer and bounds so far, with method, settings and remarks.
 
         Parameters
         ----------
         method : str
-            What runs.
+            Name of the method that runs.
         settings : Settings
-            What it was asked.
+            The settings that the method was given.
         unfinished : str, optional
             The step that is running, if the search goes on.
         """
@@ -300,7 +300,7 @@ class Running(Bounded, Generic[Known]):
         )
 
     def _certificate(self, **origin: Any) -> Known:
-        """Return what is known, which is consistent, with where it comes from."""
+        """Return a certificate of the answer and bounds so far, which are consistent."""
         raise NotImplementedError
 
     def _admits(
@@ -315,7 +315,7 @@ class Running(Bounded, Generic[Known]):
         problem : object
             The problem that it must answer.
         answer : object
-            What the question's checker of answers looks at.
+            The answer, as the question's checker takes it.
         what : str
             The kind of thing that it is if anything is wrong.
 
@@ -332,7 +332,7 @@ class Running(Bounded, Generic[Known]):
         return True
 
     def _took(self) -> bool:
-        """Compare what was found with the bounds, and tell of it; return True."""
+        """Compare an answer with the bounds, and tell of it; return True."""
         self._require_consistent()
         self._tell_news()
         return True
@@ -369,7 +369,7 @@ class Running(Bounded, Generic[Known]):
 def keeper(
     method: str, settings: Settings, keep: Callable[[Known], None] | None
 ) -> Callable[[Running[Known]], None] | None:
-    """Return what gives `keep` a certificate of an unfinished search; None if nothing keeps it."""
+    """Return a function that gives `keep` a certificate of an unfinished search, or None."""
     if keep is None:
         return None
     return lambda search: keep(search.certificate(method, settings, search.step))

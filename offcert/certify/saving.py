@@ -29,7 +29,7 @@ class Saving:
     makers : mapping
         The operator that makes each storage.
     times : mapping
-        What each operator costs that may run again.
+        Cost of each operator that may run again.
     reads : mapping
         The storages that each of these operators reads.
     needs : sequence
@@ -67,7 +67,7 @@ def choose(
     least_bytes: bool = False,
     proved: bool = True,
 ) -> Saved:
-    """Return what to save so that running again costs least.
+    """Return the storages to save so that running again costs least.
 
     Parameters
     ----------

@@ -43,7 +43,7 @@ class _Row:
     place : str
         For messages: where it stands.
     kind, name : str
-        What happens, and to which operation or tensor, by name or number.
+        The event, and its operation or tensor, by name or number.
     start, end : int, int or None
         Ticks.
     """
@@ -56,7 +56,7 @@ class _Row:
 
 
 def read_schedule(problem: Problem, path: str | Path) -> tuple[Execution | None, Schedule]:
-    """Return what a table says runs and moves, and when; whether that is legal is not looked at.
+    """Return the execution and schedule in a table, without a look at whether they are legal.
 
     A row is a computation or a transfer: ``kind`` (compute, offload or prefetch), ``name`` (of the
     operation or tensor, or its number from 0), ``start`` and possibly ``end``, in ticks. A prefetch
@@ -66,7 +66,7 @@ def read_schedule(problem: Problem, path: str | Path) -> tuple[Execution | None,
     Parameters
     ----------
     problem : Problem
-        Whose names these are.
+        The problem whose names these are.
     path : str or Path
         Ends in ``.csv``: a line a row, below one that names the columns. Ends in ``.json``: a list
         of objects; or an object with ``operations`` and ``transfers``, as certificates have it, or

@@ -17,10 +17,9 @@ from offcert.core.strategy import Strategy
 from offcert.proofs.attestation import cross_attested
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.questions import SCHEDULE
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.questions.schedule.result import Result
-from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.schedule import FluidSchedule, Schedule
 from offcert.questions.schedule.simulate import Simulator
 from offcert.verify.execution import legality_faults
 
@@ -40,7 +39,7 @@ class Search(Running[Certificate]):
     Parameters
     ----------
     problem : Problem
-        What is being solved.
+        The problem that is being solved.
     time_limit : float
         Seconds.
     target_gap : float
@@ -149,7 +148,7 @@ class Search(Running[Certificate]):
         Parameters
         ----------
         execution : Execution or None
-            What runs; None if the problem leaves that no choice.
+            The runs of computations; None if the problem leaves them no choice.
         schedule : Schedule
             Of ``problem.executed(execution)``.
         memory : int, optional
@@ -208,7 +207,7 @@ class Search(Running[Certificate]):
         return Certificate(self.problem, self.result(), **origin)
 
     def result(self) -> Result:
-        """Return what is known now."""
+        """Return the best schedule, the bounds and the status so far."""
         status = self.status_by(self.impossible)
         # Of what does not exist nothing is the least.
         bounds = () if self.infeasibility else tuple(cross_attested(self.bounds))

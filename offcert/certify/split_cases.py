@@ -144,7 +144,7 @@ class RoundSearch:
         self.offer(node.choice, found.schedule)
 
     def _positions(self, node: Node, choice: Sequence[int]) -> tuple[int, ...]:
-        """Return what a choice from a case's menu is on the round's menu."""
+        """Return a choice from a case's menu as places on the round's menu."""
         rows = zip(self.round.menu.offers, choice, strict=True)
         return tuple(
             sorted(node.allowed[operation])[number] if operation in node.allowed else number
@@ -178,7 +178,7 @@ class RoundSearch:
         self._heed(found)
 
     def _heed(self, part: Certificate) -> None:
-        """Remember what failed in a search, and end if it was interrupted."""
+        """Remember the failures of a search, and end if it was interrupted."""
         self.failed |= part.notes.failed
         mind_interrupt(part)
 

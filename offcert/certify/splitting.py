@@ -87,7 +87,7 @@ class SplitSearch(Running[SplitCertificate]):
     Parameters
     ----------
     problem : SplitProblem
-        What is chosen from.
+        The splits, rounds and alternatives to choose from.
     settings : Settings
         Time limit, threads, target gap and seed.
     progress : callable, optional

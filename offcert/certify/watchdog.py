@@ -48,7 +48,7 @@ class OutlastedError(KeyboardInterrupt):
 
 @contextmanager
 def ending_with(act: Callable[[Any], object]) -> Iterator[None]:
-    """Say what to do with the best that is known if a step can be interrupted by nothing at all.
+    """Have a function called with the best certificate if nothing can interrupt a step.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ class _Watch:
         self.disarm()
 
     def leave_threads_behind(self) -> None:
-        """Remember what the block has started and not ended: nobody may wait for it at the end."""
+        """Remember threads that the block has left running: nobody may wait for them at the end."""
         for thread in set(threading.enumerate()) - self._others:
             if thread is not self._own:
                 leave_behind(thread)

@@ -208,7 +208,7 @@ def chosen_optimiser(options: argparse.Namespace) -> str | None:
 def chosen_model(
     options: argparse.Namespace,
 ) -> tuple[str, dict[str, Any], str | None, dict[str, Any]]:
-    """Return what `profile` takes for the network that the options name.
+    """Return the arguments of `profile` for the network that the options name.
 
     Returns
     -------
@@ -230,7 +230,7 @@ def chosen_model(
 def _configured(
     options: argparse.Namespace, named: dict[str, Any]
 ) -> tuple[str, dict[str, Any], str]:
-    """Return what makes the step of a model from its configuration, its arguments, and a name."""
+    """Return the maker of a configured model's step, its arguments, and a name."""
     from offcert.core.errors import InputError, require_transformers
     from offcert.runtime.workloads.configured import CONFIGURED
     from offcert.runtime.workloads.configured.step import read_config

@@ -36,7 +36,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _arguments(parser: argparse.ArgumentParser) -> Iterator[Any]:
-    """Yield what each command takes, at any depth."""
+    """Yield the arguments of each command, at any depth."""
     for action in parser._actions:
         yield action
         if isinstance(action, argparse._SubParsersAction):
@@ -45,7 +45,7 @@ def _arguments(parser: argparse.ArgumentParser) -> Iterator[Any]:
 
 
 def _teach(action: Any) -> None:
-    """Say what completes an argument whose choices its parser does not know."""
+    """Give a completion to an argument whose choices its parser does not know."""
     import shtab
 
     from offcert.certify.methods import METHODS

@@ -15,7 +15,7 @@ _CHILDREN = "offcert.formulations.common.children"
 
 
 def exit_code(act: Callable[[], int]) -> int:
-    """Return what `act` returns, or, once its error has been said, what that means."""
+    """Return the code of `act`, or, once its error has been printed, that of the error."""
     from offcert.core.errors import OffcertError
     from offcert.core.messages import cut, plain
 

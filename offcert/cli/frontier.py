@@ -139,7 +139,7 @@ class _Folder:
         certificate.write(self.file(certificate.problem))
 
     def find(self, problem: Problem) -> Certificate | None:
-        """Return what a run before this one has left, if it was made as this one would be."""
+        """Return the certificate that an earlier run left, if its settings were the same."""
         from offcert.core.errors import InputError
         from offcert.proofs.certificate import read_certificate
         from offcert.questions.schedule.files import problem_digest

@@ -54,5 +54,5 @@ def messages(verbose: int, quiet: bool) -> Iterator[None]:
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    """Say what a warning says; in which file and line it was given helps nobody here."""
+    """Log a warning's text; the file and line in which it was given help nobody here."""
     LOG.warning("%s", message)

@@ -103,7 +103,7 @@ def _row(name: str, method: Method) -> dict[str, Any]:
 
 
 def _freedom(row: dict[str, Any]) -> Iterator[str]:
-    """Yield what else a problem has to be, where it is not as usual."""
+    """Yield a method's requirements for problems that are not the usual ones."""
     if "none" not in row["recompute"]:
         yield f"recompute {' or '.join(row['recompute'])}"
     elif len(row["recompute"]) > 1:

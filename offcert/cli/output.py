@@ -108,7 +108,7 @@ def show(options: argparse.Namespace, document: dict[str, Any], text: str) -> No
 
 
 def text_of(question: Question) -> Text:
-    """Return what commands say of certificates that answer a question."""
+    """Return the texts of certificates that answer a question."""
     from offcert.core.named import named
 
     found: Any = named("report", question.text)
@@ -137,7 +137,7 @@ def print_problem(problem: Problem) -> None:
 
 @contextmanager
 def native_output_to_stderr() -> Iterator[None]:
-    """Keep what solvers print (HiGHS does at times) apart from what a command says."""
+    """Keep the prints of solvers (HiGHS has some) apart from a command's output."""
     import ctypes
 
     sys.stdout.flush()

@@ -34,7 +34,7 @@ def _run(options: argparse.Namespace) -> int:
     from offcert.instances.three_partition import triples_of
     from offcert.instances.two_partition import TwoPartition, half_of
     from offcert.proofs.certificate import read_certificate
-    from offcert.questions.schedule.fluid_schedule import FluidSchedule
+    from offcert.questions.schedule.schedule import FluidSchedule
 
     certificate = read_certificate(options.certificate)
     problem, schedule = certificate.problem, certificate.result.schedule

@@ -103,7 +103,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _read(path: str) -> tuple[Any, Units]:
-    """Return what is to be placed, a problem or a certificate of either kind, and its units."""
+    """Return a problem or a certificate of either kind, to be placed, and its units."""
     from offcert.core.documents import read_json
     from offcert.core.errors import InputError
     from offcert.core.messages import show as shown
@@ -137,10 +137,10 @@ def _read(path: str) -> tuple[Any, Units]:
 
 
 def _on_host(what: Any, settings: dict[str, Any], path: str) -> PlacementProblem:
-    """Return what a certificate's schedules hold on the host, to be placed as the settings say."""
+    """Return the problem of placing the host copies of a certificate's schedules."""
     from offcert.certify.host_problem import host_problem
     from offcert.core.errors import InputError
-    from offcert.questions.schedule.host_residences import HOST_ALIGNMENT
+    from offcert.questions.schedule.residences import HOST_ALIGNMENT
 
     if not (hasattr(what, "question") and what.question.host):
         raise InputError(f"--host is for certificates of schedules: nothing in {path} leaves")
@@ -158,7 +158,7 @@ def _require_place(what: Any, path: str | None) -> None:
 
 
 def _settings(options: argparse.Namespace, units: Units) -> dict[str, Any]:
-    """Return what the options say, checked; an option that the method does not use is an error."""
+    """Return the settings in the options, checked; one that the method does not use is an error."""
     from offcert.certify.placement_methods import placement_method_called
     from offcert.core.errors import InputError
     from offcert.core.units import parse_capacity

@@ -119,7 +119,7 @@ def _pages(
     groups: dict[str, list[Point]],
     drawn: dict[str, Curves],
 ) -> dict[Path, list[Curves]]:
-    """Return what each file of a folder shows: a problem, or all of one image size."""
+    """Return the curves in each file of a folder: of a problem, or of all of one image size."""
     import re
 
     form = options.format or _FORMATS[0]

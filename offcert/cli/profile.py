@@ -124,7 +124,7 @@ def _save_hardware(path: str) -> None:
 
 
 def _measured_lines(problem: Problem) -> list[str]:
-    """Return what was measured beside durations, for people."""
+    """Return lines about rates and storages that were measured beside durations, for people."""
     from offcert.core.units import format_size
 
     found = (problem.source or {}).get("measurement", {})

@@ -32,7 +32,7 @@ _PLACE = "{:7.1f} s  {}"
 def progress(
     options: argparse.Namespace, describe: Callable[[News], str], begin: str = ""
 ) -> Iterator[Callable[[News], None] | None]:
-    """Yield what is to be called with news, or None where nobody would see them.
+    """Yield a function to be called with news, or None where nobody would see them.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def progress(
     describe : callable
         Returns a piece of news in one line, without the time.
     begin : str
-        What is said before there are any news.
+        Text that is shown before there are any news.
     """
     if not options.quiet and sys.stderr.isatty():
         with _live(_Line(describe, begin or "loading")) as tell:

@@ -117,7 +117,7 @@ def add_effort(parser: argparse.ArgumentParser, *names: str, each: str = "") -> 
     names : str
         Keys of `DEFAULTS`.
     each : str
-        What the time limit is for, if not for all.
+        The part that the time limit is for, if not for all.
     """
     known: dict[str, tuple[Callable[[str], Any], str, str]] = {
         "time_limit": (seconds, "S", f"seconds to search{each}"),
@@ -188,7 +188,7 @@ def search(options: argparse.Namespace, find: Callable[..., Certificate]) -> int
 
 
 def search_settings(options: argparse.Namespace, *names: str) -> dict[str, Any]:
-    """Return what the options say of the search (or of `names`), and defaults where nothing."""
+    """Return the settings of the search (or `names`) in the options, with defaults."""
     return {
         name: DEFAULTS[name] if getattr(options, name) is None else getattr(options, name)
         for name in names or DEFAULTS
@@ -251,7 +251,7 @@ def search_and_say(
 
 
 def stream(write: Callable[[str | Path], None]) -> None:
-    """Write what was found to the standard output, whole."""
+    """Write a document to the standard output, whole."""
     import sys
     import tempfile
     from pathlib import Path
@@ -263,7 +263,7 @@ def stream(write: Callable[[str | Path], None]) -> None:
 
 
 def write_or_rescue(write: Callable[[str | Path], None], path: str) -> None:
-    """Write what was found where it should be, or where there is space: it may have taken hours."""
+    """Write a document where it should be, or where there is space: it may have taken hours."""
     import tempfile
     from pathlib import Path
 

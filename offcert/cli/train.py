@@ -193,7 +193,7 @@ def _write(report: TrainReport, options: argparse.Namespace) -> None:
 def _read(path: str) -> Certificate:
     """Return a certificate whose plan training can follow."""
     from offcert.core.errors import InputError
-    from offcert.questions.schedule.fluid_schedule import FluidSchedule
+    from offcert.questions.schedule.schedule import FluidSchedule
     from offcert.verify.document import verify_file
 
     verification = verify_file(path)

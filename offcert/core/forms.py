@@ -270,17 +270,17 @@ class Record(Generic[Made]):
         return {name: form.read(fields, name) for name, form in self._forms.items()}
 
     def read(self, fields: Fields) -> Made:
-        """Return what a JSON object describes; raise `InputError` if it has other fields."""
+        """Return the object that a JSON object describes; raise `InputError` at other fields."""
         made = self._kind(**self.values(fields))
         fields.finish()
         return made
 
     def read_all(self, fields: Fields, name: str) -> list[Made]:
-        """Return what each object in a list describes."""
+        """Return the objects that the JSON objects of a list describe."""
         return [self.read(item) for item in fields.each(name)]
 
     def read_in(self, fields: Fields, name: str) -> Made:
-        """Return what the object in a field describes."""
+        """Return the object that the JSON object in a field describes."""
         return self.read(Fields(fields.get(name, dict), fields.path(name)))
 
     def write(self, value: Made) -> dict[str, Any]:

@@ -67,7 +67,7 @@ class KernelCache:
         return str(folder_of(self._kernel.py_func))
 
     def load_overload(self, signature: Any, context: Any) -> Any:
-        """Return what was compiled for these argument types, or None if it has to be compiled."""
+        """Return the code compiled for these argument types, or None if there is none yet."""
         place = self._place(signature)
         found = None
         # Where nothing can be read or written it is compiled all the same, for this process alone.
@@ -82,7 +82,7 @@ class KernelCache:
         return found
 
     def save_overload(self, signature: Any, result: Any) -> None:
-        """Keep what has been compiled, if there is room for it."""
+        """Keep compiled code on disk, if there is room for it."""
         with suppress(OSError):
             self._place(signature).save_overload(signature, result)
 
@@ -148,7 +148,7 @@ def _locked(path: Path) -> Any:
 
 
 def kernel_digest(kernel: Any) -> str:
-    """Return what says whether a kernel would be compiled to the same code.
+    """Return a SHA-256 digest that differs between kernels that are compiled to different code.
 
     Raises
     ------
@@ -217,7 +217,7 @@ def _of_code(code: CodeType, doc: str | None = None) -> str:
 
 
 def _of_value(value: Any, name: str, package: str) -> tuple[str, list[Any]]:
-    """Return what a global or a module's attribute is to the compiler, and the kernels it means."""
+    """Return a text for a global or attribute as the compiler reads it, and the kernels in it."""
     if isinstance(value, Dispatcher):
         return f"kernel {value.py_func.__module__}.{value.py_func.__qualname__}", [value]
     if value is None or isinstance(value, (bool, int, float, str, bytes, np.generic)):

@@ -32,7 +32,7 @@ def named(room: str, name: str) -> Callable[..., Any]:
 
 
 def users_function(spec: str, what: str) -> Callable[..., Any]:
-    """Return what ``"package.module:callable"`` names in the user's own code.
+    """Return the function in the user's own code that ``"package.module:callable"`` names.
 
     Parameters
     ----------

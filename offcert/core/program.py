@@ -25,7 +25,7 @@ class Segment:
     first, last : int
         The computations from `first` to `last`.
     kept : tuple of int
-        Those among them whose results stay, so that they do not run again.
+        Computations among them whose results stay, so that they do not run again.
     inner : tuple of Segment
         Segments inside of it: what they write does not stay when this segment runs again, but only
         when they themselves do. They do not overlap.
@@ -182,7 +182,7 @@ class Unrolling:
         return next((each for each in self.waiting if self._saved(computation, each)), None)
 
     def _again(self, segment: Segment) -> list[int]:
-        """Return what runs again: up to the last computation that saves what is needed.
+        """Return the computations that run again: up to the last that saves a value needed.
 
         Checkpointing stops once all that was saved in the segment is there again. What is kept is
         not run, but what comes before it is. Of a segment inside, only its inputs are saved here.
@@ -227,7 +227,9 @@ class Unrolling:
         return not computation.of and not self._known
 
     def _saved(self, backward: int, segment: Segment) -> set[int]:
-        """Return what a backward computation reads and computations in a segment have saved.
+        """Return the values that a backward computation reads and a segment's computations saved.
+
+        A value that another computation reads as well is saved by that one, too, and stays.
 
         What another computation reads as well is saved by that one, too, and stays.
         """

@@ -166,7 +166,7 @@ class Bounded:
         return relative_gap(self.objective, self.lower_bound)
 
     def status_by(self, infeasible: bool) -> SolveStatus:
-        """Return what objective and bound amount to.
+        """Return the status that follows from objective and lower bound.
 
         Parameters
         ----------

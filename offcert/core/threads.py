@@ -21,7 +21,7 @@ def cores() -> int:
 def in_threads(
     function: Callable[[Item], Result], items: Iterable[Item], workers: int
 ) -> Iterator[Result]:
-    """Yield what a function returns for each item, in their order, as `map` does.
+    """Yield a function's results for all items, in the order of the items, as `map` does.
 
     If it raises for one of them, that is raised in its place; what has not begun never does, and
     what has, has ended.
@@ -31,7 +31,7 @@ def in_threads(
     function : callable
         Compiled for the most part, or it does not get faster.
     items : iterable
-        What it is called with.
+        Its arguments, one for each call.
     workers : int
         Threads; with one, everything happens in that of the caller.
     """

@@ -14,8 +14,7 @@ from offcert.core.documents import write_json
 from offcert.core.platform import Link
 from offcert.formulations.exported.cells import Cells, Keeps
 from offcert.formulations.exported.integer_program import CellModel
-from offcert.formulations.exported.solved import SOLVERS, Claim, claim_of
-from offcert.formulations.exported.text import lp, mps
+from offcert.formulations.exported.text import SOLVERS, Claim, claim_of, lp, mps
 from offcert.instances.cnn import UniformChains
 from offcert.questions.schedule.files import write_problem
 from offcert.questions.schedule.problem import Problem
@@ -35,7 +34,7 @@ class Contradiction:
     ----------
     problem : Problem
     faults : tuple of str
-        What contradicts what, in words.
+        The contradictions, in sentences.
     claims : tuple of Claim
         Of all solvers.
     proved, attained : int or None
@@ -95,7 +94,7 @@ def examined(
     solvers: Sequence[str] = tuple(SOLVERS),
     claimed: Callable[[CellModel, str, float], Claim] = claim_of,
 ) -> tuple[tuple[Claim, ...], Contradiction | None]:
-    """Return what solvers claim of a problem, and what in it contradicts what.
+    """Return solvers' claims about a problem, and a contradiction among them and our proofs.
 
     All get the very same program, which is exact: cells of one tick.
     """

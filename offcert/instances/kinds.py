@@ -61,7 +61,7 @@ def generator(kind: str, knobs: Mapping[str, Any]) -> Generator:
 
 
 def reduced(kind: str, values: Sequence[int], transfers: str = "atomic") -> Problem:
-    """Return what a reduction makes of given values.
+    """Return the problem that a reduction makes of given values.
 
     Parameters
     ----------

@@ -41,13 +41,13 @@ class Entry:
     Attributes
     ----------
     label : str
-        What is appended to the family's name, for example ``"m25"``; may be empty.
+        Text that is appended to the family's name, for example ``"m25"``; may be empty.
     problem : Problem
         Its name is the entry's.
     digest : str
         SHA-256 of the problem, in hexadecimal.
     record : Record
-        What is known about it.
+        Best schedule and bounds that are known of it.
     """
 
     label: str
@@ -70,7 +70,7 @@ class Family:
     name : str
         Also the file's, without ``.json``.
     group : str
-        What kind of problem it is, for example ``"networks-224"`` or ``"cnn-24"``.
+        Kind of the problem, for example ``"networks-224"`` or ``"cnn-24"``.
     origin : str
         A sentence for people; what a program needs to make the problem again is its ``source``.
     problem : Problem
@@ -183,7 +183,7 @@ class Library:
         return self.entry(name).problem
 
     def record(self, name: str) -> Record:
-        """Return what is known about a problem."""
+        """Return the best schedule and bounds known of a problem."""
         return self.entry(name).record
 
     def find(self, digest: str) -> Entry | None:
@@ -387,10 +387,10 @@ def load(name: str) -> Problem:
 
 
 def record(name: str) -> Record:
-    """Return what is known about a problem that comes with the package."""
+    """Return the best schedule and bounds known of a problem that comes with the package."""
     return default_library().record(name)
 
 
 def entries(**filters: Any) -> Iterator[Entry]:
-    """Yield what comes with the package and passes the filters of `Library.entries`."""
+    """Yield the entries of the package's library that pass the filters of `Library.entries`."""
     return default_library().entries(**filters)

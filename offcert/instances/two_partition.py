@@ -23,9 +23,8 @@ from offcert.core.trace import require_integer
 from offcert.instances.generator import MOST, Generator, knob
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.check_fluid import check_fluid
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.schedule import Schedule, Transfer
+from offcert.questions.schedule.schedule import FluidSchedule, Schedule, Transfer
 
 # Bits of the largest table, one a reachable sum and value (125 MB), and draws in search of an
 # instance. Arbitrary.

@@ -68,11 +68,11 @@ class AnyCertificate(ABC, Generic[P]):
     problem : Problem, DevicesProblem, SplitProblem or PlacementProblem
         Embedded whole.
     method : str
-        What ran: the command of the question, or the name of the single method.
+        The command of the question, or the name of the single method that ran.
     settings : Settings
-        What it was asked.
+        The settings that the method was given.
     notes : Notes
-        What it remarked beside the result.
+        Its remarks beside the result.
     versions : mapping
         Of this program and of what it computed with. Nothing names the machine.
     """
@@ -107,7 +107,7 @@ class AnyCertificate(ABC, Generic[P]):
     @classmethod
     @abstractmethod
     def _read_answer(cls, fields: Fields, problem: P) -> dict[str, Any]:
-        """Return what the constructor is to be given besides the problem and where all is from."""
+        """Return the constructor's arguments that only this question has, read from its fields."""
 
     @abstractmethod
     def _write_answer(self) -> dict[str, Any]:
@@ -132,7 +132,7 @@ class AnyCertificate(ABC, Generic[P]):
         return document
 
     def _write_claims(self) -> dict[str, Any]:
-        """Return what is claimed and where it is from, as every question has it."""
+        """Return the fields of status, objective, bounds and origin, which every question has."""
         known = self.known
         least: int | None = known.lower_bound
         return {
@@ -169,7 +169,7 @@ class AnyCertificate(ABC, Generic[P]):
 
     @classmethod
     def _read_claims(cls, fields: Fields, problem: P, answer: dict[str, Any]) -> Self:
-        """Return what is claimed about a problem and its answer, in a document or a part of one."""
+        """Return the certificate of a problem and answer, with its claims read from fields."""
         settings, notes = settings_from_json(fields.get("settings", dict), fields.path("settings"))
         if "method" in cls.question.fields:
             answer["method"] = fields.get("method", str)

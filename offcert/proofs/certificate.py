@@ -11,16 +11,70 @@ from offcert.core.forms import member
 from offcert.core.messages import cut
 from offcert.core.network_json import execution_from_json, execution_to_json
 from offcert.core.notebook import html
-from offcert.core.result import Infeasibility, SolveStatus
+from offcert.core.result import Bound, Bounded, Infeasibility, SolveStatus
 from offcert.core.units import format_size
-from offcert.proofs.any_certificate import AnyCertificate, bound_from_json
+from offcert.proofs.any_certificate import (
+    AnyCertificate,
+    bound_from_json,
+    bounds_to_json,
+    exact_gap,
+)
 from offcert.proofs.any_certificate import current_versions as current_versions
 from offcert.proofs.placement.certificate import PlacementCertificate
 from offcert.proofs.questions import SCHEDULE
-from offcert.proofs.robust import Robust, robust_from_fields
 from offcert.proofs.schedule_json import schedule_from_json, schedule_to_json
 from offcert.questions.schedule.problem import Minimise, Problem
 from offcert.questions.schedule.result import Result
+
+
+@dataclass(frozen=True)
+class Robust(Bounded):
+    """Whatever the times in the problem's box are, the plan takes no longer, and none is shorter.
+
+    Attributes
+    ----------
+    longest : int
+        Ticks of the certificate's plan, in its fixed order, at the slowest corner.
+    bounds : tuple of Bound
+        Proved lower bounds on the problem at the fastest corner.
+    """
+
+    longest: int
+    bounds: tuple[Bound, ...]
+
+    @property
+    def objective(self) -> int:
+        """The ticks at the slowest corner: `gap` is about the longest time and the shortest."""
+        return self.longest
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the claim as a JSON value."""
+        return {
+            "objective": self.objective,
+            "lower_bound": self.lower_bound,
+            "gap": exact_gap(self.objective, self.lower_bound),
+            "bounds": bounds_to_json(self.bounds),
+        }
+
+
+def robust_from_fields(document: Fields) -> Robust | None:
+    """Return the claims in a certificate's field ``robust``, or None without that field.
+
+    Raises
+    ------
+    InputError
+        One sentence that names the first field that is missing, wrong or unknown.
+    """
+    if not document.has("robust"):
+        return None
+    fields = Fields(document.get("robust", dict), document.path("robust"))
+    bounds = tuple(bound_from_json(item) for item in fields.each("bounds"))
+    found = Robust(fields.integer("objective", 0), bounds)
+    # What these say is derived; `verify` compares it with what it ought to be.
+    fields.integer("lower_bound")
+    fields.get("gap", str)
+    fields.finish()
+    return found
 
 
 @dataclass(frozen=True, repr=False)
@@ -37,7 +91,7 @@ class Certificate(AnyCertificate[Problem]):
         An address for every residence of the schedule's tensors and workspaces, if some were
         found, and bounds on the pool.
     robust : Robust or None
-        What holds in the whole box of the problem's uncertain times, if it has one.
+        The claim about the whole box of the problem's uncertain times, if it has one.
     """
 
     question = SCHEDULE

@@ -77,7 +77,7 @@ class JointCases:
     Attributes
     ----------
     multipliers : tuple of JointWeights
-        Those that leaves name.
+        Multipliers that leaves name by number.
     nodes : tuple of (tuple of int) or int
         Each before those under it.
     """

@@ -9,7 +9,7 @@ from offcert.proofs.questions import QUESTIONS, SCHEDULE, Question
 
 
 def question_of(document: Any) -> Question:
-    """Return what a JSON value answers, by its format; a schedule's where that is not known."""
+    """Return the question that a JSON value answers, by its format; if unknown, a schedule's."""
     known = isinstance(document, dict) and isinstance(document.get("format"), str)
     return QUESTIONS.get(document["format"], SCHEDULE) if known else SCHEDULE
 

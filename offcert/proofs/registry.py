@@ -21,5 +21,5 @@ OWN = "offcert"
 
 
 def kind_of(method: str) -> ProofKind | ClaimKind | None:
-    """Return what is known of bounds with a name, or None of an unknown one."""
+    """Return the row of the registry for bounds with a name, or None if the name is unknown."""
     return PROOFS.get(method) or CLAIMS.get(method)

@@ -10,8 +10,7 @@ from offcert.core.errors import InputError
 from offcert.core.forms import TEXT, Form, Integer, Integers, Member, Rational, Record
 from offcert.core.platform import Kind
 from offcert.core.trace import Trace
-from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
-from offcert.questions.schedule.schedule import Schedule, Transfer
+from offcert.questions.schedule.schedule import FluidSchedule, Piece, Schedule, Transfer
 
 # Times and amounts of pieces hold products of sizes and of both sides of the bandwidth.
 _RATIONAL = Rational(re.compile(r"([0-9]{1,200})(?:/([0-9]{1,200}))?"))

@@ -99,7 +99,7 @@ def to_json(settings: Settings, notes: Notes) -> dict[str, Any]:
 
 
 def from_json(value: Any, place: str) -> tuple[Settings, Notes]:
-    """Return what a JSON object says of both.
+    """Return the settings and the remarks in a JSON object.
 
     Raises
     ------

@@ -12,9 +12,8 @@ from offcert.core.platform import Kind
 from offcert.core.units import Units, format_size, format_time
 from offcert.proofs.certificate import Certificate
 from offcert.questions.placement.problem import PlacementProblem
-from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
 from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.schedule import Schedule, Transfer
+from offcert.questions.schedule.schedule import FluidSchedule, Piece, Schedule, Transfer
 from offcert.questions.schedule.training_record import TrainingRecord
 from offcert.report.execution import Reruns
 
@@ -48,7 +47,7 @@ class Look:
     Attributes
     ----------
     name : str
-        What the legend says.
+        Text in the legend.
     colour : str
         Of the palette by Okabe and Ito, whose colours the colour-blind can tell apart.
     text : str
@@ -97,7 +96,7 @@ class Bar:
     start, end : Fraction or int
         Ticks.
     label : str
-        What stands on it where there is room.
+        Text on the bar where there is room.
     title : str
         Everything about it.
     """
@@ -214,7 +213,7 @@ def _by_pass(operations: int, middle: int) -> list[str]:
 
 
 def shown_looks(bars: Iterable[Bar]) -> dict[str, Look]:
-    """Return what a legend explains: all looks but what is seldom there, unless it is."""
+    """Return the looks for a legend: all but the rare ones, which are there only if used."""
     there = {bar.look for bar in bars}
     return {name: look for name, look in LOOKS.items() if name not in _SELDOM or name in there}
 

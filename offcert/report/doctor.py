@@ -121,7 +121,7 @@ def _best_lines(diagnoses: Sequence[Diagnosis]) -> list[str]:
 
 
 def _remedy(each: Diagnosis) -> str | None:
-    """Return what would lower the least memory of a size that cannot fit, if that is known."""
+    """Return advice that lowers the least memory of a size that cannot fit, or None."""
     tried = each.certificate is not None and each.step is None
     return tail_remedy(each.problem) if tried else None
 

@@ -10,7 +10,7 @@ from offcert.verify.elsewhere import Elsewhere
 
 
 def elsewhere_summary(found: Elsewhere) -> dict[str, Any]:
-    """Return what a plan does on another problem as JSON values; times in ticks."""
+    """Return the outcome of a plan on another problem as JSON values; times in ticks."""
     return {
         "legal": found.legal,
         "fault": found.fault,
@@ -26,7 +26,7 @@ def elsewhere_summary(found: Elsewhere) -> dict[str, Any]:
 
 
 def describe_elsewhere(found: Elsewhere) -> str:
-    """Return what a plan does on another problem for people."""
+    """Return the outcome of a plan on another problem for people."""
     problem = found.problem
     if found.schedule is None or found.peak is None:
         return f"NOT LEGAL on {problem.name}\n  {found.fault}"

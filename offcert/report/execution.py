@@ -19,7 +19,7 @@ class Reruns:
     Attributes
     ----------
     execution : Execution
-        What is executed.
+        The execution.
     compute_time : int
         Ticks if everything runs once.
     """
@@ -77,7 +77,7 @@ class Reruns:
 
 
 def reruns_of(certificate: Certificate) -> Reruns | None:
-    """Return what runs again in a certificate; None if its problem lets nothing run again."""
+    """Return the runs again in a certificate; None if its problem lets nothing run again."""
     execution = certificate.result.execution
     if execution is None:
         return None

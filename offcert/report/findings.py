@@ -12,7 +12,7 @@ from offcert.verify.findings import CheckedBound
 
 
 def notes_summary(notes: Notes) -> dict[str, Any]:
-    """Return what happened during a search as JSON values; nothing of what did not."""
+    """Return the failures and interrupts of a search as JSON values; only those that were."""
     said: dict[str, Any] = {}
     if notes.no_plan is not None:
         said["no_plan"] = notes.no_plan
@@ -52,11 +52,11 @@ class Text:
     describe_valid: Callable[[Verification[Any]], str] | None = None
 
     def said(self, certificate: Any) -> tuple[dict[str, Any], str]:
-        """Return what a certificate claims, for programs and for people."""
+        """Return a certificate's claims, for programs and for people."""
         return self.summary(certificate), self.describe(certificate)
 
     def verified(self, verification: Verification[Any]) -> tuple[dict[str, Any], str]:
-        """Return what verification found, for programs and for people."""
+        """Return the findings of verification, for programs and for people."""
         checked = known_summary if self.checked is None else self.checked
         text = describe_not_valid(verification)
         if text is None:
@@ -76,7 +76,7 @@ def findings_summary(found: Verification[Any]) -> dict[str, Any]:
 
 
 def known_summary(verification: Verification[Any]) -> dict[str, Any]:
-    """Return what is known of the objective, and what was found of bounds, as JSON values."""
+    """Return status, objective, and the findings about bounds as JSON values."""
     known, evidence = verification.certificate.known, verification.evidence
     return {
         "status": str(verification.certificate.status),
@@ -88,7 +88,7 @@ def known_summary(verification: Verification[Any]) -> dict[str, Any]:
 
 
 def checked_bounds(bounds: list[CheckedBound]) -> list[dict[str, Any]]:
-    """Return what was found of bounds as JSON values."""
+    """Return bounds with the findings about them as JSON values."""
     return [
         {
             "method": bound.method,

@@ -16,7 +16,7 @@ from offcert.core.platform import Kind
 from offcert.core.result import SolveStatus, relative_gap
 from offcert.core.units import Units, format_size, format_time
 from offcert.proofs.certificate import Certificate
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
+from offcert.questions.schedule.schedule import FluidSchedule
 from offcert.report.execution import reruns_of
 
 _HEADER = ("memory", "part", "step", "lower bound", "gap", "slowdown", "next limit saves")
@@ -50,7 +50,7 @@ class FrontierRow:
     saved_by_next : int or None
         Ticks by which the makespan at the next limit is less; None where one of them is missing.
     recomputed_ticks, moved_bytes : int or None
-        What the schedule computes again, and how many bytes it moves out.
+        Ticks that the schedule computes again, and bytes that it moves out.
     """
 
     memory: int
@@ -79,7 +79,7 @@ class FrontierRow:
 
 
 def frontier_rows(certificates: Sequence[Certificate]) -> list[FrontierRow]:
-    """Return what certificates of one problem at several limits say together.
+    """Return the best schedule and bound at each limit that certificates establish together.
 
     Parameters
     ----------

@@ -186,7 +186,7 @@ def picture(frame: Panel, title: str, looks: Mapping[str, Look] = LOOKS) -> Elem
 
 
 def fill_of(look: str, width: float) -> str:
-    """Return what a bar of so many pixels is filled with."""
+    """Return the fill of a bar of so many pixels: a colour, or stripes."""
     striped = LOOKS[look].hatch and width >= _STRIPED
     return f"url(#offcert-{look})" if striped else LOOKS[look].colour
 
@@ -252,7 +252,7 @@ def draw_memory(
     Parameters
     ----------
     problem : Problem or TrainingRecord
-        Whose units the axis has.
+        The problem whose units the axis has.
     limit : int
         Bytes.
     curves : sequence of (corners, colour, name)

@@ -9,9 +9,8 @@ from itertools import pairwise
 
 from offcert.core.platform import Kind
 from offcert.core.trace import Trace
-from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
 from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.schedule import FluidSchedule, Piece, Schedule
 
 
 def resident_changes(

@@ -139,7 +139,7 @@ class _Plain(pickle.Unpickler):
 
 
 def read_snapshot(path: str | Path) -> list[Mapping[str, Any]]:
-    """Return what the allocator did in a measured snapshot, on the device that did most.
+    """Return the allocator's events in a measured snapshot, of the device with the most.
 
     Raises
     ------
@@ -175,9 +175,9 @@ class Comparison:
     others : int
         Events on the way whose size no tensor of the plan has: what computing takes besides.
     expected : tuple of str
-        What the plan has next, of which one event would have followed it; empty if all came.
+        Events that the plan has next, of which one would have followed it; empty if all came.
     instead : str or None
-        What came instead; None at the end of the snapshot.
+        The event that came instead; None at the end of the snapshot.
     """
 
     followed: int

@@ -44,7 +44,7 @@ _CELL = "text-align:left;padding:1px 14px 1px 0;vertical-align:top"
 
 
 def html(value: Problem | Certificate | PlacementCertificate | Shown) -> str:
-    """Return what a notebook shows as HTML, of a size that is bounded."""
+    """Return a value's display in a notebook as HTML, of a size that is bounded."""
     root = element(None, "div", class_="offcert", style="max-width:100%;overflow-x:auto")
     _ADDED[type(value)](root, value)
     return write(root)
@@ -70,7 +70,7 @@ def _add_problem(root: Element, problem: Problem) -> None:
 
 
 def _choices(problem: Problem) -> Iterator[tuple[str, str]]:
-    """Yield what is open beside the transfers, where something is."""
+    """Yield the choices that a problem leaves open beside the transfers, with their names."""
     found = choices_summary(problem)
     if "recompute" in found or "offload" in found:
         yield "may be done", problem.means

@@ -60,9 +60,9 @@ class Shown:
     name : str
         Of its file.
     document : Certificate or TrainingRecord
-        What it holds.
+        The document on the page.
     verification : Verification or None
-        What verification found of a certificate; None if it was not asked.
+        The verification of a certificate; None if it was not asked for.
     notes : tuple of (str, str)
         Names and values that are to stand beside its numbers.
     """
@@ -227,7 +227,7 @@ def _number(value: Any) -> float | int:
 
 
 def _inside(trace: Trace, schedule: Schedule, names: _Names) -> dict[str, list[int]]:
-    """Return what has memory from when to when, by columns."""
+    """Return names, sizes, first and last ticks of residences, by columns."""
     # A moment of the axis of residences is a tick, and the operations of no duration before it.
     instants = [index for index, duration in enumerate(trace.durations) if duration == 0]
     moments = [schedule.starts[index] + number for number, index in enumerate(instants)]

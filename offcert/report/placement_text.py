@@ -72,7 +72,7 @@ def describe_placement(placed: PlacementCertificate) -> str:
 
 
 def placed_summary(certificate: Certificate) -> dict[str, Any]:
-    """Return what is claimed about the addresses in a certificate as JSON values."""
+    """Return the claims about the addresses in a certificate as JSON values."""
     assert certificate.placement is not None
     limit = certificate.executed.platform.memory
     pool = certificate.placement.result.pool
@@ -84,13 +84,13 @@ def placed_summary(certificate: Certificate) -> dict[str, Any]:
 
 
 def describe_placed(certificate: Certificate) -> str:
-    """Return what is claimed about the addresses in a certificate for people."""
+    """Return the claims about the addresses in a certificate for people."""
     assert certificate.placement is not None
     return "\n".join([describe_placement(certificate.placement), *_limit_lines(certificate)])
 
 
 def placed_step_summary(step: SplitCertificate) -> dict[str, Any]:
-    """Return what is claimed about the addresses in the rounds of a step as JSON values."""
+    """Return the claims about the addresses in the rounds of a step as JSON values."""
     placed = [each.certificate for each in step.rounds]
     rounds = [None if each.placement is None else placed_summary(each) for each in placed]
     pools = [None if each is None else each["objective"] for each in rounds]
@@ -106,7 +106,7 @@ def placed_step_summary(step: SplitCertificate) -> dict[str, Any]:
 
 
 def describe_placed_step(step: SplitCertificate) -> str:
-    """Return what is claimed about the addresses in the rounds of a step for people."""
+    """Return the claims about the addresses in the rounds of a step for people."""
     lines = []
     for number, each in enumerate(step.rounds, 1):
         lines.append(f"round {number} of {len(step.rounds)}")

@@ -318,7 +318,7 @@ def _point(rows: list[dict[str, Any]], rates: tuple[Fraction, Fraction]) -> Poin
 
 
 def _means(row: Mapping[str, Any]) -> str:
-    """Return what a row allows; tables from before recomputation have no such columns."""
+    """Return the means that a row allows; tables from before recomputation have no such columns."""
     again = row.get("recompute") not in (None, "none")
     if row.get("offload") == "no":
         return RECOMPUTE if again else "nothing"

@@ -15,7 +15,7 @@ from offcert.verify.findings import CheckedBound
 def robust_summary(
     certificate: Certificate, checked: list[CheckedBound] | None = None
 ) -> dict[str, Any]:
-    """Return what holds in the whole box as JSON values, times in ticks; empty without a box."""
+    """Return objective and bounds for the whole box as JSON values in ticks, if there is one."""
     claim = certificate.robust
     if claim is None:
         return {}
@@ -37,7 +37,7 @@ def band_text(certificate: Certificate) -> str:
 
 
 def robust_lines(certificate: Certificate) -> list[str]:
-    """Return what holds in the whole box for people: no line without one."""
+    """Return lines about objective and gap in the whole box for people; none without a box."""
     claim = certificate.robust
     if claim is None:
         return []

@@ -110,7 +110,7 @@ def _kinds(placed: PlacementCertificate) -> list[str]:
 
 
 def shown_spaces(spaces: Sequence[Space]) -> dict[str, Look]:
-    """Return what a legend explains: the kinds that are there."""
+    """Return the looks for a legend: of the kinds of spaces that are there."""
     there = {space.kind for space in spaces}
     return {kind: look for kind, look in SPACES.items() if kind in there}
 

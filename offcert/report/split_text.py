@@ -13,7 +13,7 @@ from offcert.verify.document import Verification
 
 
 def step_summary(certificate: SplitCertificate) -> dict[str, Any]:
-    """Return what is claimed about a step as JSON values; times in ticks."""
+    """Return the claims about a step as JSON values; times in ticks."""
     step = certificate.problem
     chosen = certificate.split
     return {
@@ -35,7 +35,7 @@ def step_summary(certificate: SplitCertificate) -> dict[str, Any]:
 
 
 def describe_step(certificate: SplitCertificate) -> str:
-    """Return what is claimed about a step for people."""
+    """Return the claims about a step for people."""
     step, units = certificate.problem, certificate.problem.units
     memory = format_size(step.platform.memory, units)
     lines = [f"{step.name}, batch {step.batch}, at {memory}: {certificate.status}"]
@@ -91,7 +91,7 @@ SPLIT = Text(
 
 
 def describe_split_problem(step: SplitProblem) -> str:
-    """Return what a step leaves open, for people."""
+    """Return the choices that a step leaves open, for people."""
     units = step.units
     lines = [f"{step.name}: batch {step.batch}"]
     for split in step.splits:

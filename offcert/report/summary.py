@@ -12,8 +12,8 @@ from offcert.core.documents import read_json
 from offcert.core.errors import InputError
 from offcert.core.units import format_gap, format_size, format_time
 from offcert.proofs.certificate import Certificate, read_certificate
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.questions.schedule.problem import format_objective
+from offcert.questions.schedule.schedule import FluidSchedule
 from offcert.report.execution import reruns_of
 
 
@@ -74,7 +74,7 @@ def _plan_lines(certificate: Certificate) -> list[str]:
 
 
 def _least(word: str) -> str:
-    """Return what is known of a bound: that it is one, or that a solver says so."""
+    """Return the words before a bound: that it is proved, or that a solver says so."""
     said = "a solver says that no plan takes less than"
     return said if word else "no plan can take less than"
 

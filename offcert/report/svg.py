@@ -38,7 +38,7 @@ def element(parent: Element | None, tag: str, text: str = "", **attributes: obje
     Parameters
     ----------
     parent : Element or None
-        What it is appended to.
+        The element to which it is appended.
     tag : str
         Its name.
     text : str
@@ -107,7 +107,7 @@ _FONT = "DejaVu Sans"
 
 
 def require_picture(path: str | Path) -> str:
-    """Return what kind of picture a file is to hold, ``"svg"`` or ``"png"``, as its name ends.
+    """Return the kind of picture that a file's name asks for, ``"svg"`` or ``"png"``.
 
     Raises
     ------

@@ -236,7 +236,7 @@ def _recompute_hint(certificate: Certificate) -> list[str]:
 
 
 def _found_lines(certificate: Certificate) -> list[str]:
-    """Return what a schedule takes, how far it may be from the best, and what it does."""
+    """Return lines about a schedule: its time or memory, its gap, the tensors that it moves."""
     result, problem = certificate.result, certificate.problem
     lines = []
     assert result.objective is not None
@@ -290,7 +290,7 @@ def _describe_valid(verification: Verification[Certificate]) -> str:
 
 
 def _execution_lines(certificate: Certificate) -> list[str]:
-    """Return what was found of the execution of a valid certificate."""
+    """Return lines about the execution of a valid certificate."""
     reruns, problem = reruns_of(certificate), certificate.problem
     if reruns is None:
         return []

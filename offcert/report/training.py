@@ -44,7 +44,7 @@ def describe_training(report: dict[str, Any], units: Units) -> str:
 
 
 def describe_host(report: dict[str, Any], units: Units) -> str:
-    """Return what a plan needs of the host, for people."""
+    """Return the host memory that a plan needs, for people."""
     spilled = report.get("host", {}).get("spilled", 0)
     file = f", {format_size(spilled, units)} of it in a file" if spilled else ""
     return (

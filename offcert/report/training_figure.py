@@ -45,7 +45,7 @@ _MOST, _PIXELS = 5000, 0.5
 
 
 def training_svg(record: TrainingRecord) -> Element:
-    """Draw what the device and the link do against time, planned above measured, and the memory.
+    """Draw the work of device and link against time, planned above measured, and the memory.
 
     Measured bytes are drawn only if they were counted.
     """
@@ -100,7 +100,7 @@ def _curves(record: TrainingRecord) -> Iterator[tuple[list[tuple[float, float]],
 
 
 def courses_of(record: TrainingRecord) -> dict[str, tuple[Course, float]]:
-    """Return what is drawn, and how many times as long as it is.
+    """Return the courses to be drawn, each with the factor by which it is stretched.
 
     Where one step lasts more than twice as long as the other, as on another device than the one
     that was planned for, the planned one is drawn as long as the measured one.

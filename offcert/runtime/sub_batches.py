@@ -38,7 +38,7 @@ class SubBatch:
     last: bool
 
     def scaled(self, loss: torch.Tensor) -> torch.Tensor:
-        """Return what to call ``backward()`` on, of a loss that is a mean over the items."""
+        """Return the loss to call ``backward()`` on, of a loss that is a mean over the items."""
         return loss * self.share
 
 
@@ -97,7 +97,7 @@ def _parts(leaves: list[Any], form: Any, items: int, size: int, dim: int) -> Ite
 
 
 def sub_batch_steps(step: TrainingStep, size: int, *, dim: int = 0) -> list[TrainingStep]:
-    """Return what to capture so that there is a plan for every part of a step's batch.
+    """Return the steps to capture so that there is a plan for every part of a step's batch.
 
     One step of `size` items, and one of what is left if that is smaller; ``offcert.offload`` takes
     a certificate of each. Their losses are scaled as `SubBatch.scaled` does, if `step.run` returns

@@ -21,7 +21,7 @@ from torch import nn
 from offcert.core.errors import InputError
 from offcert.questions.schedule.problem import Problem
 from offcert.runtime.follow.offload import Offload
-from offcert.runtime.plan.plans import AnyPlan, CertificateLike
+from offcert.runtime.plan.step_plan import AnyPlan, CertificateLike
 from offcert.training.offload import offload
 
 try:
@@ -40,7 +40,7 @@ class OffloadHook(ModelHook):
     plan : Certificate, Plan, Schedule, sequence of certificates, or ``"auto"``
         As for `offcert.training.offload`.
     problem : Problem, optional
-        What a plan or schedule was made for.
+        The problem that a plan or schedule was made for.
     **options : object
         Of `offcert.training.offload`.
 

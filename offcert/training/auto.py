@@ -165,7 +165,7 @@ class AutoOffload(Making):
         return isinstance(super()._choose(call), str) or self._branches.wants(call)
 
     def _conclude(self, study: Study) -> None:
-        """Take what a study has found out, and make a plan once it is complete."""
+        """Take over a study's findings, and make a plan once it is complete."""
         if study.broken:
             # That has been told.
             self._study = None

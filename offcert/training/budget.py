@@ -136,7 +136,7 @@ class BudgetSolver(CustomKnapsackSolver):
         self._peak, self._time_limit = peak, time_limit
 
     def uuid(self) -> tuple[Any, ...]:
-        """Return what tells this solver from others in PyTorch's caches."""
+        """Return a key that tells this solver from others in PyTorch's caches."""
         return ("offcert.budget_solver", __version__, self._peak, self._time_limit)
 
     def __call__(

@@ -19,14 +19,14 @@ _BYTES = Units("ns", "B")
 
 
 def plan_numbers(certificate: Certificate, plan: StepPlan) -> dict[str, float]:
-    """Return what a plan promises: bytes, the step by its computing time, and how far is proved.
+    """Return the numbers that a plan promises: bytes, slowdown, and the gap that is proved.
 
     Parameters
     ----------
     certificate : Certificate
         With a schedule.
     plan : StepPlan
-        What is followed of it.
+        The step plan made from it, which is followed.
     """
     problem, result = certificate.problem, certificate.result
     assert result.schedule is not None

@@ -21,8 +21,8 @@ from offcert.core.network import Network
 from offcert.core.trace import Tensor, Trace
 from offcert.core.units import format_size
 from offcert.proofs.certificate import Certificate
-from offcert.questions.schedule.host_residences import HOST_ALIGNMENT, host_residences_in_order
 from offcert.questions.schedule.problem import Problem, Recompute
+from offcert.questions.schedule.residences import HOST_ALIGNMENT, host_residences_in_order
 from offcert.questions.schedule.schedule import Schedule
 from offcert.runtime.plan.host_budget import host_plan
 from offcert.runtime.plan.host_layout import host_layout
@@ -151,7 +151,7 @@ def _aligned(sizes: Iterable[int]) -> int:
 
 
 def _chosen(problem: Problem) -> Network | Trace:
-    """Return what says what may leave: values where something may run again, else tensors."""
+    """Return the network, or the trace if nothing may run again, whose tensors may leave."""
     if problem.recompute is Recompute.NONE or problem.computed is None:
         return problem.trace
     return problem.computed
@@ -186,7 +186,7 @@ def _leaving(problem: Problem, numbers: set[int]) -> Problem:
 
 
 def _kept(found: Certificate, room: int) -> set[int]:
-    """Return what a plan moves, without what would have to go into a file for the rest to fit."""
+    """Return the tensors or values that a plan moves and that fit into the host's memory."""
     schedule, execution = found.result.schedule, found.result.execution
     assert isinstance(schedule, Schedule)
     problem = found.problem if execution is None else found.problem.executed(execution)

@@ -35,7 +35,7 @@ from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture.borrowed import python_state_kept, random_state_kept
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.offload import Offload
-from offcert.runtime.plan.plans import AnyPlan, CertificateLike
+from offcert.runtime.plan.step_plan import AnyPlan, CertificateLike
 from offcert.runtime.watch.guard import OffloadWarning, one_line
 from offcert.training.offload import offload
 
@@ -61,7 +61,7 @@ class OffloadCallback(TrainerCallback):
     plan : Certificate, Plan, Schedule, sequence of certificates, or ``"auto"``
         As for `offcert.training.offload`.
     problem : Problem, optional
-        What a plan or schedule was made for.
+        The problem that a plan or schedule was made for.
     **options : object
         Of `offcert.training.offload`: ``strict``, ``count``, ``memory`` and so on.
 

@@ -48,7 +48,7 @@ class _Made:
     times : Times or None
         Taken of its steps, before a better plan is searched for.
     search : Searching or None
-        What is under way.
+        The search that is under way.
     before : Certificate or None
         Of the plan of which something was refused, in whose place this one is.
     """
@@ -157,7 +157,7 @@ class Making(Offload):
             self._look(number)
 
     def _find(self, order: Order) -> Found:
-        """Return what is found for an order, which is waited for."""
+        """Return the outcome of the search for an order; wait for it."""
         found = self._searches.begin(order, apart=False).poll()
         assert found is not None
         return found

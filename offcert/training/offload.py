@@ -20,7 +20,7 @@ from offcert.runtime.device.interface import Device
 from offcert.runtime.follow.host_memory import memory_limit, within_host
 from offcert.runtime.follow.offload import Offload
 from offcert.runtime.follow.offload import offload as follow
-from offcert.runtime.plan.plans import AnyPlan, CertificateLike
+from offcert.runtime.plan.step_plan import AnyPlan, CertificateLike
 from offcert.runtime.watch.hooks import unwrap
 from offcert.training.auto import AutoOffload
 from offcert.training.feedback import tell_of_plans
@@ -74,9 +74,9 @@ def offload(
     model : nn.Module
         The network.
     plan : Certificate, Plan, Schedule, sequence of certificates, or ``"auto"``
-        What to follow.
+        The plan to follow.
     problem : Problem, optional
-        What a plan or schedule was made for.
+        The problem that a plan or schedule was made for.
     memory : int or str, optional
         With ``"auto"``: the budget, in bytes or as ``"6GiB"``, without what a trace does not count
         (parameters, gradients, buffers, batch, optimiser state), or ``"25%"`` of the way from the

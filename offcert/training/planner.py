@@ -29,7 +29,7 @@ from offcert.runtime.capture import Capture
 from offcert.runtime.capture.run import uncounted_bytes as uncounted_bytes_of
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.hardware import hardware as find_hardware
-from offcert.runtime.hardware.measurement import measured, modelled, retimed, retimed_network
+from offcert.runtime.hardware.bandwidth import measured, modelled, retimed, retimed_network
 from offcert.runtime.profiling.optimisers import state_bytes
 from offcert.runtime.profiling.profile import profile
 from offcert.runtime.watch.guard import OffloadWarning
@@ -135,7 +135,7 @@ class Planner:
         durations : sequence of int
             Nanoseconds, one an operation that runs if everything runs once.
         device : torch.device
-            Whose link is measured.
+            The device whose link is measured.
         """
         plain = problem.plain().trace
         found = measured(retimed(plain, durations), device)

@@ -39,7 +39,7 @@ class Outcome:
     saved : frozenset of Key
         Storages.
     cost, bytes, peak : int
-        What running again costs, what is saved, what both passes take at most.
+        Cost of running again, bytes that are saved, and the most bytes that both passes take.
     again : tuple of torch.fx.Node
         Operators that run again.
     computed : frozenset of torch.fx.Node
@@ -107,7 +107,7 @@ class Choice:
         return first[0] if first else len(found)
 
     def made(self, time_limit: float) -> tuple[Outcome, int]:
-        """Return what was decided, and a bound on its cost; nodes are marked if need be."""
+        """Return the decision, and a bound on its cost; nodes are marked if need be."""
         self._deadline = time.monotonic() + time_limit
         if self.peak is not None:
             best, bound = self._within(self.peak)
@@ -117,7 +117,7 @@ class Choice:
         return self._carried_out(best), found.bound or 0
 
     def _within(self, peak: int) -> tuple[Outcome, int]:
-        """Return what keeps to a peak, and a bound on what it costs."""
+        """Return a choice that keeps to a peak if one is found, and a bound on its cost."""
         moments, rows = self.joint.moments(), list[Moment]()
         while True:
             found = self._chosen(rows)
@@ -161,7 +161,7 @@ class Choice:
                 yield self._outcome(found.names)
 
     def _pytorch(self, budget: float) -> Iterator[Outcome]:
-        """Yield what PyTorch's solvers choose."""
+        """Yield the choices of PyTorch's solvers."""
         times = [float(self._times[node]) for node in self.candidates]
         for solver in (partitioners.dp_knapsack, partitioners.greedy_knapsack):
             if self._left > 0:
@@ -227,7 +227,7 @@ class Choice:
         )
 
     def _least(self) -> Outcome:
-        """Return what saves the fewest bytes; what saves all that is read if the time has ended."""
+        """Return the choice that saves fewest bytes, or all that is read if the time has ended."""
         found = self._chosen(least=True, proved=False) if self._left > 0 else None
         if found is None or (found.names is None and found.bound is not None):
             return self._outcome(self._read(self._saving.sizes))
@@ -236,7 +236,7 @@ class Choice:
         return self._outcome(found.names)
 
     def _read(self, saved: Collection[Key]) -> frozenset[Key]:
-        """Return what of these storages the backward pass reads."""
+        """Return those of the saved storages that the backward pass reads."""
         read = set(self.joint.needs)
         for work in self.joint.again(saved):
             read.update(work.reads)
@@ -268,7 +268,7 @@ class Choice:
         return min(outcomes, key=lambda each: (max(0, each.peak - limit), each.cost, each.peak))
 
     def _carried_out(self, wanted: Outcome) -> Outcome:
-        """Return what PyTorch's cut makes of a choice, marked where it would choose otherwise."""
+        """Return a choice as PyTorch's cut makes it, marked where the cut would differ."""
         again = wanted.computed
         found = self._cut(again)
         if found is not None and found.saved == wanted.saved:
@@ -284,7 +284,7 @@ class Choice:
         return found
 
     def _cut(self, again: Collection[fx.Node]) -> Outcome | None:
-        """Return what PyTorch's cut saves; None if it ran again what must not."""
+        """Return the choice of PyTorch's cut; None if a node ran again that must not."""
         free = OrderedSet([node for node in self.candidates if node in again])
         nodes, _ = partitioners.solve_min_cut(self.graph, self.info, self.options, free)
         with suppress(KeyError):
@@ -304,7 +304,7 @@ def _must_not(node: fx.Node) -> bool:
 
 
 def operator_times(nodes: Iterable[fx.Node]) -> dict[fx.Node, int]:
-    """Return what nodes cost by PyTorch's estimator, in whole units."""
+    """Return the cost of nodes by PyTorch's estimator, in whole units."""
     flops = config.activation_memory_budget_runtime_estimator == "flops"
     found = {}
     for node in nodes:

@@ -142,7 +142,7 @@ class Search:
     Parameters
     ----------
     order : Order
-        What is wanted.
+        The plan that is wanted.
     """
 
     def __init__(self, order: Order) -> None:
@@ -158,7 +158,7 @@ class Search:
             )
 
     def poll(self) -> Found | None:
-        """Return what was found; None as long as the search goes on.
+        """Return the plan and its certificate; None as long as the search goes on.
 
         Raises
         ------
@@ -236,7 +236,7 @@ class Done:
         self._found = found
 
     def poll(self) -> Found | None:
-        """Return what was found."""
+        """Return the outcome of the search, which has ended."""
         return self._found
 
     def close(self) -> None:

@@ -145,7 +145,7 @@ class Study:
 
     @property
     def oddity(self) -> str | None:
-        """In what the recorded step was odd: calls of the model that no gradient came to."""
+        """The oddity of the recorded step: calls of the model that no gradient came to."""
         if not self.session.abandoned:
             return None
         return repr((self.session.calls, self.session.abandoned))

@@ -36,7 +36,7 @@ class Searching(Protocol):
     """A search that is under way."""
 
     def poll(self) -> Found | None:
-        """Return what was found; None as long as the search goes on."""
+        """Return the outcome of the search; None as long as it goes on."""
 
     def close(self) -> None:
         """End the search, and forget it."""
@@ -61,7 +61,7 @@ class Together:
     store : torch.distributed.Store
         Where the processes have met.
     training : int
-        Which training it is.
+        Number of the training.
     """
 
     alone = False
@@ -122,7 +122,7 @@ class _Mine:
         return self if apart else self._search
 
     def poll(self) -> Found | None:
-        """Return what was found, once the others have been told."""
+        """Return the outcome of the search once the other processes have been told, or None."""
         try:
             found = self._search.poll()
         except (InputError, PlanError) as error:
@@ -154,7 +154,7 @@ class _Theirs:
         self._store, self._key = store, key
 
     def poll(self) -> Found | None:
-        """Return what the other process has found, if it has.
+        """Return the outcome that the searching process has told, or None as long as it has not.
 
         Raises
         ------
@@ -174,7 +174,7 @@ class _Theirs:
         )
 
     def waited(self, seconds: float) -> Done:
-        """Return what the other process finds, as a search that has ended."""
+        """Return the searching process's outcome as a search that has ended; wait for it."""
         try:
             self._store.wait([self._key], timedelta(seconds=seconds))
         except RuntimeError as error:

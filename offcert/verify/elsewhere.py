@@ -48,13 +48,13 @@ class Elsewhere(Bounded):
     Attributes
     ----------
     problem : Problem
-        The other one.
+        The other problem.
     fault : str or None
         Why the plan is not legal there; None if it is.
     schedule : Schedule or None
-        Its schedule there.
+        The plan's schedule on that problem.
     execution : Execution or None
-        What that schedules, where computations run again; None if everything runs once.
+        The execution that is scheduled, where computations run again; None if everything runs once.
     peak : int or None
         Most bytes on the device at any moment of that schedule.
     bounds : tuple of Bound
@@ -90,7 +90,7 @@ def verify_on(
     problem: Problem | Certificate | str | PathLike[str],
     limits: Limits = UNLIMITED,
 ) -> Elsewhere:
-    """Say what a certificate's plan does on another problem.
+    """Follow a certificate's plan on another problem: whether it is legal there, and how good.
 
     Parameters
     ----------

@@ -25,7 +25,7 @@ def legality_faults(problem: Problem, execution: Execution) -> list[str]:
     problem : Problem
         In which computations may run again: any of them, or as stored copies on a chain allow it.
     execution : Execution
-        A trace, and what its operations and tensors are said to be.
+        A trace, with the computation and value that each operation and tensor is said to be.
     """
     network = problem.computed
     assert network is not None, "problems with recomputation have a network"
@@ -41,9 +41,9 @@ def execution_faults(network: Network, execution: Execution) -> list[str]:
     Parameters
     ----------
     network : Network
-        What can be computed from what.
+        The computations, with the values that each reads and writes.
     execution : Execution
-        A trace, and what its operations and tensors are said to be.
+        A trace, with the computation and value that each operation and tensor is said to be.
 
     Returns
     -------
@@ -246,8 +246,8 @@ class _Check:
 def least_need(problem: Problem) -> tuple[int, int, str]:
     """Return the bytes that no schedule can do without, and where: operation and its name.
 
-    Where computations may run again, that is what a single one of them reads and writes; -1 is
-    what is there at the start.
+    Where computations may run again, those are the bytes that a single one of them reads and
+    writes, or the bytes that are there at the start, for which the operation is -1.
     """
     network = problem.computed
     if problem.recompute is Recompute.NONE or network is None:

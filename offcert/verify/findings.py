@@ -32,7 +32,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class CheckedBound:
-    """A bound and what verification can say for it."""
+    """A bound with its evidence, and a sentence on how verification established it."""
 
     method: str
     value: int
@@ -50,19 +50,19 @@ class Verification(Generic[C]):
     Attributes
     ----------
     certificate : Certificate, or that of another question
-        What was verified.
+        The certificate that was verified.
     question : Question
-        What it answers.
+        The question that the certificate answers.
     faults : list of str
         Every reason why the document is not valid, each with its place; empty if it is valid.
     bounds : list of CheckedBound
-        What evidence each bound has.
+        The bounds, each with the evidence that was found for it.
     unverified : list of str
-        What could not be established within the limits, each with its place.
+        The bounds that could not be established within the limits, each with its place.
     placement_bounds : list of CheckedBound
-        What evidence each bound on the pool has, if the certificate of a schedule holds addresses.
+        The bounds on the pool with their evidence, if a schedule's certificate holds addresses.
     robust_bounds : list of CheckedBound
-        What evidence each bound has that holds for a box of uncertain times, if it claims any.
+        Bounds that hold for a box of uncertain times, with their evidence, if any is claimed.
     """
 
     certificate: C
@@ -119,20 +119,20 @@ def examined(
     check: Callable[[Verification[C], Any, Allowance], None],
     allowance: Allowance,
 ) -> Verification[C]:
-    """Return what is found of a certificate that was read from a JSON value.
+    """Return the findings about a certificate that was read from a JSON value.
 
     Parameters
     ----------
     certificate : Certificate, or that of another question
-        What was read.
+        The certificate that was read.
     question : Question
-        What it answers.
+        The question that the certificate answers.
     document : object
         The JSON value.
     check : callable
         Examines the answer, and establishes the bounds; the checker of the question.
     allowance : Allowance
-        What that may take.
+        Seconds and memory that the check may take.
     """
     verification = Verification(certificate, question)
     written: Any = certificate
@@ -144,7 +144,7 @@ def examined(
 
 
 def rewriting_faults(document: dict[str, Any], rewritten: dict[str, Any]) -> Iterator[str]:
-    """Yield what differs between a document and what is written of what was read in it.
+    """Yield the differences between a document and what is written of the certificate read from it.
 
     Writing gives every derived field, such as a hash, its right value.
     """
@@ -180,9 +180,9 @@ class BoundCheck:
     Attributes
     ----------
     known : Bounded
-        All of them, and the objective, which none may exceed.
+        All bounds, and the objective, which none may exceed.
     problem : Problem, or that of another question
-        What they are about.
+        The problem that the bounds are about.
     proofs, claims : mapping
         What the registry knows of a name: of bounds that can be established again, and of those
         that rest on a solver's word.
@@ -206,7 +206,7 @@ class BoundCheck:
     closed: bool = False
 
     def run(self, findings: Verification[Any]) -> Iterator[CheckedBound]:
-        """Yield what can be said for each bound; add what is wrong to the findings."""
+        """Yield each bound with a sentence about its evidence; add faults to the findings."""
         objective = self.known.objective
         for index, bound in enumerate(self.known.bounds):
             place = f"{self.place}[{index}] ({cut(bound.method)})"

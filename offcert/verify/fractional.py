@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
@@ -16,7 +16,43 @@ from offcert.verify.common.absence import absences, least_memory, needs, whole_t
 from offcert.verify.common.absence import large_tensors as rounded_up
 from offcert.verify.common.fluid_times import rests, starts
 from offcert.verify.limits import UNLIMITED, Allowance
-from offcert.verify.pieces import pieces
+
+
+def pieces(problem: Problem) -> Iterator[Problem]:
+    """Yield the pieces between all moments at which nothing can be away, in their order."""
+    trace = problem.trace
+    spans = []
+    for tensor in trace.tensors:
+        pauses = [pair for pair in pairwise(tensor.uses) if pair[1] - pair[0] > 1]
+        if pauses and tensor.evictable and tensor.size:
+            spans.append((pauses[0][0], pauses[-1][1]))
+    begins, beyond = [], -1
+    waiting = sorted(spans)[::-1]
+    for index in range(len(trace)):
+        # All pauses that begin before this operation, up to where the last of them ends.
+        while waiting and waiting[-1][0] < index:
+            beyond = max(beyond, waiting.pop()[1])
+        if index == 0 or beyond < index:
+            begins.append(index)
+    for begin, end in pairwise([*begins, len(trace)]):
+        yield _alone(problem, begin, end)
+
+
+def _alone(problem: Problem, begin: int, end: int) -> Problem:
+    """Return the problem of a stretch of operations, with all tensors that are there meanwhile."""
+    trace = problem.trace
+    tensors = []
+    for tensor in trace.tensors:
+        if tensor.uses[0] >= end or tensor.uses[-1] < begin:
+            continue
+        uses = {use - begin for use in tensor.uses if begin <= use < end}
+        if tensor.uses[0] < begin:
+            uses.add(-1)
+        if tensor.uses[-1] >= end:
+            uses.add(end - begin - 1)
+        # What no absence spans is there all the while, as if it could not leave.
+        tensors.append(Tensor(tensor.name, tensor.size, tuple(sorted(uses)), tensor.evictable))
+    return replace(problem, network=Trace(trace.operations[begin:end], tensors), source=None)
 
 
 def with_returned_apart(problem: Problem) -> tuple[Problem, int]:
@@ -65,12 +101,12 @@ NO_SCHEDULE = "no schedule exists, so there is no bound"
 
 
 def prop3(problem: Problem, value: int, proof: Computed, allowance: Allowance) -> str | None:
-    """Return None if this is the bound of Proposition 3, or what is wrong."""
+    """Return None if this is the bound of Proposition 3, or the fault."""
     return _compared("prop3", problem, value, allowance)
 
 
 def prop3_whole(problem: Problem, value: int, proof: Computed, allowance: Allowance) -> str | None:
-    """Return None if this is the bound of Proposition 3 with whole tensors, or what is wrong."""
+    """Return None if this is the bound of Proposition 3 with whole tensors, or the fault."""
     pausing = problem.transfers is not Transfers.ATOMIC
     if pausing and problem.platform.link is not Link.SIMPLEX:
         # What leaves at all leaves and returns whole, one after the other on a simplex link only.
@@ -79,35 +115,35 @@ def prop3_whole(problem: Problem, value: int, proof: Computed, allowance: Allowa
 
 
 def fractional(problem: Problem, value: int, proof: Computed, allowance: Allowance) -> str | None:
-    """Return None if this is the fractional optimum, or what is wrong."""
+    """Return None if this is the fractional optimum, or the fault."""
     return _compared("fractional", problem, value, allowance)
 
 
 def fractional_whole(
     problem: Problem, value: int, proof: Computed, allowance: Allowance
 ) -> str | None:
-    """Return None if this is the fractional optimum with whole tensors, or what is wrong."""
+    """Return None if this is the fractional optimum with whole tensors, or the fault."""
     return _compared("fractional-subset-sum", problem, value, allowance)
 
 
 def fractional_pieces(
     problem: Problem, value: int, proof: Computed, allowance: Allowance
 ) -> str | None:
-    """Return None if this is the sum of the pieces' fractional optima, or what is wrong."""
+    """Return None if this is the sum of the pieces' fractional optima, or the fault."""
     return _compared("fractional-pieces", problem, value, allowance)
 
 
 def large_tensors(
     problem: Problem, value: int, proof: LargeTensors, allowance: Allowance
 ) -> str | None:
-    """Return None if this is the fractional optimum with large tensors whole, or what is wrong."""
+    """Return None if this is the fractional optimum with large tensors whole, or the fault."""
     return _with_large(problem, value, proof.smallest)
 
 
 def large_tensors_returns(
     problem: Problem, value: int, proof: LargeTensors, allowance: Allowance
 ) -> str | None:
-    """Return None if this is the same on what is left without forced returns, or what is wrong."""
+    """Return None if this is the same on what is left without forced returns, or the fault."""
     rest, ticks = with_returned_apart(problem)
     return _with_large(rest, value, proof.smallest, ticks)
 

@@ -49,7 +49,7 @@ class Limits:
                 raise InputError(f"limits.{name} must be a positive number, not {value!r:.60}")
 
     def begin(self) -> Allowance:
-        """Return what is left, from now on."""
+        """Return an allowance of these limits whose seconds begin to count now."""
         return Allowance(self, time.monotonic() + self.seconds)
 
 
@@ -60,7 +60,7 @@ class Allowance:
     Attributes
     ----------
     limits : Limits
-        What it began with.
+        The limits with which verification began.
     deadline : float
         Of the monotonic clock, in seconds.
     """
@@ -84,7 +84,7 @@ class Allowance:
         Parameters
         ----------
         most : int
-            What it would take without limits.
+            Labels that the search would hold without limits.
         searches : int
             How many run at the same time.
 

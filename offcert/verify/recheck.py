@@ -27,7 +27,7 @@ def recheck(
     allowance: Allowance | None = None,
     proofs: Mapping[str, Provable] = PROOFS,
 ) -> str | None:
-    """Establish a proved bound again; return None if it holds, or what is wrong with it.
+    """Establish a proved bound again; return None if it holds, or the fault of its proof.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def recheck(
     problem : Problem, or that of another question
         The certificate's; a feasible one.
     allowance : Allowance, optional
-        What may be spent; what the verifiers' own limits allow, by default.
+        Seconds and memory that may be spent; by default only the verifiers' own limits count.
     proofs : mapping of str to Provable
         The registry of the question; by default that of schedules.
 
@@ -64,7 +64,7 @@ def recheck(
 
 
 def by_time(problem: Problem, value: int, proof: MemoryByTime, allowance: Allowance) -> str | None:
-    """Return None if within one byte less the deadline cannot be met, or what is wrong.
+    """Return None if within one byte less the deadline cannot be met, or the fault.
 
     The proof holds a bound on time, which is established again: docs/theory/least-memory.md.
     """

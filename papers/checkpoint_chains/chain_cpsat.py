@@ -168,5 +168,5 @@ class RunningSums:
             self.model.add_hint(literal, i in checkpoints)
 
     def checkpoints(self, solver: cp_model.CpSolver) -> tuple[int, ...]:
-        """Return what the solver has found."""
+        """Return the checkpoints of the solver's solution."""
         return tuple(i for i, literal in enumerate(self._stored) if solver.value(literal))

@@ -112,7 +112,7 @@ class PathModel:
         self._add_peaks()
 
     def _cost(self, checkpoint: int) -> float:
-        """Return what an arc into a checkpoint adds to the objective; the input comes last."""
+        """Return the cost of an arc into a checkpoint in the objective; the input comes last."""
         if not self._costs.static:
             return 0.0
         first = self._costs.stored[0] if checkpoint == self._last else 0

@@ -1,4 +1,4 @@
-"""What an exact model of checkpoint selection found, and what its solver claims."""
+"""Outcomes of exact models of checkpoint selection: the best selection, the solver's claim."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SelectionOutcome:
     lower_bound : int
         Bytes; no other checkpoints take less, as far as the solver is right.
     error : str or None
-        What went wrong, in the solver or around it.
+        The failure in a sentence, in the solver or around it; None if there was none.
     interrupted : bool
         Whether the user ended it.
     seconds : float
@@ -119,7 +119,7 @@ class SelectionRun:
         self.lower_bound = max(self.lower_bound, bound)
 
     def outcome(self) -> SelectionOutcome:
-        """Return what is known now."""
+        """Return the best selection, the lower bound and the status so far."""
         optimal = self.value == self.lower_bound
         return SelectionOutcome(
             SolveStatus.OPTIMAL if optimal else SolveStatus.FEASIBLE,

@@ -1,4 +1,4 @@
-"""What the selection paper measured: bytes at the end of every layer's backward operation.
+"""Memory as the selection paper measured it: bytes at the end of each backward operation.
 
 The paper looks at the allocator "at the end of every stage" (§5.1.2), so what an operation takes
 only while it runs is not seen. When the backward operation of a layer has ended, there are the

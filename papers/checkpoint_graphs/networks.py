@@ -167,7 +167,7 @@ class _Layers:
         return made
 
     def same(self, name: str, *inputs: _Tensor) -> _Tensor:
-        """What has the shape of its inputs."""
+        """Add a tensor with the shape of its inputs."""
         return self._add(name, inputs[0].channels, inputs[0].side, *inputs)
 
     def cat(self, *inputs: _Tensor) -> _Tensor:

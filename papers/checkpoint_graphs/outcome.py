@@ -1,4 +1,4 @@
-"""What the models of graphs return, and how a solver's word becomes a bound in bytes."""
+"""Outcomes of the models of graphs, and how a solver's word becomes a bound in bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from offcert.questions.selection.graph import CheckpointGraph, GraphSelection
 
 @dataclass(frozen=True)
 class GraphOutcome:
-    """What a model found and what its solver claims.
+    """The best selection that a model found, and its solver's claim.
 
     Attributes
     ----------
@@ -26,7 +26,7 @@ class GraphOutcome:
     solver : str
         Who says so.
     error : str or None
-        What went wrong.
+        The failure in a sentence; None if there was none.
     statistics : mapping
         JSON values that are good to know and that nothing depends on.
     """
@@ -46,7 +46,7 @@ class GraphRun:
     Parameters
     ----------
     graph : CheckpointGraph
-        What is solved.
+        The graph that is solved.
     best : GraphSelection
         A known one; the models have no solution that is worse.
     solver : str
@@ -72,7 +72,7 @@ class GraphRun:
             self.best = found
 
     def outcome(self) -> GraphOutcome:
-        """Return what is known now."""
+        """Return the best selection, the lower bound and the status so far."""
         if self.lower_bound > self.best.objective:
             self.error = (
                 f"a bound of {self.lower_bound} contradicts a selection of {self.best.objective}"

@@ -92,7 +92,7 @@ class _Finder:
 
 @dataclass
 class _Relaxation:
-    """What a relaxation says: units at least, its packing, and its stored amounts."""
+    """The answer of a relaxation: units at least, its packing, and its stored amounts."""
 
     value: int
     packing: Packing

@@ -1,4 +1,4 @@
-"""Which pairs of vertices can lie in one component: what the models of graphs are made of.
+"""Pairs of vertices that can lie in one component: what the models of graphs are made of.
 
 The models say for pairs ``u < v`` whether v lies in u's component *above u*: connected with u by
 vertices that are not stored and not before u. Of the least vertex of a component that is all of it,

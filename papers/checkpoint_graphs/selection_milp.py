@@ -1,4 +1,4 @@
-"""What to store on a graph, as a mixed-integer linear program for PuLP's solvers and SciPy."""
+"""Selections on a graph, as a mixed-integer linear program for PuLP's solvers and SciPy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def solve(
     threads: int = 1,
     hint: GraphSelection | None = None,
 ) -> GraphOutcome:
-    """Choose what to store so that it and the largest component have the least bytes together.
+    """Choose vertices to store: they and the largest component have the least bytes together.
 
     Parameters
     ----------

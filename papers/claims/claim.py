@@ -21,9 +21,9 @@ class Claim:
     place : str
         Where the paper makes it: section, figure.
     statement : str
-        What it says, in our words.
+        The claim in our words.
     test : str
-        What is evaluated, for people: one case, and when the claim holds in it.
+        The test, for people: one case, and when the claim holds in it.
     cases : callable
         Evaluates it on points.
     share : Share
@@ -38,11 +38,11 @@ class Claim:
     share: Share
 
     def judge(self, points: Sequence[Point]) -> Finding:
-        """Return what a table says about the claim."""
+        """Return the finding about the claim on the points of a table."""
         return judge(self.cases(points), self.share)
 
     def by_view(self, points: Iterable[Point]) -> dict[str, Finding]:
-        """Return what each view of a table says; of blocks only where the claim speaks of them."""
+        """Return the finding of each view of a table; of blocks only where the claim names them."""
         views: dict[str, list[Point]] = {view: [] for view in VIEWS}
         for point in points:
             views[view_of(point)].append(point)

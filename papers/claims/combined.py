@@ -1,4 +1,4 @@
-"""What the combined paper says about memory at an overhead of a fifth, against certificates.
+"""Claims of the combined paper about memory at an overhead of a fifth, against certificates.
 
 The section of `docs/claims.md` about recomputation and offloading together. Each row is what
 `benchmarks/certify_joint.py` says of a network and some means: bytes of a checked plan, and bytes
@@ -54,7 +54,7 @@ had the seconds that the commands name, on two busy cores; more time narrows wha
 
 @dataclass(frozen=True)
 class CombinedRow:
-    """What is certified of a network with some means.
+    """The least memory of a network with some means, as found and as proved.
 
     Attributes
     ----------
@@ -139,7 +139,7 @@ class CombinedClaim:
     share: Share = ALWAYS
 
     def judge(self, comparisons: Iterable[Comparison]) -> Finding:
-        """Return what the certificates say about it."""
+        """Return the finding of certificates about the claim."""
         own = [each for each in comparisons if self.published in (None, each.published)]
         case = {"least": _least, "most": _most, "better": _better}[self.key.split("-")[1]]
         if case is _better:
@@ -214,7 +214,7 @@ def combined_section(rows: Sequence[CombinedRow], evidence: EvidenceFile) -> str
 
 
 def _commands(comparisons: Sequence[Comparison]) -> list[str]:
-    """Return what has made the figures, and the section; what took longer, each in a call."""
+    """Return the commands that made the figures and the section; other limits in other calls."""
     calls: dict[tuple[bool, tuple[str, ...], float], list[str]] = {}
     for each in comparisons:
         given = each.network.endswith(_IMAGES)

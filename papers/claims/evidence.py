@@ -1,4 +1,4 @@
-"""What verdicts rest on: a file a section of the page, with a row for every case that is judged.
+"""Evidence of verdicts: a file a section of the page, with a row for every case that is judged.
 
 A row has the case's figures and names the certificate that shows them by its digest. Small
 certificates are in the file; large ones are made again on request. The file is compressed JSON
@@ -84,7 +84,7 @@ class EvidenceFile:
     section : str
         Name of the file.
     command : str
-        Which makes all of it again.
+        The command that makes all of it again.
     rows : tuple of EvidenceRow
         In the order of the cases.
     documents : mapping of str to JSON value

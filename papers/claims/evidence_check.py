@@ -28,7 +28,7 @@ _VERDICT = re.compile(r"^- (?:On \w+: )?\*\*(.+?)\*\*", re.MULTILINE)
 
 @dataclass
 class ClaimCheck:
-    """What was found of a claim.
+    """The check of one claim: what the page says, what follows, and where they disagree.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class ClaimCheck:
     said : sequence of str
         The verdicts on the page.
     follows : sequence of str or None
-        Those that follow from the figures of its cases; None if these do not tell.
+        Verdicts that follow from the figures of its cases; None if these do not tell.
     here, elsewhere, lost, computed : int
         Certificates that were verified, those known by their digest alone, those that were not
         kept, and cases whose figures are computed without one.
@@ -93,7 +93,7 @@ def proved_range(certificate: Certificate) -> tuple[int, int | None]:
 
 
 def established(verification: Verification[Any]) -> Figures:
-    """Return what a valid certificate establishes: ``lower``, ``best``.
+    """Return the bounds that a valid certificate establishes: ``lower``, ``best``.
 
     Only bounds that are proved count. Of a problem without a schedule both are None.
     """
@@ -113,7 +113,7 @@ def check_section(
     again: Mapping[str, Again],
     progress: Callable[[str], None] = lambda text: None,
 ) -> Iterator[ClaimCheck]:
-    """Yield what is found of every claim of a section.
+    """Yield the check of every claim of a section.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ def _row_faults(row: EvidenceRow, verified: _Documents, again: Again | None) -> 
 
 
 def instance(verification: Verification[Any]) -> Any:
-    """Return what a certificate is about."""
+    """Return the instance of a certificate: its problem, or the sizes and edges of its graph."""
     certificate = verification.certificate
     if isinstance(certificate, SelectionCertificate):
         return certificate.sizes, certificate.edges
@@ -209,7 +209,7 @@ def _shown(verification: Verification[Any], figures: Mapping[str, Any]) -> Itera
 
 
 def schedule_certificate(held: Any) -> Certificate:
-    """Return what a row's certificate is, if it is one of a schedule.
+    """Return a row's certificate if it is one of a schedule.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What a table is: how much it holds, from which version, and its hash."""
+"""Facts of a table: how much it holds, from which version, and its hash."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BY_BLOCKS = "by blocks"
 
 @dataclass(frozen=True)
 class TableFacts:
-    """What the page says about the table.
+    """The facts of the table that the page states.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ def facts_of(
     experiments: Sequence[Experiment] = (),
     stages: Mapping[str, int] | None = None,
 ) -> TableFacts:
-    """Return what a table is, experiments included in the hash; stages by network, if known."""
+    """Return the facts of a table, experiments in its hash; stages by network, if known."""
     rows = plain_rows(frame)
     ordered = sorted(rows, key=lambda row: json.dumps(row, sort_keys=True))
     content = {"rows": ordered, "experiments": [item.to_json() for item in experiments]}

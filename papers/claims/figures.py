@@ -1,4 +1,4 @@
-"""What the papers about recomputation measured, beside the same figures by formulas and a roofline.
+"""Measurements of the papers about recomputation, beside the same by formulas and a roofline.
 
 The section of `docs/claims.md` about measurements: each printed number stands beside ours, by the
 reading that agrees best; other readings are named with what they would give.
@@ -46,7 +46,7 @@ class FigureClaim:
     Attributes
     ----------
     why : str
-        What explains a difference, or which reading it is; "" if there is nothing to say.
+        The reason of a difference, or the reading; "" if there is nothing to say.
     """
 
     key: str

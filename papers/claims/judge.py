@@ -95,7 +95,7 @@ OFTEN = Share(Fraction(1, 2), Fraction(1, 4))
 
 @dataclass(frozen=True)
 class Finding:
-    """What the cases say about a claim.
+    """The cases of a claim, and the verdict that follows.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ class Finding:
 
 
 def judge(cases: Sequence[Case], share: Share) -> Finding:
-    """Return what cases say about a claim that speaks of a share of them."""
+    """Return the finding of cases about a claim that speaks of a share of them."""
     return Finding(tuple(cases), share)
 
 

@@ -56,7 +56,7 @@ class LayerClaim:
     short: str
 
     def judge(self, rows: Sequence[EvidenceRow]) -> Finding:
-        """Return what the rows say about it."""
+        """Return the finding of rows about the claim."""
         return judge([case_of(row) for row in rows], ALWAYS)
 
 
@@ -95,7 +95,7 @@ CLAIMS = (KNOWN, *RULES)
 
 
 def lost(row: EvidenceRow) -> tuple[Fraction, Fraction]:
-    """Return what part of the step a rule loses at least and at most."""
+    """Return the part of the step that a rule loses at least, and at most."""
     lower, best, known, within = (_whole(row, n) for n in ("lower", "best", "known", "within"))
     least = max(Fraction(0), Fraction(within - known, known))
     return least, Fraction(best - lower, lower)

@@ -1,4 +1,4 @@
-"""What the table shows beside the claims: tables that nobody claimed."""
+"""Tables beside the claims: figures of the campaign that nobody claimed."""
 
 from __future__ import annotations
 

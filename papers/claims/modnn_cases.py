@@ -1,4 +1,4 @@
-"""What the moDNN paper says of every network (Chen et al., TPDS 2019), judged case by case."""
+"""Claims of the moDNN paper about every network (Chen et al., TPDS 2019), case by case."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class CaseClaim:
     Attributes
     ----------
     certified : str
-        What the cases rest on, in a word.
+        The evidence of the cases, in a word.
     """
 
     key: str
@@ -38,7 +38,7 @@ class CaseClaim:
     certified: str = "–"
 
     def judge(self, rows: ModnnRows) -> Finding:
-        """Return what the rows say about it."""
+        """Return the finding of rows about the claim."""
         return judge(list(self.cases(rows)), ALWAYS)
 
 

@@ -42,7 +42,7 @@ def agreement(ours: Fraction, paper: Fraction) -> Agreement:
 
 @dataclass(frozen=True)
 class Numbers:
-    """What is measured and certified for a claim.
+    """The measured and certified rows of a claim.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What is measured for the moDNN paper's figures, as the file beside `docs/claims.md` holds it.
+"""Rows for the moDNN paper's figures, as the file beside `docs/claims.md` holds them.
 
 All times are nanoseconds, all sizes bytes. Times of methods that find no room are None.
 """
@@ -86,7 +86,7 @@ class TimeRow:
     Attributes
     ----------
     network, memory : str, int
-        Which.
+        The network and the memory.
     ideal_time : int
         With memory for everything.
     modnn_size, modnn_time, modnn_moved : int or None
@@ -129,7 +129,7 @@ class DeviceRow:
     Attributes
     ----------
     network, case : str
-        Which; cases as in `benchmarks/devices.py`.
+        The network and the case, as in `benchmarks/devices.py`.
     devices : int
         How many.
     sub_batch : int
@@ -160,7 +160,7 @@ class ModnnRows:
 
     @property
     def networks(self) -> tuple[str, ...]:
-        """Their names, in order."""
+        """The names of the networks, in order."""
         return tuple(row.network for row in self.memory)
 
     def at(self, memory: int) -> tuple[TimeRow, ...]:

@@ -1,4 +1,4 @@
-"""What claims about single memory limits ask of the table; each function gives the cases."""
+"""Claims about single memory limits, asked of the table; each function gives the cases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the combined paper says of its own dynamic program, and what that program finds here.
+"""Claims of the combined paper about its own dynamic program, and what that finds here.
 
 The section of `docs/claims.md` about Theorem 1, slots, and the headline by the paper's program
 instead of by certified plans.

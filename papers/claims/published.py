@@ -68,7 +68,7 @@ def table_evidence(
 
 
 def _points_of(case: Case, groups: Mapping[str, Sequence[Point]]) -> Sequence[Point]:
-    """Return what a case is about: a limit, or all limits of a problem that it names."""
+    """Return the points of a case: a limit, or all limits of a problem that it names."""
     return [case.point] if case.point is not None else groups.get(case.label, [])
 
 

@@ -1,4 +1,4 @@
-"""What two papers say about least memory by recomputation, against the optimum.
+"""Claims of two papers about least memory by recomputation, against the optimum.
 
 The section of `docs/claims.md` about the re-forwarding and the selection paper. Each experiment
 sets what an algorithm returns against the least there is, found by trying everything or by a search
@@ -44,7 +44,7 @@ class RecomputationClaim:
     test: str
 
     def judge(self, experiments: Sequence[Experiment]) -> Finding:
-        """Return what the experiments say: it holds where the stated value is the optimum."""
+        """Return the finding of experiments: whether the stated value is the optimum."""
         own = [experiment for experiment in experiments if experiment.claim == self.key]
         return judge([_case(experiment) for experiment in own], ALWAYS)
 

@@ -1,4 +1,4 @@
-"""What claims about whole curves ask of the table: a case is a problem, or several of them."""
+"""Claims about whole curves, asked of the table: a case is a problem, or several of them."""
 
 from __future__ import annotations
 

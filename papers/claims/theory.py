@@ -80,7 +80,7 @@ class TheoryClaim:
         Whether it holds where a schedule of the stated length exists; otherwise it holds where
         none is shorter.
     shown : str
-        What the certificates' numbers are.
+        The kind of the certificates' numbers.
     """
 
     key: str
@@ -91,7 +91,7 @@ class TheoryClaim:
     shown: str = "optimum"
 
     def judge(self, experiments: Sequence[Experiment]) -> Finding:
-        """Return what the experiments say about it."""
+        """Return the finding of experiments about the claim."""
         own = [experiment for experiment in experiments if experiment.claim == self.key]
         return judge([self._case(experiment) for experiment in own], ALWAYS)
 

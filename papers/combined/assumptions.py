@@ -1,4 +1,4 @@
-"""What the combined paper assumes, each by itself."""
+"""The assumptions of the combined paper, each by itself."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Assumptions:
 
     @classmethod
     def lifted(cls, *, pausing: bool = True) -> Assumptions:
-        """Return what is left if none is made."""
+        """Return the assumptions with all of them given up."""
         return cls(False, False, False, False, False, False, pausing)
 
     def without(self, name: str) -> Assumptions:

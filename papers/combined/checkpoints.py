@@ -36,9 +36,9 @@ def profile_checkpoints(
     Parameters
     ----------
     module : nn.Module
-        What takes one tensor and returns one; without data only if `hardware` is given.
+        A module that takes one tensor and returns one; without data only if `hardware` is given.
     workload : Workload
-        What it is fed with, and the loss, which is the last stage.
+        Inputs of the module, and the loss, which is the last stage.
     hardware : Hardware or None
         The roofline; None: measure the first CUDA device or, without one, the CPU.
 
@@ -127,7 +127,7 @@ def _resident(trace: Trace) -> int:
 
 
 def lean_workspaces(prepared: Prepared) -> list[int]:
-    """Return what each stage takes beside input and output if autograd keeps nothing.
+    """Return the bytes of each stage beside input and output if autograd keeps nothing.
 
     The loss is left out: it runs once, and its backward operation follows.
     """

@@ -14,9 +14,8 @@ from offcert.core.errors import MethodError
 from offcert.core.execution import Execution
 from offcert.core.result import SolveStatus
 from offcert.core.strategy import Strategy
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.schedule import FluidSchedule, Schedule
 from papers.combined.assumptions import PUBLISHED, Assumptions
 from papers.combined.strategies import Strategies
 from papers.combined.transfers import scheduled_problem, solve_transfers
@@ -24,7 +23,7 @@ from papers.combined.transfers import scheduled_problem, solve_transfers
 
 @dataclass(frozen=True)
 class CombinedOutcome:
-    """What is known after going through the strategies.
+    """The optimum of going through the strategies, or the bounds on it so far.
 
     Attributes
     ----------
@@ -33,11 +32,11 @@ class CombinedOutcome:
     lower_bound : int
         Ticks: nothing under these assumptions is shorter, as far as the solvers are right.
     execution : Execution or None
-        What the best schedule executes.
+        The execution of the best schedule.
     schedule : FluidSchedule, Schedule or None
         The best one, checked.
     scheduled : Problem or None
-        Whose schedule it is; see `TransferOutcome.problem`.
+        The problem whose schedule it is; see `TransferOutcome.problem`.
     strategies, solved : int
         How many were listed, and for how many of them transfers had to be solved.
     seconds : float
@@ -73,7 +72,7 @@ def solve_combined(
     problem : Problem
         A chain of a few stages.
     assumptions : Assumptions
-        What is assumed; all that the combined paper assumes by default.
+        The assumptions; by default all of the combined paper.
     upper_bound : int, optional
         Ticks: only schedules of at most that are looked for.
     time_limit : float

@@ -1,4 +1,4 @@
-"""What may run on a chain, in the order of its computing time.
+"""Strategies on a chain, in the order of their computing time.
 
 A partial execution is a node: which outputs and which internals of stages are stored, what runs
 next. A value is stored when it is written, or passed to the very next forward operation; a stored
@@ -108,7 +108,7 @@ class Strategies:
         self.reached = max(self.reached, self.upper or self.reached)
 
     def _least(self, node: _Node) -> int:
-        """Return what a strategy that begins so computes at least."""
+        """Return the least ticks that a strategy with such a beginning computes."""
         chain = self.chain
         least = node.spent + sum(chain.forward[node.forward :])
         least += sum(chain.backward[: node.backward + 1])

@@ -28,9 +28,8 @@ from offcert.formulations.fluid.milp import RELATIVE_MARGIN
 from offcert.formulations.fluid.pieces import exact_amounts, fluid_schedule
 from offcert.formulations.fluid.program import Decisions, FluidProgram, Rules
 from offcert.questions.schedule.check_fluid import check_fluid
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.questions.schedule.problem import Problem, Transfers
-from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.schedule import FluidSchedule, Schedule
 from papers.combined.assumptions import Assumptions
 
 # Bytes are rounded to one over the rates' denominators and these.
@@ -39,7 +38,7 @@ _FINENESS = (1, 2, 6, 60, 2520)
 
 @dataclass(frozen=True)
 class TransferOutcome:
-    """What is known of the schedules of one execution.
+    """The best schedule of one execution, and the bound on all.
 
     Attributes
     ----------
@@ -114,7 +113,7 @@ class _WindowedProgram(FluidProgram):
     turn : int
         The last forward operation of the first pass.
     assumptions : Assumptions
-        Which windows there are.
+        The assumptions, on which the windows depend.
     """
 
     def __init__(
@@ -170,7 +169,7 @@ def solve_transfers(
     turn : int
         The last forward operation of the first pass.
     assumptions : Assumptions
-        Which windows there are, and whether transfers may pause.
+        The assumptions: which windows there are, and whether transfers may pause.
     upper : int, optional
         Ticks.
     time_limit : float

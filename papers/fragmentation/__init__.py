@@ -1,1 +1,1 @@
-"""What indivisible memory costs: schedules and addresses in one model."""
+"""The cost of indivisible memory: schedules and addresses in one model."""

@@ -216,7 +216,7 @@ class PlacedModel:
         ]
 
     def _add_memory(self, addresses: bool) -> None:
-        """What is there at a time fits, and with addresses no two pieces share a byte."""
+        """Add that all pieces at a time fit, and with addresses no two share a byte."""
         model, memory = self.model, self.problem.platform.memory
         across, up = [], []
         for number, piece in enumerate(self.pieces):

@@ -134,11 +134,11 @@ class Facts:
         self.owner = owner
 
     def weigh(self, weights: JointWeights) -> _Weighed:
-        """Return what weights make of the makespan."""
+        """Return the makespan less the weighted slacks of the facts: a constant and prices."""
         return _Weighed(self, self.model.weigh(weights))
 
     def least(self, cases: JointCases) -> int:
-        """Return what a proof proves, in ticks.
+        """Return the ticks that a proof proves.
 
         Raises
         ------

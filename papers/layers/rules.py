@@ -27,13 +27,13 @@ Spans = tuple[Span, ...]
 
 
 class Rule:
-    """What plans may be: the choices for the bound, where to start, and other plans."""
+    """A rule for plans: the choices for the bound, where to start, and other plans."""
 
     def __init__(self, layers: Layers) -> None:
         self.layers = layers
 
     def choices(self) -> list[Choice]:
-        """Return what runs again together."""
+        """Return the groups of computations that run again together."""
         raise NotImplementedError
 
     def starts(self, chosen: Sequence[int]) -> list[Plans]:

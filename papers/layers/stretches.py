@@ -39,7 +39,7 @@ class Stretch:
 
 @dataclass(frozen=True)
 class LayerPlan:
-    """What one layer does; all numbers are places in a layer.
+    """The runs, tensors and moves of one layer; all numbers are places in a layer.
 
     Attributes
     ----------

@@ -108,7 +108,7 @@ class Audit:
 
 
 def audit(problem: Problem, document: Mapping[str, Any], *, time_limit: float = 20.0) -> Audit:
-    """Return what a plan of somebody else amounts to on a captured step.
+    """Return time, peak and proved losses of somebody else's plan on a captured step.
 
     The plan becomes an execution and a schedule of it: tensors leave after their last use in the
     forward pass, beside the operations unless the plan waits for them, and return when they are
@@ -175,7 +175,7 @@ def carried_out(problem: Problem, decision: Decision) -> CarriedOut:
 
 
 def examined(problem: Problem, execution: Execution, schedule: Schedule) -> CarriedOut:
-    """Return what the checkers say of an execution of a problem's network and its schedule."""
+    """Return an execution of a problem's network and its schedule, with the checkers' faults."""
     network = problem.computed
     assert network is not None
     executed = problem.executed(execution)
@@ -186,7 +186,7 @@ def examined(problem: Problem, execution: Execution, schedule: Schedule) -> Carr
 
 
 def audited(problem: Problem, decision: Decision, time_limit: float) -> Audit:
-    """Return what a decision amounts to; see `audit`."""
+    """Return time, peak and proved losses of a decision; see `audit`."""
     done = carried_out(problem, decision)
     if done.faults:
         return Audit(decision.name, done.faults)

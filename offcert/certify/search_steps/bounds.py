@@ -10,10 +10,10 @@ from offcert.certify.rung import is_long
 from offcert.certify.search import Search
 from offcert.core.errors import MethodError, NoPlanError
 from offcert.formulations.combinatorial.exact_sums import exact_sums_bound
-from offcert.formulations.combinatorial.forced_returns import without_forced_returns
 from offcert.formulations.combinatorial.large_tensors import (
     large_tensors_bound,
     sizes_worth_counting,
+    without_forced_returns,
 )
 from offcert.formulations.combinatorial.pieces import pieces_bound
 from offcert.formulations.combinatorial.relaxations import (
@@ -194,7 +194,7 @@ def climb_disjunctive(search: Search, effort: Effort) -> None:
 
 
 def _known(search: Search, effort: Effort) -> dict[str, Any]:
-    """Return what every model is told; of the bounds only proved ones, so that claims are its own.
+    """Return limits, hint and proved bound for a model; claims of others are left out.
 
     Two solvers that each rest on the other's claim would attest nothing.
     """

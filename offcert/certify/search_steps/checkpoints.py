@@ -86,7 +86,7 @@ _FINE = 1 / 256
 
 
 def descend_combined(search: Search, effort: Effort) -> None:
-    """Offer what the combined paper's dynamic program finds, at ever more slots while time is left.
+    """Offer plans of the combined paper's dynamic program, at ever more slots while time is left.
 
     By itself, and with sweeps that keep all of their last stage (`combined_plan`'s `bare`), which
     the paper does not know: neither is always better once transfers are whole. Where memory is
@@ -197,7 +197,7 @@ def _executions(network: Network, seconds: float) -> Iterator[Execution]:
 
 
 def _cost(problem: Problem, execution: Execution) -> int | None:
-    """Return what is minimised, or None if the execution is of no use."""
+    """Return the objective of an execution, in ticks or bytes; None if it breaks a limit."""
     trace = execution.trace
     if problem.deadline is not None and trace.compute_time > problem.deadline:
         return None

@@ -54,7 +54,7 @@ def fine(problem: Problem) -> int:
 
 
 def add_by_time(search: Search, limit: int, bound: Bound) -> bool:
-    """Add what a bound on the time within a limit proves in bytes; return whether that is new."""
+    """Add the bound in bytes that a bound on time within a limit proves; return if it is new."""
     deadline = search.problem.deadline
     assert deadline is not None
     if bound.evidence is not Evidence.PROVED or bound.value <= deadline:

@@ -167,7 +167,7 @@ def _offer_completed(
     prefetches: Sequence[int],
     complete: Callable[..., Schedule],
 ) -> None:
-    """Offer what comes of orders of offloads and prefetches and some of the other tensors."""
+    """Offer the schedule of orders of offloads and prefetches, and some of the other tensors."""
     trace = search.problem.trace
     others = sorted(set(range(len(trace.gaps))) - set(offloads), key=trace.gap_size)
     with suppress(MethodError):
@@ -330,6 +330,6 @@ def climb_pivot_outward(search: Search, effort: Effort, most_open: float = _NEAR
 
 
 def _add_searched(search: Search, method: str, value: int, proof: Proof, confirmable: bool) -> None:
-    """Add what a search of our own established: proved if verification can search as much."""
+    """Add the bound of a search of our own: proved if verification can search as much."""
     state = proved if confirmable else searched
     search.add(state(method, value, proof))

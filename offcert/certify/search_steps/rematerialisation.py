@@ -214,7 +214,7 @@ def _incumbent(search: Search, alone: Problem) -> Execution | None:
 
 
 def _take(search: Search, outcome: object, claim: str, effort: Effort) -> None:
-    """Take what a model found, and what its solver claims where nothing may leave."""
+    """Take over a model's execution, and its solver's claim where nothing may leave."""
     from offcert.formulations.rematerialisation.outcome import RematerialisationOutcome
 
     assert isinstance(outcome, RematerialisationOutcome)

@@ -17,13 +17,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from offcert.core.carried.clock import Clock, Tick
-from offcert.core.carried.heard import entries, outlasts
 from offcert.core.carried.inside import Inside
 from offcert.core.carried.ranges import Ranges
 from offcert.core.carried.record import StepRecord
-from offcert.core.carried.unread import keeping, kept_in
-from offcert.core.carried.unroll import CarriedUnrolling, Group
+from offcert.core.carried.unread import entries, keeping, kept_in, outlasts
+from offcert.core.carried.unroll import CarriedUnrolling, Clock, Group, Tick
 from offcert.core.execution import Execution
 from offcert.core.network import Network
 from offcert.core.program import Program, Segment
@@ -45,7 +43,7 @@ class Carried:
     ticks : tuple of tuple
         The event with which each operation begins.
     saved : tuple of tuple
-        What the hooks around the model hear of.
+        The saved tensors that the hooks around the model hear of.
     settled : tuple of int
         For each tensor that can leave the operation that changes it last, or makes it; what is kept
         is saved before it is changed. Otherwise -1.
@@ -67,14 +65,14 @@ def carry(
     record: StepRecord,
     ticks: Iterable[Sequence[Any]],
 ) -> Carried:
-    """Return what really runs when a program is carried out on a captured step.
+    """Return the execution that training really runs for a program on a captured step.
 
     Parameters
     ----------
     network : Network
         Of the captured step.
     program : Program
-        What runs again.
+        The program: segments that run again.
     ranges : Ranges
         Of the capture: every segment must be one of them.
     record : StepRecord
@@ -191,7 +189,7 @@ class _Carrier:
     # What can leave.
 
     def _saved(self) -> list[SavedRow]:
-        """Return what the hooks hear of; note what can leave, and from when on."""
+        """Return the saved tensors that hooks hear of; note which can leave, and from when on."""
         rows, lasting = entries(
             self.record, self.program.segments, self.unrolling.spans, self.keeping.stored
         )

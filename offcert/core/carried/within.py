@@ -27,11 +27,11 @@ class Making:
     Attributes
     ----------
     computation : int
-        Which.
+        Number of the computation.
     more : int
         Bytes that it takes beside its workspace if one of the values does not die then.
     values : tuple of int
-        What dies.
+        Values that die.
     """
 
     computation: int
@@ -54,7 +54,7 @@ class Ask:
     left_otherwise, most_otherwise : int
         The same if one of the values does not die on the way.
     values : tuple of int
-        What dies on the way.
+        Values that die on the way.
     """
 
     computation: int
@@ -120,7 +120,7 @@ def _ask_row(ask: Ask) -> Iterator[Any]:
 
 
 def within_from_json(value: Any, place: str) -> Within:
-    """Return what a JSON value describes.
+    """Return the events within operations that a JSON value describes.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The fractional bound with whole tensors where these are large: as good on long traces, and quick.
+"""Bounds where tensors are whole: large ones, and such as must be away and back at once.
 
 The sizes of a network's large tensors are multiples of few numbers, and there are so many small
 ones that they make up any amount between two sums of large ones. So little is lost if small tensors
@@ -10,13 +10,62 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 from itertools import accumulate
 
+from offcert.core.errors import MethodError
+from offcert.core.platform import Kind
 from offcert.core.result import Bound
+from offcert.core.trace import Tensor, Trace
 from offcert.formulations.combinatorial.relaxations import heads_and_tails, required_absent
 from offcert.proofs.claims import proved
 from offcert.proofs.kinds.computed import LargeTensors
-from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.problem import Problem, Transfers
+
+
+def forced_returns(problem: Problem) -> list[int]:
+    """Return the gaps whose prefetches must lie between two operations.
+
+    Each is the last one of several that its tensor has.
+    """
+    trace, platform = problem.trace, problem.platform
+    if platform.duplex or problem.transfers is not Transfers.ATOMIC:
+        return []
+    last = {gap.tensor: number for number, gap in enumerate(trace.gaps)}
+    first = {gap.tensor: number for number, gap in reversed(list(enumerate(trace.gaps)))}
+    return [
+        number
+        for tensor, number in last.items()
+        if number > first[tensor]
+        and trace.least_demand[trace.gaps[number].after - 1] + trace.gap_size(number)
+        > platform.memory
+    ]
+
+
+def without_forced_returns(problem: Problem) -> tuple[Problem, int]:
+    """Return the problem without forced returns, and the ticks that they take.
+
+    Raises
+    ------
+    MethodError
+        If there are none.
+    """
+    forced = forced_returns(problem)
+    if not forced:
+        raise MethodError("no tensor has to return between an operation and the next one")
+    trace = problem.trace
+    tensors = list(trace.tensors)
+    ticks = 0
+    for number in forced:
+        gap = trace.gaps[number]
+        whole = tensors[gap.tensor]
+        ticks += problem.platform.transfer_time(whole.size, Kind.PREFETCH)
+        returned = tuple(use for use in whole.uses if use >= gap.after)
+        tensors.append(Tensor(f"{whole.name}, returned", whole.size, returned, evictable=False))
+        kept = tuple(use for use in whole.uses if use <= gap.before)
+        tensors[gap.tensor] = replace(whole, uses=kept)
+    return replace(problem, network=Trace(trace.operations, tensors)), ticks
+
 
 METHOD = "fractional-large-tensors"
 
@@ -86,7 +135,7 @@ def required_of_large(problem: Problem, smallest: int) -> list[int]:
 
 
 def _sums(sizes: Counter[int]) -> int:
-    """Return what subsets sum up to: bit k says whether one makes k."""
+    """Return the sums of all subsets as bits: bit k is set if some subset has the sum k."""
     sums = 1
     for size, copies in sizes.items():
         # Any number of equal sizes is a sum of batches of 1, 2, 4, … and a rest.

@@ -156,7 +156,7 @@ def _too_long(problem: Problem) -> Infeasibility | None:
 
 
 def _too_large(network: Network, memory: int) -> Infeasibility | None:
-    """Return what alone takes most memory if that is too much, or None."""
+    """Return the computation, or the start, that alone takes too much memory, or None."""
     at_start = network.size_of(sources(network))
     needed, negated = max((at_start, 1), *((own, -i) for i, own in enumerate(network.own_memory)))
     if needed <= memory:

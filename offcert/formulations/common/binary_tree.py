@@ -118,7 +118,7 @@ class _Search:
         return Minimum(self.best, self.best_cost, bound)
 
     def bound(self, fixed: dict[int, int], multipliers: list[int]) -> int:
-        """Return what the cost is at least with some columns decided, for any multipliers.
+        """Return the least cost with some columns decided that multipliers prove, rounded up.
 
         Multipliers are of scaled rows, in steps of `_PRECISION`.
         """

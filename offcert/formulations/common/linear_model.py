@@ -82,7 +82,7 @@ def scaled(terms: Terms, factor: float) -> Terms:
 
 
 def value_of(terms: Terms, values: list[float]) -> float:
-    """Return what `terms` amount to at `values`, one entry a column."""
+    """Return the value of a sum of terms at `values`, one entry a column."""
     return sum(
         coefficient * (1.0 if column == ONE else values[column]) for column, coefficient in terms
     )

@@ -294,7 +294,7 @@ class _DeviceModel:
             self._memory.append((self._model.new_interval_var(start, length, end, ""), size))
 
     def schedule(self, value: Callable[[Any], int]) -> Schedule:
-        """Return what a solution says of the device."""
+        """Return the device's schedule in a solution."""
         starts = [value(start) for start in self.starts]
         ends = [start + ticks for start, ticks in zip(starts, self._trace.durations, strict=True)]
         transfers, left = [], set()

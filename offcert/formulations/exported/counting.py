@@ -55,7 +55,7 @@ class Counted:
 
 
 def constraints(program: IntegerProgram) -> Iterator[tuple[tuple[tuple[int, int], ...], int]]:
-    """Yield what an OPB file states, in its order: terms, and the least of their sum."""
+    """Yield the constraints of an OPB file, in its order: terms, and the least of their sum."""
     for terms, low, high in program.rows:
         if low is not None:
             yield terms, low
@@ -64,7 +64,7 @@ def constraints(program: IntegerProgram) -> Iterator[tuple[tuple[tuple[int, int]
 
 
 def _left(program: IntegerProgram, weights: tuple[int, ...], over: int) -> tuple[list[int], int]:
-    """Return what a weighted sum leaves of the objective, by variable, and what it proves."""
+    """Return the objective less a weighted sum of rows, by variable, and the bound it proves."""
     rest = [over * cost for cost in program.cost]
     total = 0
     for weight, (terms, low) in zip(weights, constraints(program), strict=True):

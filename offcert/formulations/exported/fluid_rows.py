@@ -32,7 +32,7 @@ class FluidFacts:
     problem : Problem
         Any.
     proof : FluidProof
-        Which says whether tensors are whole.
+        The proof; it says whether tensors are whole.
 
     Raises
     ------

@@ -93,7 +93,10 @@ class JointFacts:
         return ("left", boundary, value) if boundary and begun and self.movable[value] else 0
 
     def used(self, boundary: int, *, outputs: bool = False) -> frozenset[int]:
-        """Return what the first run at a moment uses; with `outputs`, less what it may discard."""
+        """Return the values that the first run at a moment uses.
+
+        With `outputs`, those that it may discard are left out.
+        """
         running, known = self.grid.running(boundary), self.known
         made = frozenset(known.makes[running])
         if outputs and self.discards(boundary):
@@ -350,7 +353,7 @@ def joint_argument(
     value : int
         The bound, in ticks.
     proof : JointProof
-        What proves it.
+        The proof of the bound.
     every : bool
         Whether the program has every fact, not only those that the proof weighs.
 

@@ -54,7 +54,7 @@ class Rates:
 
 
 def rates(problem: Problem) -> Rates:
-    """Return what the link moves in each direction; nothing else here asks the platform."""
+    """Return the bytes that the link moves a tick in each direction, over a common unit."""
     out, back = (problem.platform.rate(kind) for kind in (Kind.OFFLOAD, Kind.PREFETCH))
     numerator = math.gcd(out.numerator * back.denominator, back.numerator * out.denominator)
     common = Fraction(numerator, out.denominator * back.denominator)
@@ -84,7 +84,7 @@ class Prices:
     Attributes
     ----------
     multipliers : Multipliers
-        Whose prices these are.
+        The multipliers from which the prices follow.
     constant : Fraction
         Ticks that no choice changes.
     first, again : tuple of int
@@ -158,7 +158,7 @@ class Dual:
         weights : sequence of sequence of float
             One sequence a kind, one entry an operation, in units of ``Rates.unit`` ticks a byte.
         fixed : mapping, optional
-            What is decided where the bound counts.
+            Decisions under which the bound counts.
         enough : int, optional
             A bound in ticks beyond which there is no need to go.
         """
@@ -184,7 +184,7 @@ class Dual:
         return Multipliers(max(denominator, -min(idle)), multipliers.weights)
 
     def _link_prices(self, multipliers: Multipliers) -> tuple[list[int], list[int]]:
-        """Return what a tick of the link is worth before and during each operation, at most 0."""
+        """Return the price of a tick of the link before and during each operation, at most 0."""
         available, due, opened, end, start = map(_suffix_sums, multipliers.weights)
         idle, during = [], []
         for o in range(len(self.durations)):
@@ -199,7 +199,7 @@ class Dual:
         return one + two if self.duplex else min(one, two)
 
     def prices(self, multipliers: Multipliers) -> Prices:
-        """Return what multipliers make of each part; no idle time may have a negative price."""
+        """Return the bound of multipliers, in parts; no idle time may have a negative price."""
         available, due, opened, end, start = map(_suffix_sums, multipliers.weights)
         idle, during = self._link_prices(multipliers)
         assert multipliers.over + min(idle) >= 0

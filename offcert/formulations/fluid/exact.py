@@ -28,8 +28,8 @@ from offcert.formulations.fluid.milp import RELATIVE_MARGIN
 from offcert.formulations.fluid.pieces import exact_amounts, fluid_schedule
 from offcert.formulations.fluid.program import Decisions, FluidProgram, Rules, rate
 from offcert.questions.schedule.check_fluid import check_fluid
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.questions.schedule.problem import Problem, Transfers
+from offcert.questions.schedule.schedule import FluidSchedule
 
 # Ticks of work up to which idle times are integers in the program. HiGHS holds integrality and rows
 # to 1e-6 of the mean work of an operation, so beyond it a tick would mean nothing to it. Derived.
@@ -64,7 +64,7 @@ class FluidOutcome:
         Whether the solver claims that there is no ordered schedule, which can be where tensors have
         several gaps; the bound is then the compute time.
     error : str or None
-        What went wrong.
+        The failure in a sentence; None if there was none.
     seconds : float
         How long it took.
     statistics : mapping

@@ -23,8 +23,8 @@ from itertools import accumulate
 
 from offcert.core.platform import Kind
 from offcert.formulations.fluid.program import FluidProgram, rate
-from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
 from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import FluidSchedule, Piece
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def exact_amounts(program: FluidProgram, values: list[float], denominator: int) 
     Parameters
     ----------
     program : FluidProgram
-        Whose evictions are decided, or fractional.
+        The program; its evictions are decided, or fractional.
     values : list of float
         Of its columns.
     denominator : int
@@ -99,7 +99,7 @@ def fluid_schedule(
     idle : sequence of int
         Ticks before each operation.
     amounts : Amounts
-        What has moved by each instant.
+        Amounts that have moved by each instant.
     parts : int
         Number of parts into which each stretch is cut.
     """
@@ -194,7 +194,7 @@ class _Layout:
 
 
 def _steps(cumulative: dict[int, list[Fraction]], instant: int) -> dict[int, Fraction]:
-    """Return what moves in the stretch before an instant, by tensor or gap."""
+    """Return the amounts that move in the stretch before an instant, by tensor or gap."""
     steps = {}
     for key, amounts in cumulative.items():
         step = amounts[instant] - (amounts[instant - 1] if instant else 0)

@@ -92,9 +92,9 @@ class FluidProgram:
     problem : Problem
         A feasible one.
     rules : Rules
-        What is allowed.
+        Rules for transfers.
     decisions : Decisions
-        What is fixed.
+        Decisions that are fixed.
     slack : float
         Scaled: how much more must be absent, and how much less an operation's stretch may move, so
         that a solution survives its rounding.
@@ -298,7 +298,7 @@ class FluidProgram:
         return absent
 
     def bytes_at(self, terms: Sequence[Terms], values: list[float]) -> list[float]:
-        """Return what scaled amounts are worth at a solution, in bytes."""
+        """Return scaled amounts at a solution, in bytes."""
         return [
             self.block * sum(a * (1.0 if c == ONE else values[c]) for c, a in instant)
             for instant in terms

@@ -64,7 +64,7 @@ class ProvedTree:
     value : int
         No schedule is shorter, in ticks.
     multipliers : list of Multipliers
-        Those that leaves name.
+        Multipliers that leaves name by number.
     tree : list of Branch or Leaf
         Every node, each before its children.
     complete : bool
@@ -274,7 +274,7 @@ def _preorder(root: _Node) -> Iterator[_Node]:
 
 
 def _proof(search: _Search, root: _Node, complete: bool, interrupted: bool) -> ProvedTree:
-    """Return what is left of the search: a tree, and the multipliers that its leaves need."""
+    """Return the search's tree as a proof, and the multipliers that its leaves need."""
     numbers: dict[Multipliers, int] = {}
     nodes: list[Branch | Leaf] = []
     bounds = []

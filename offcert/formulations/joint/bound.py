@@ -139,13 +139,13 @@ class _Marks:
     Attributes
     ----------
     worst : int
-        That during which most has to be absent.
+        The moment during which most bytes have to be absent.
     first : int
         The moment from which on there is something that may leave.
     crowded : list of int
-        Those during which something has to be absent.
+        Moments during which some bytes have to be absent.
     greedy : list of int
-        Those worth a cut that take most memory themselves, by how much.
+        Moments worth a cut, of runs that take most memory themselves, by how much.
     """
 
     worst: int
@@ -343,7 +343,7 @@ def _solved(
 
 
 def _shares(program: JointProgram, solved: Solved) -> dict[int, float]:
-    """Return what share of each computation runs again in the last window."""
+    """Return the share of each computation that runs again in the last window."""
     last = program.again[program.grid.windows - 1]
     return {number: float(solved.amounts[column]) for number, column in last.items()}
 

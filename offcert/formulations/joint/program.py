@@ -175,7 +175,7 @@ class JointProgram:
         return present
 
     def _add_span(self, span: int) -> None:
-        """Say what can be there in a span, and what that takes."""
+        """Add rows that say which values can be there in a span, and what has to run or return."""
         begin, end = self.grid.spans[span]
         known, present = self.contents, self.present[begin]
         makers = sorted({known.maker[v] for v in present if known.repeatable[v]})
@@ -225,7 +225,10 @@ class JointProgram:
             self.rows.add((family, span, (index,)), terms)
 
     def _add_copies(self) -> None:
-        """Say what may have been copied to the host, and that only that is there again.
+        """Add rows by which a value returns only if it was copied to the host before.
+
+        That only values which have left come back says no more: by these rows, a value that has to
+        come back in a span had left before it, and one that comes back beyond that may as well not.
 
         That only what has left comes back says no more: by these rows, what has to come back in a
         span had left before it, and what comes back beyond that may as well not.

@@ -28,7 +28,7 @@ class Grid:
     Attributes
     ----------
     network : Network
-        What is executed.
+        The network that is executed.
     moments : tuple of int
         Increasing, before the last computation's end.
     joined : tuple of (int, int)
@@ -86,7 +86,7 @@ def grid_of(network: Network, moments: Iterable[int], worst: int | None = None) 
     moments : iterable of int
         In any order.
     worst : int, optional
-        That where most has to be absent.
+        The one of these moments where most bytes have to be absent.
     """
     chosen = tuple(sorted(set(moments)))
     last = len(chosen) + 1
@@ -298,7 +298,9 @@ def rooms(known: Contents, grid: Grid, memory: int, whole: bool) -> list[Room]:
 
 
 def beside_outputs(grid: Grid, known: Contents, boundary: int) -> set[int] | None:
-    """Return what a run uses that it cannot discard; None if it cannot take less by discarding.
+    """Return the values a run uses and cannot discard; None if discarding saves it no memory.
+
+    Only at the end of the run: before, the values that it makes only take memory.
 
     Only at its end: what it makes is there before only in that it takes memory.
     """

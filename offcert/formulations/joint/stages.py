@@ -35,7 +35,7 @@ class StagesClaim:
     details : dict
         For the certificate: solver, version, sizes.
     error : str or None
-        What went wrong.
+        The failure in a sentence; None if there was none.
     """
 
     value: int | None
@@ -44,7 +44,7 @@ class StagesClaim:
 
 
 def solve(problem: Problem, time_limit: float) -> StagesClaim:
-    """Return what HiGHS claims of the least time of moving and running again.
+    """Return the bound that HiGHS claims on the ticks of moving and running again.
 
     Parameters
     ----------

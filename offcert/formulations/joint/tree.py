@@ -140,7 +140,7 @@ class Exact:
         self.low = [int(b) if simple else 0 for b, simple in zip(rows.low, plain, strict=True)]
 
     def bound(self, whole: dict[Key, int], over: int) -> int:
-        """Return what multipliers over a denominator prove, in ticks."""
+        """Return the ticks that multipliers over a denominator prove."""
         return self.weighed(whole, over).bound()
 
     def weighed(self, whole: dict[Key, int], over: int) -> Weighed:

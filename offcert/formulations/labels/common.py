@@ -74,7 +74,7 @@ class Race(Generic[R]):
     Attributes
     ----------
     runners : list
-        Those that have not dropped out.
+        Runners that have not dropped out.
     budget : int
         Labels that each may store in the present round.
     """

@@ -44,7 +44,7 @@ class IntervalGap(UsefulGap):
     offload_time, prefetch_time : int
         Of a transfer.
     height : int
-        What it takes of the cumulative's capacity.
+        Units of the cumulative's capacity that it takes.
     """
 
     first: int
@@ -65,7 +65,7 @@ class IntervalData(GridData):
     durations, earliest, latest : tuple of int, one entry an operation
         Cells; earliest and latest start.
     gaps : tuple of IntervalGap
-        Those worth evicting.
+        Gaps that are worth evicting.
     room, idle_room : tuple of (int or None)
         For each operation, what its evictable tensors may take of the capacity while it runs and
         in the idle time before it; None where memory cannot bind.
@@ -92,7 +92,7 @@ class Instant:
     operation : int
         Its index.
     at_end : bool
-        Which of the two.
+        Whether it is the end; else it is the start.
     """
 
     operation: int
@@ -221,7 +221,7 @@ def _useful_gaps(
 def _rooms(
     problem: Problem, gaps: Sequence[IntervalGap], over: Sequence[Sequence[int]], unit: int
 ) -> tuple[tuple[int | None, ...], tuple[int | None, ...], int]:
-    """Return what evictable tensors may take during and before each operation, and the capacity."""
+    """Return the room for evictable tensors during and before operations, and the capacity."""
     trace, memory = problem.trace, problem.platform.memory
     idle = idle_demand(trace)
     room: list[int | None] = []

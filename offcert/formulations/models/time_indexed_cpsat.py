@@ -36,7 +36,7 @@ class Moment:
     operation : int
         Its index.
     at_end : bool
-        Which of the two.
+        Whether it is the end; else it is the start.
     """
 
     operation: int

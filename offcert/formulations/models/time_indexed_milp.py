@@ -356,7 +356,7 @@ class TimeIndexedModel:
             self.model.row(terms, -self.slack)
 
     def _scale(self, amount: int) -> int:
-        """Return what amounts of memory are counted in, so that coefficients are near 1."""
+        """Return the unit in which memory is counted, so that coefficients are near 1."""
         return amount
 
     def end_by(self, tick: int) -> None:

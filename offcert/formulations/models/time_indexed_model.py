@@ -188,7 +188,7 @@ class TickModel:
             self.model.add(sum(absent) >= needs)
 
     def _needed(self, tick: int) -> Linear | None:
-        """Return what must be absent at an instant; None if nothing ever."""
+        """Return the bytes that must be absent at an instant; None if it is never any."""
         terms = []
         for o, start in enumerate(self.operations):
             begun, over = start.by(tick), start.over(tick)

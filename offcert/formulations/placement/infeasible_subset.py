@@ -30,7 +30,7 @@ class Infeasible:
     value : int
         Bytes; into less these do not fit.
     residences : tuple of int
-        Which they are.
+        Numbers of the residences.
     """
 
     value: int
@@ -100,9 +100,9 @@ def reduced(
     Parameters
     ----------
     problem : PlacementProblem
-        Whose residences they are.
+        The problem whose residences they are.
     excluded : Infeasible
-        What does not fit.
+        A set of residences that does not fit.
     until : float
         Of the monotonic clock: when to stop.
     seed : int

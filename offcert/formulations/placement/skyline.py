@@ -63,7 +63,7 @@ class Skyline:
     Parameters
     ----------
     sections : Sections
-        What is to be placed.
+        The boxes to be placed, section by section.
     seed : int
         Of the priorities.
 
@@ -184,7 +184,7 @@ def least_capacity(
     Parameters
     ----------
     skyline : Skyline
-        What searches.
+        The search.
     lower, upper : int
         There is a placement within `upper`, and none within less than `lower`.
     until : float

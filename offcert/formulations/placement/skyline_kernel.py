@@ -187,7 +187,7 @@ def advance(boxes: Boxes, state: SkylineState, nodes: int, rule: int) -> int:
     Parameters
     ----------
     boxes : Boxes
-        What is to be placed.
+        The boxes to be placed.
     state : SkylineState
         As `begin` or the last call left it.
     nodes : int

@@ -31,7 +31,7 @@ _TURNS = 12
 
 
 def single_run_bound(problem: Problem) -> Bound:
-    """Return what the run that needs most takes, or the start: `least-memory-run`.
+    """Return the bytes of the run, or the start, that needs most: `least-memory-run`.
 
     Parameters
     ----------
@@ -261,7 +261,7 @@ class StayingFacts:
                 self.made_by[network.writer[value]].append(value)
 
     def follow(self, memory: int) -> Following:
-        """Return what follows from a limit in bytes."""
+        """Return the values that have to stay, and the last runs again, within a limit in bytes."""
         count = len(self.network)
         own = np.array(self.network.own_memory, np.int64)
         spans: dict[int, list[tuple[int, int]]] = {

@@ -30,7 +30,7 @@ class LinearRun:
     Parameters
     ----------
     run : RematerialisationRun
-        What is known, and what becomes of it.
+        Best execution and bound, which the search improves.
     solver : str
         ``"scipy"``, or a name that PuLP knows.
     time_limit : float
@@ -70,7 +70,7 @@ def solved(
     hint: Execution | None,
     lower_bound: int,
 ) -> RematerialisationOutcome:
-    """Return what a search by a linear program comes to, if there is anything to search for.
+    """Return the outcome of a search by a linear program, if there is anything to search for.
 
     Raises
     ------

@@ -44,9 +44,9 @@ class RematerialisationOutcome:
         The least objective among the executions that the model describes, if the solver found
         that. It is no bound on others.
     claim : SolverClaim or None
-        What the solver showed about all executions by itself, if that says anything.
+        The bound on all executions that the solver showed by itself, if it did.
     error : str or None
-        What went wrong, in the solver or around it.
+        The failure in a sentence, in the solver or around it; None if there was none.
     interrupted : bool
         Whether the user ended it.
     seconds : float
@@ -87,7 +87,7 @@ class RematerialisationRun:
     lower_bound : int
         Ticks or bytes, proved elsewhere.
     solver : str
-        Whose claims these are.
+        Name of the solver whose claims these are.
     on_execution : callable, optional
         Told of every execution that is better than those before, with its schedule and its bytes.
     **statistics : JSON values
@@ -182,7 +182,7 @@ class RematerialisationRun:
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Keep what is known if the block is interrupted or a solver fails in it."""
+        """Keep incumbent and bound if the block is interrupted or a solver fails in it."""
         try:
             yield
         except KeyboardInterrupt:
@@ -193,7 +193,7 @@ class RematerialisationRun:
             self.error = f"{type(error).__name__}: {error}"
 
     def outcome(self) -> RematerialisationOutcome:
-        """Return what is known now."""
+        """Return the best execution, the lower bound and the status so far."""
         objective = self.objective
         if objective is not None and self.lower_bound > objective:
             self.error = f"a bound of {self.lower_bound} contradicts an execution of {objective}"

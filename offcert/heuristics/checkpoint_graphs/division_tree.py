@@ -269,7 +269,7 @@ def _parts(
 
 
 def _segments(graph: CheckpointGraph, closed: ClosedSet, cuts: list[int]) -> list[ClosedSet]:
-    """Return what lies between neighbouring splitting vertices."""
+    """Return the closed sets between neighbouring splitting vertices."""
     ends = [closed.source, *cuts, closed.target]
     found = []
     for source, target in pairwise(ends):

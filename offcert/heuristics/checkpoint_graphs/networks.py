@@ -143,7 +143,9 @@ class Groups:
         return [tuple(joined[node]) for node in order]
 
     def _changed(self, index: int) -> dict[int, list[int]]:
-        """Return what changes the memory that a computation writes, changes or reads before that.
+        """Return the computations that change memory which a computation uses before that.
+
+        They are given by the first writer of that memory, -1 if nobody writes it.
 
         It is given by who writes that memory first, -1 if nobody does.
         """
@@ -225,7 +227,7 @@ class Unrolling:
         return self.part_of.get(self.network.writer[value], -1)
 
     def _again(self, part: int) -> list[int]:
-        """Return what of a component runs again: what the backward pass needs, and its inputs."""
+        """Return the computations of a component that run again for the backward pass."""
         needed = set(self.needed)
         found: set[int] = set()
         size = -1

@@ -15,9 +15,8 @@ from offcert.core.strategy import Strategy
 from offcert.heuristics.combined.decisions import Decisions, Sweep, Tables
 from offcert.heuristics.combined.slots import grid, slotted
 from offcert.heuristics.orders.ordered import ordered_orders, ordered_schedule
-from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
 from offcert.questions.schedule.problem import Problem, Transfers
-from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.schedule import FluidSchedule, Piece, Schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +307,7 @@ def _plan(chain: CheckpointChain, decisions: Decisions) -> CombinedPlan:
 def _input(
     chain: CheckpointChain, execution: Execution, sweep: Sweep, full: bool
 ) -> tuple[list[CombinedMove], list[int]]:
-    """Return what leaves with the input of a sweep, and the gaps that this evicts."""
+    """Return the moves of tensors with the input of a sweep, and the gaps that they evict."""
     trace, stage = execution.trace, sweep.first
     parts = [stage, len(chain) + stage] if full else [stage]
     tensors = [

@@ -286,7 +286,7 @@ class _Numbers:
         return self.first(stage, full) + self.chain.output[stage] * self.factor
 
     def sweeps(self, passed: Sequence[int], forward: bool) -> Sweeps:
-        """Return what sweeps from any stage to any other take."""
+        """Return the slots that sweeps from any stage to any other take."""
         count = len(self.chain)
         first = np.zeros((2, count, count), dtype=np.int64)
         rest, pressed = np.zeros_like(first), np.zeros_like(first)

@@ -139,7 +139,7 @@ def least_idle(chain: ScaledChain, max_states: int) -> tuple[int, tuple[int, ...
 
 
 def _stage_numbers(chain: ScaledChain, stage: int) -> Integers:
-    """Return what `expand` needs of one stage."""
+    """Return the sizes, times and room of one stage, in the order that `expand` reads."""
     gradients = chain.gradient[stage] + chain.gradient[stage + 1]
     room = chain.memory - chain.activation[stage + 1]
     return np.array(

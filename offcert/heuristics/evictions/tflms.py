@@ -34,7 +34,7 @@ from offcert.questions.schedule.schedule import Schedule, Transfer
 
 
 def tflms_schedule(problem: Problem, n_tensors: int, lb: int) -> Schedule:
-    """Return what TFLMS does with these parameters, whether it fits or not.
+    """Return the schedule of TFLMS with these parameters, whether it fits or not.
 
     Parameters
     ----------

@@ -165,7 +165,7 @@ class Recorded:
 
 
 def recorded(problem: Problem) -> Recorded | None:
-    """Return what a problem's source says of the captured step, or None if it says nothing.
+    """Return the record of the captured step in a problem's source, or None without one.
 
     Raises
     ------
@@ -335,7 +335,7 @@ def _until(network: Network) -> list[int]:
 
 
 def _early(network: Network) -> tuple[Integers, Integers, Integers, Integers]:
-    """Return what is known of the forward pass: `turn`, `early`, `early_last`, `early_left`."""
+    """Return arrays about the forward pass: `turn`, `early`, `early_last`, `early_left`."""
     values, computations = network.values, network.computations
     turn = next((i for i, each in enumerate(computations) if not each.repeatable), len(network))
     root = [index if value.base is None else value.base for index, value in enumerate(values)]

@@ -10,13 +10,14 @@ import numpy as np
 from offcert.core.compiled import inlined
 from offcert.heuristics.joint.segments import (
     add_segment,
+    copy_stretch,
     join_segments,
+    rebuild,
     remove_segment,
     shift_boundary,
     split_segment,
 )
 from offcert.heuristics.joint.state import GAPS, Floats, JointState, Work
-from offcert.heuristics.joint.stretches import copy_stretch, rebuild
 from offcert.heuristics.joint.tables import OFFLOAD, Integers, Tables
 
 # Shares of the changes of each kind: of kept computations, of values that may leave, and of

@@ -7,9 +7,9 @@ the beginning: then the last use of a copy is known before its first.
 from __future__ import annotations
 
 from offcert.core.compiled import inlined
-from offcert.heuristics.joint.inside import ends_of, wait, workspace_of
 from offcert.heuristics.joint.state import ASKS, GAPS, PENDING, TURN, WHOLE, JointState, Work
 from offcert.heuristics.joint.tables import OFFLOAD, Tables
+from offcert.heuristics.joint.unrolling import ends_of, wait, workspace_of
 
 # The mark of no run. By definition.
 _NONE = -2

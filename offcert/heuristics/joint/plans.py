@@ -109,7 +109,7 @@ def realised(
 
 
 def _execution(problem: Problem, tables: Tables, program: Program, found: Estimate) -> Execution:
-    """Return what a program makes of the network; of a captured step, what training makes of it."""
+    """Return the execution of a program; of a captured step, the one that training carries out."""
     network = problem.computed
     assert network is not None
     carried = carried_on(problem, program) if tables.carrying.known[0] else None

@@ -51,7 +51,7 @@ class VdnnOutcome:
 
 
 def vdnn_tasks(problem: Problem, menu: Menu | None = None, policy: str = "all") -> VdnnOutcome:
-    """Return what a policy of vDNN does with a task graph.
+    """Return the outcome of a policy of vDNN on a task graph.
 
     Parameters
     ----------

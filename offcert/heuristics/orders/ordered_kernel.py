@@ -247,7 +247,7 @@ def split_makespan(keys: Integers, compute: int, scratch: Integers, key: int) ->
 def _duplex_term(
     keys: Integers, gaps: Integers, compute: int, order: Integers, scratch: Integers
 ) -> int:
-    """Return what replaces ``t_f + t_b`` on a duplex link."""
+    """Return the ticks that replace ``t_f + t_b`` on a duplex link."""
     best = scratch[LINK, 0] + scratch[LINK, 1]
     first, last, own = 1, keys.shape[0] - 1, 0
     for gap in order:

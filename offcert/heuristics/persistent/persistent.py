@@ -61,11 +61,11 @@ class Fronts:
         return int(choices[point])
 
     def kept(self, stage: int) -> int:
-        """Return what a stage that keeps all takes from the budget of what follows it."""
+        """Return the bytes that a stage which keeps all leaves less to the stages behind it."""
         return int(self.chain.output[stage] + self.chain.beside[stage])
 
     def stored(self, stage: int) -> int:
-        """Return what a stored input of a stage takes from the budget of what follows it."""
+        """Return the bytes that a stage's stored input leaves less to the stages behind it."""
         return int(self.chain.output[stage])
 
     def _add(self, first: int, last: int) -> None:
@@ -171,11 +171,11 @@ class Slots:
         return int(self._choices[first, last, budget])
 
     def kept(self, stage: int) -> int:
-        """Return what a stage that keeps all takes from the budget of what follows it."""
+        """Return the slots that a stage which keeps all leaves less to the stages behind it."""
         return int(self._kept[stage])
 
     def stored(self, stage: int) -> int:
-        """Return what a stored input of a stage takes from the budget of what follows it."""
+        """Return the slots that a stage's stored input leaves less to the stages behind it."""
         return int(self._stored[stage])
 
 
@@ -281,7 +281,7 @@ def persistent(
 def persistent_front(
     chain: CheckpointChain, memory: int | None = None, max_points: int = MAX_POINTS
 ) -> list[tuple[int, int]]:
-    """Return what every memory limit buys, if strategies are persistent and nothing leaves.
+    """Return the least ticks within every memory limit, of persistent strategies without moves.
 
     Parameters
     ----------

@@ -110,10 +110,10 @@ class Decision(Protocol):
         """Return `KEEP_ALL`, or the stage whose input is stored next."""
 
     def kept(self, stage: int) -> int:
-        """Return what a stage that keeps all takes from the budget of what follows it."""
+        """Return the memory that a stage which keeps all leaves less to the stages behind it."""
 
     def stored(self, stage: int) -> int:
-        """Return what a stored input of a stage takes from the budget of what follows it."""
+        """Return the memory that a stage's stored input leaves less to the stages behind it."""
 
 
 def strategy_of(stages: int, decide: Decision) -> Strategy:

@@ -142,7 +142,7 @@ def _make_room(
     totals: Integers,
     rules: Any,
 ) -> tuple[int, int]:
-    """Return what `_free` says, and which of the items that it writes a run keeps, bit by bit."""
+    """Return the result of `_free`, and which of the items that it writes a run keeps, as bits."""
     steps, items = net[STEPS], net[ITEMS]
     begin, members = net[MAKES]
     first, last = begin[run], begin[run + 1]
@@ -227,7 +227,7 @@ def _run_stage(
     marks: Integers,
     longest: int,
 ) -> int:
-    """Run what is marked, in order; return how it ended, or -1 if it has to be marked anew."""
+    """Run marked computations in order; return how that ended, or -1 to mark anew."""
     begin, members = net[NEEDS]
     for run in range(stage + 1):
         if not marks[run]:
@@ -247,7 +247,7 @@ def _run_stage(
 
 @inner
 def _forget(stage: int, net: Any, held: Integers, there: Integers, totals: Integers) -> None:
-    """Free what is of no use after a first run."""
+    """Free items that are of no use after a first run."""
     items = net[ITEMS]
     for place in range(totals[LISTED] - 1, -1, -1):
         item = held[LIST, place]

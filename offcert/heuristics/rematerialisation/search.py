@@ -99,7 +99,7 @@ class RematerialisationSearch:
     def attempt(
         self, memory: int, longest: int, powers: Powers, weights: Floats | None = None
     ) -> Found | None:
-        """Return what the executor makes of a limit; None if it does not get to the end.
+        """Return the execution that the executor finds within a limit; None if it gets stuck.
 
         Parameters
         ----------
@@ -238,7 +238,7 @@ class RematerialisationSearch:
         return best
 
     def _within(self, memory: int, longest: int, guide: _Guide, note: OnFound) -> _Guide | None:
-        """Return what leads to an execution within both limits, after some attempts, or None."""
+        """Return powers and weights that lead to an execution within both limits, or None."""
         ticks = self._ticks(memory, _LONGEST, guide.powers, guide.weights)
         changes = self._changes()
         for _ in range(_CYCLE):
@@ -272,7 +272,7 @@ class RematerialisationSearch:
         return size, far, cost
 
     def _changes(self) -> Iterator[Floats]:
-        """Yield what to add to scores: on few items, large ones first, or on a stretch of them."""
+        """Yield random additions to scores: of few items, large ones first, or of a stretch."""
         items = len(self._idle)
         likely = np.cumsum(self._sizes + 1.0).tolist()
         while True:

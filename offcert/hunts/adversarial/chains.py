@@ -41,11 +41,11 @@ class AdversarialChains(Hunted):
 
     @property
     def measure(self) -> str:
-        """By what it is measured."""
+        """The value by which `against` is measured."""
         return self.by
 
     def terms(self) -> Terms:
-        """Return what the search needs to know."""
+        """Return the terms of the search: contest, transfers, box of numbers, tolerance."""
         transfers = Transfers(self.transfers)
         return Terms(
             Contest(self.against, self.by, transfers),

@@ -226,7 +226,7 @@ class CheckpointContest(Contest):
     against : str
         Who shall look bad: one of `checkpoint_values.NAMES`.
     by : str
-        What it is measured by, of the same unit.
+        The value by which it is measured, of the same unit.
 
     Raises
     ------
@@ -301,12 +301,12 @@ class AdversarialCheckpoints(Hunted):
 
     @property
     def measure(self) -> str:
-        """By what it is measured."""
+        """The value by which `against` is measured."""
         usual = USUAL[checkpoint_value(self.against, "against").minimise]
         return usual if self.by == "usual" else self.by
 
     def terms(self) -> Terms:
-        """Return what the search needs to know."""
+        """Return the terms of the search: contest, transfers, box of numbers, tolerance."""
         contest = CheckpointContest(self.against, self.measure)
         box = Box(self.stages_tried, self.largest, self.shortest, contest.numbers)
         return Terms(contest, Transfers.ATOMIC, box, Fraction(self.tolerance, 100))

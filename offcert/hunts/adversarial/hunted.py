@@ -53,11 +53,11 @@ class Hunted(Generator):
     @property
     @abstractmethod
     def measure(self) -> str:
-        """By what `against` is measured."""
+        """The value by which `against` is measured."""
 
     @abstractmethod
     def terms(self) -> Terms:
-        """Return what the search needs to know."""
+        """Return the terms of the search: contest, transfers, box of numbers, tolerance."""
 
     @abstractmethod
     def made_of(self, find: Find, name: str) -> Problem:
@@ -69,7 +69,7 @@ class Hunted(Generator):
         return range(self.stages, (self.most or self.stages + WIDER) + 1)
 
     def draw(self, seed: int) -> Problem:
-        """Return what the search of a seed finds.
+        """Return the problem that the search of a seed finds.
 
         Raises
         ------
@@ -99,7 +99,7 @@ class Hunted(Generator):
         hunt : Hunt
             Ended.
         problem : Problem or None
-            What it found. Its source holds the number of steps that find it again.
+            The problem that it found. Its source holds the number of steps that find it again.
         """
         require_integer(seed, "seed", 0)
         hunt = Hunt(self.terms(), seed, steps=steps, time_limit=time_limit, progress=progress)

@@ -226,7 +226,7 @@ NAMES = (*PLANNERS, ORDERED, *BOUNDS)
 
 
 def value(name: str, problem: Problem) -> int | None:
-    """Return what a method, bound or optimum is on a problem, or None if there is no such value.
+    """Return the ticks of a method, bound or optimum on a problem, or None if there are none.
 
     Parameters
     ----------

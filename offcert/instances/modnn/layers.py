@@ -32,7 +32,7 @@ class Layer:
     name : str
         For people.
     kind : Kind
-        What it computes.
+        Kind of the layer.
     inputs : tuple of int
         The layers whose outputs it reads.
     channels, side : int
@@ -109,7 +109,7 @@ class Builder:
         self.layers = [Layer("input", Kind.INPUT, (), 3, side)]
 
     def made(self, name: str, labels: int = 1) -> Layers:
-        """Return what has been built."""
+        """Return the layers that have been built."""
         return Layers(name, tuple(self.layers), labels)
 
     def _add(self, layer: Layer) -> int:

@@ -98,7 +98,7 @@ class PlacementCertificate(AnyCertificate[PlacementProblem]):
 
     @classmethod
     def part_from_json(cls, value: Any, name: str) -> PlacementCertificate:
-        """Return what the field ``placement`` of a certificate says, without verifying it.
+        """Return the addresses in the field ``placement`` of a certificate, without verifying them.
 
         Parameters
         ----------

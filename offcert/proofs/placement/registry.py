@@ -20,7 +20,7 @@ class InfeasibleSubset(Proof):
     Attributes
     ----------
     residences : tuple of int
-        Which they are.
+        Numbers of the residences.
     """
 
     residences: tuple[int, ...] = integers(0)
@@ -64,7 +64,7 @@ PLACEMENT_CLAIMS: dict[str, Claimable] = {kind.method: kind for kind in _CLAIMS}
 
 
 def placement_kind_of(method: str) -> Provable | Claimable | None:
-    """Return what is known of bounds with a name, or None of an unknown one."""
+    """Return the row of the registry for bounds with a name, or None if the name is unknown."""
     return PLACEMENT_PROOFS.get(method) or PLACEMENT_CLAIMS.get(method)
 
 

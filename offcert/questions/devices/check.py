@@ -24,7 +24,7 @@ def check_devices(problem: DevicesProblem, schedule: DevicesSchedule) -> list[st
     Parameters
     ----------
     problem : DevicesProblem
-        What is to be done.
+        The steps of all devices, and the exchange of gradients.
     schedule : DevicesSchedule
         Claimed times, in ticks.
 
@@ -112,7 +112,7 @@ class _Checker:
                     self.faults.append(f"{job} starts at {timed.start}, before {what} at {ended}")
 
     def _needs(self, job: Job) -> Iterator[tuple[str, int]]:
-        """Yield what must have ended before a job, and when it has."""
+        """Yield the events that must come before a job, each in words with its tick."""
         gradient, device = self.problem.gradients[job.gradient], job.device
         if self.problem.accumulation.place is Place.DEVICE:
             # Everything comes after the last operation of every device.

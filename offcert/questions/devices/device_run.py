@@ -27,7 +27,7 @@ class DeviceRun:
     problem : Problem
         The device's own.
     plan : Plan
-        Which of its activations leave.
+        The plan: which of its activations leave.
 
     Raises
     ------
@@ -144,7 +144,7 @@ class DeviceRun:
         return end
 
     def trouble(self) -> str | None:
-        """Return what the device is stuck at; None if its step has ended."""
+        """Return the operation or transfer that can never happen; None if the step has ended."""
         operation = len(self._starts)
         if operation < len(self._trace):
             name = self._trace.operations[operation].name

@@ -68,9 +68,9 @@ def dispatch(problem: DevicesProblem, plans: Iterable[Plan], priority: Priority)
     Parameters
     ----------
     problem : DevicesProblem
-        What is to be done.
+        The steps of all devices, and the exchange of gradients.
     plans : iterable of Plan
-        Which activations leave, and in which order, a plan a device.
+        A plan for each device: which activations leave, and in which order.
     priority : callable
         Of a transfer or an addition and the time at which it became possible; the least comes
         first, among those that can start first. Nothing is left idle for what comes later.
@@ -97,7 +97,10 @@ def dispatch(problem: DevicesProblem, plans: Iterable[Plan], priority: Priority)
 def _first(
     choices: Iterable[tuple[LinkUse, int | None]], run: _Run, priority: Priority
 ) -> tuple[LinkUse, int] | None:
-    """Return what can start first, of several the first by priority, and when; None if nothing."""
+    """Return the use of the link that can start first, and its tick; None if none can start.
+
+    Of several that can start in the same tick it is the first by priority.
+    """
     best: tuple[int, LinkUse] | None = None
     rank: object = None
     for use, start in choices:

@@ -17,7 +17,7 @@ from offcert.questions.schedule.problem import Problem
 
 
 def carried_on(problem: Problem, program: Program) -> Carried | None:
-    """Return what really runs when a program is carried out, or None if nothing says so.
+    """Return the execution that training really runs for a program, or None if nothing records it.
 
     Parameters
     ----------

@@ -230,7 +230,7 @@ class _Checker:
         return f"{self._label(transfer)} at {transfer.start}"
 
     def _absences(self) -> Iterator[tuple[Gap, int, int]]:
-        """Yield what leaves and returns: in which gap, from which moment on, how many bytes."""
+        """Yield changes of absence: a gap, a moment, and bytes, negative if they return."""
         for number, transfer in self.prefetch_of.items():
             gap = self.trace.gaps[number]
             gone, back = _first(self._released(number)), _second(transfer.start)

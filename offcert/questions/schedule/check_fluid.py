@@ -18,7 +18,6 @@ from itertools import pairwise
 
 from offcert.core.platform import Kind
 from offcert.questions.schedule.check import check, operation_faults
-from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
 from offcert.questions.schedule.presence import (
     Flow,
     Grid,
@@ -29,7 +28,7 @@ from offcert.questions.schedule.presence import (
     held_at_stations,
 )
 from offcert.questions.schedule.problem import Problem, Transfers
-from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.schedule import FluidSchedule, Piece, Schedule
 
 
 def schedule_faults(problem: Problem, schedule: Schedule | FluidSchedule) -> list[str]:

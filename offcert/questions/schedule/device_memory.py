@@ -67,7 +67,7 @@ def require_optimiser_counted(uncounted: Mapping[str, int]) -> None:
 
 
 def describe_uncounted(uncounted: Mapping[str, int]) -> str:
-    """Return what the bytes are, for people."""
+    """Return the names and sizes of bytes that no trace counts, in one line for people."""
     parts = [f"{name} {format_size(size, _BYTES)}" for name, size in uncounted.items() if size]
     return ", ".join(parts) or "nothing"
 

@@ -27,7 +27,7 @@ def require_problem(value: object) -> Problem:
 def require_search(
     problem: object, time_limit: object, workers: object, target_gap: object, seed: object
 ) -> tuple[float, int, float, int]:
-    """Return what every search is given, checked: time limit, workers, target gap and seed.
+    """Return the checked options of a search: time limit, workers, target gap and seed.
 
     Raises
     ------

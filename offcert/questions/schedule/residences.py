@@ -1,4 +1,4 @@
-"""When what a schedule uses occupies memory: the residences of its tensors and workspaces.
+"""When what a schedule uses occupies memory: the device's, and the host's for copies of what left.
 
 A schedule of whole transfers says of every tensor and workspace from when to when it has memory.
 
@@ -30,9 +30,103 @@ from offcert.core.platform import Kind
 from offcert.core.trace import Trace
 from offcert.core.units import Units
 from offcert.questions.placement.problem import Occupant, PlacementProblem, Residence
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
+from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.schedule import Schedule, Transfer
+from offcert.questions.schedule.schedule import FluidSchedule, Schedule, Transfer
+
+# Bytes of which addresses on the host are multiples. Given by processors: a line of the cache, and
+# the widest vector.
+HOST_ALIGNMENT = 64
+
+HostResidences = tuple[tuple[Occupant, Residence], ...]
+
+
+def host_placement_problem(
+    problem: Problem, schedule: Schedule | FluidSchedule, alignment: int = HOST_ALIGNMENT
+) -> PlacementProblem:
+    """Return the problem of finding addresses on the host for what a schedule offloads.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of which `schedule` is a valid one; of a certificate, `Certificate.executed`.
+    schedule : Schedule
+        Its transfers are whole. Times are its ticks.
+    alignment : int
+        Bytes of which every address is a multiple.
+
+    Raises
+    ------
+    InputError
+        If the schedule moves tensors in pieces.
+    """
+    rows = [residence for _, residence in host_residences(problem.trace, schedule)]
+    units = Units(problem.units.time, problem.units.size)
+    return PlacementProblem(f"{problem.name} on the host", rows, None, alignment, units)
+
+
+def host_residences(trace: Trace, schedule: Schedule | FluidSchedule) -> HostResidences:
+    """Return which tensors have a copy on the host, and from when to when, in ticks.
+
+    Returns
+    -------
+    tuple of (Occupant, Residence)
+        By the numbers of the tensors; what is empty has none.
+
+    Raises
+    ------
+    InputError
+        If the schedule moves tensors in pieces.
+    """
+    if isinstance(schedule, FluidSchedule):
+        raise InputError(
+            "a schedule that moves tensors in pieces has no copies to be placed on the host: with "
+            "interruptible or fractional transfers tensors leave and return byte by byte"
+        )
+    stays: dict[int, tuple[int, int]] = {}
+    for transfer in schedule.transfers:
+        tensor = trace.gaps[transfer.gap].tensor
+        start, end = stays.get(tensor, (transfer.start, transfer.end))
+        stays[tensor] = min(start, transfer.start), max(end, transfer.end)
+    return _residences(trace, stays)
+
+
+def host_residences_in_order(trace: Trace, plan: Plan) -> HostResidences:
+    """Return which tensors have a copy on the host, and before which operations it is needed.
+
+    Parameters
+    ----------
+    trace : Trace
+        The trace that is executed.
+    plan : Plan
+        A plan that makes sense on the trace (`Plan.require_consistent`).
+
+    Returns
+    -------
+    tuple of (Occupant, Residence)
+        By the numbers of the tensors; what is empty has none. The residence starts at the operation
+        before which the copy is written, and ends after that before which it is read last.
+    """
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for move in plan.moves:
+        tensor = trace.gaps[move.gap].tensor
+        if move.kind is Kind.OFFLOAD:
+            first[tensor] = move.before
+        else:
+            last[tensor] = max(last.get(tensor, 0), move.before)
+    return _residences(trace, {tensor: (first[tensor], last[tensor] + 1) for tensor in first})
+
+
+def _residences(trace: Trace, stays: dict[int, tuple[int, int]]) -> HostResidences:
+    return tuple(
+        (
+            Occupant("tensor", tensor),
+            Residence(trace.tensors[tensor].name, trace.tensors[tensor].size, start, end),
+        )
+        for tensor, (start, end) in sorted(stays.items())
+        if trace.tensors[tensor].size
+    )
 
 
 def placement_problem(
@@ -74,7 +168,7 @@ def placement_problem(
 def residences(
     trace: Trace, schedule: Schedule | FluidSchedule
 ) -> tuple[tuple[Occupant, Residence], ...]:
-    """Return what occupies memory in a valid schedule, and when.
+    """Return the residences of all tensors and workspaces in a valid schedule.
 
     Returns
     -------

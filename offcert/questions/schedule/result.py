@@ -9,9 +9,8 @@ from offcert.core.messages import cut
 from offcert.core.notebook import Shown, html
 from offcert.core.result import Bound, Bounded, Infeasibility, SolveStatus
 from offcert.core.units import Units, format_size, format_time
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.questions.schedule.problem import Minimise
-from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.schedule import FluidSchedule, Schedule
 
 
 @dataclass(frozen=True)
@@ -21,7 +20,7 @@ class Result(Bounded):
     Attributes
     ----------
     status : SolveStatus
-        What is known.
+        Whether the schedule is optimal, or none exists.
     schedule : Schedule, FluidSchedule or None
         The best schedule found; its transfers are in pieces only if the problem allows that.
     bounds : tuple of Bound
@@ -31,11 +30,11 @@ class Result(Bounded):
     infeasibility : Infeasibility or None
         Set if the status is ``INFEASIBLE``.
     execution : Execution or None
-        What the schedule schedules, where the problem lets computations run again.
+        The execution that is scheduled, where the problem lets computations run again.
     memory : int or None
         Bytes within which the schedule stays: the objective where memory is minimised, else None.
     minimise : Minimise
-        What the bounds are about.
+        The objective that is bounded: time or memory.
     """
 
     status: SolveStatus

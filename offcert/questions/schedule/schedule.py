@@ -1,16 +1,85 @@
-"""`Schedule`: every operation and every transfer with its start and end."""
+"""`Schedule`, whose transfers are whole, and `FluidSchedule`, whose transfers come in pieces."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
 
 from offcert.core.platform import Kind
 from offcert.core.trace import Trace
 from offcert.questions.schedule.plan import Move, Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a transfer that uses the link without a pause.
+
+    Attributes
+    ----------
+    kind : Kind
+        Direction.
+    gap : int
+        The gap it serves (index into ``trace.gaps``); an offload names its tensor's first evicted
+        gap.
+    start, end : Fraction
+        Ticks, ``start < end``.
+    size : Fraction
+        Bytes, more than 0, moved evenly from `start` to `end`.
+    """
+
+    kind: Kind
+    gap: int
+    start: Fraction
+    end: Fraction
+    size: Fraction
+
+
+@dataclass(frozen=True)
+class FluidSchedule:
+    """Times for a trace whose transfers may pause or move tensors in part.
+
+    Parameters
+    ----------
+    starts, ends : iterable of int
+        Of each operation, in ticks.
+    pieces : iterable of Piece
+        Kept in the order of their starts.
+    """
+
+    starts: tuple[int, ...]
+    ends: tuple[int, ...]
+    pieces: tuple[Piece, ...]
+
+    def __init__(self, starts: Iterable[int], ends: Iterable[int], pieces: Iterable[Piece]) -> None:
+        object.__setattr__(self, "starts", tuple(starts))
+        object.__setattr__(self, "ends", tuple(ends))
+        ordered = sorted(pieces, key=lambda item: (item.start, item.end, item.kind, item.gap))
+        object.__setattr__(self, "pieces", tuple(ordered))
+
+    def __repr__(self) -> str:
+        end = f", makespan {self.makespan}" if self.ends else ""
+        pieces = f"transfers in {len(self.pieces)} pieces"
+        return f"<FluidSchedule: {len(self.starts)} operations, {pieces}{end}>"
+
+    @property
+    def makespan(self) -> int:
+        """End of the last operation, in ticks."""
+        return self.ends[-1]
+
+    @property
+    def evicted(self) -> tuple[int, ...]:
+        """Numbers of the gaps in which something is off the device, increasing."""
+        return tuple(sorted({p.gap for p in self.pieces if p.kind is Kind.PREFETCH}))
+
+    @property
+    def offloaded_size(self) -> Fraction:
+        """Bytes that are copied to the host."""
+        sizes = (piece.size for piece in self.pieces if piece.kind is Kind.OFFLOAD)
+        return sum(sizes, Fraction(0))
 
 
 @dataclass(frozen=True, slots=True)

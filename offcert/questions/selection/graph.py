@@ -226,7 +226,7 @@ class CheckpointGraph:
             yield found
 
     def select(self, stored: Iterable[int]) -> GraphSelection:
-        """Return what it costs to store some inner vertices and to compute the others again.
+        """Return the bytes that it takes to store some inner vertices and compute the others again.
 
         Raises
         ------

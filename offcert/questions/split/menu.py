@@ -142,7 +142,7 @@ class Menu:
         return Menu(rows)
 
     def fitting(self, trace: Trace, memory: int) -> Menu:
-        """Return what is left of the menu in a memory, whatever leaves the device.
+        """Return the menu without alternatives that cannot fit into a memory of so many bytes.
 
         An alternative goes if its workspace does not fit beside what no schedule can have absent
         while the operation runs. If none of an operation fits, nothing does, and all stay.

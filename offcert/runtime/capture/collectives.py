@@ -28,7 +28,7 @@ class Unsent(TorchDispatchMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Return what a collective writes to, and that it has been done."""
+        """Return the tensors that a collective writes to, and a handle that says it is done."""
         if func.namespace != "c10d":
             return func(*args, **(kwargs or {}))
         if func.name() not in _WRITTEN:

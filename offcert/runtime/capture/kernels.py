@@ -31,7 +31,7 @@ Rule = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 
 
 class CpuKernels(TorchDispatchMode):
-    """Corrects what fake tensors say about operators on the CPU; enter it within the fake mode."""
+    """Corrects fake tensors where operators of the CPU differ; enter it within the fake mode."""
 
     def __torch_dispatch__(
         self,
@@ -190,7 +190,7 @@ class _Like(NamedTuple):
 
     @classmethod
     def of(cls, value: Any) -> _Like:
-        """Return what describes an argument."""
+        """Return shape and dtype of a tensor, or the value of another argument."""
         if isinstance(value, torch.Tensor):
             return cls(tuple(map(int, value.shape)), value.dtype)
         return cls((), None, tuple(value) if isinstance(value, list) else value)

@@ -188,7 +188,7 @@ def _is_state(thing: Any) -> bool:
 
 
 def _generator_state(generator: Any) -> Callable[[], Any]:
-    """Return what gives a generator of random numbers the state that it has now."""
+    """Return a function that puts a generator of random numbers back into its present state."""
     if isinstance(generator, torch.Generator):
         return partial(generator.set_state, generator.get_state())
     if isinstance(generator, random.Random):

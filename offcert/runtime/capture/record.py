@@ -54,7 +54,7 @@ class _Inside:
         return list(accumulate(self.net, max)), list(accumulate(self.made, max))
 
     def values(self, index: int) -> set[int]:
-        """Return what has died before a moment, in part or whole."""
+        """Return the values of which a part or all has died before a moment."""
         return {value for moment, value, _ in self.gone if moment <= self.first + index}
 
 
@@ -65,7 +65,7 @@ def build_within(
     operations: Sequence[Operation],
     unpacked: Iterable[tuple[int, int]],
 ) -> Within:
-    """Return what happens within the operations of a recorded step.
+    """Return the events within the operations of a recorded step: memory made, tensors asked for.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def build_within(
 def _insides(
     lives: Sequence[Life], value_of: Mapping[int, int], cut: CutStep
 ) -> tuple[list[_Inside], list[int]]:
-    """Return what each operation makes, and how many bytes of that survive it."""
+    """Return the bytes that each operation makes, moment by moment, and those that survive it."""
     count, end = len(cut), len(cut.moments)
     starts = [0, *cut.ticks[1:], end]
     changes = [[0] * (after - first + 1) for first, after in pairwise(starts)]

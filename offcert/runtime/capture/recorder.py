@@ -22,16 +22,14 @@ from offcert.runtime.capture.recorded_storages import RecordedStorages
 from offcert.runtime.hardware import Hardware
 from offcert.runtime.hardware.cost import attention_scratch, operator_cost, operator_ns
 from offcert.runtime.segments.handed import given_a_cache
-from offcert.runtime.watch.entered_hooks import EnteredHooks
 from offcert.runtime.watch.entries import Entry
 from offcert.runtime.watch.events import INPUT, OPERATOR, OUTPUT, UNPACK, Event, Session
 from offcert.runtime.watch.guard import guarded
 from offcert.runtime.watch.hooks import Hooks
-from offcert.runtime.watch.in_place import changed_in_place
 from offcert.runtime.watch.modes import is_here, leave
-from offcert.runtime.watch.nodes import NodeCount, keeps_casts
+from offcert.runtime.watch.nodes import NodeCount, changed_in_place, keeps_casts
 from offcert.runtime.watch.rule import Rule
-from offcert.runtime.watch.saved_hooks import Owned, dtype_name
+from offcert.runtime.watch.saved_hooks import EnteredHooks, Owned, dtype_name
 from offcert.runtime.watch.signature import Signature, signature
 from offcert.runtime.watch.tracker import LiveBytes, StorageRecord
 
@@ -272,7 +270,7 @@ class Recorder(Session):
             self.tracker.need(attention_scratch(func, args))
 
     def see(self, tensor: torch.Tensor) -> Seen:
-        """Return what is known of a tensor now."""
+        """Return moment, storage, size, dtype and shape of a tensor as they are now."""
         dtype, shape = dtype_name(tensor.dtype), tuple(map(int, tensor.shape))
         now = self.tracker.now
         if not self._storages.is_movable(tensor):
@@ -368,7 +366,7 @@ class Recorder(Session):
                 life.held.append((since, self.tracker.now - 1))
 
     def finish(self) -> None:
-        """End what is still open, once the step is over."""
+        """End the holds of storages that are still open, and stop counting: the step is over."""
         if self.moments:
             self.moments[-1].peak = max(self.moments[-1].peak, self.tracker.peak)
         for life, since in (*self._held_since.values(), *self._given_up.values()):

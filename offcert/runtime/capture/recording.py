@@ -42,7 +42,7 @@ class Recording:
 
     @classmethod
     def of(cls, recorder: Recorder) -> Recording:
-        """Return what a finished recorder has recorded."""
+        """Return the recording of a recorder that has finished."""
         names = [name for name in cls.__dataclass_fields__ if name != "lines"]
         values: dict[str, Any] = {name: getattr(recorder, name) for name in names}
         return cls(lines=Lines(recorder.lines.found), **values)

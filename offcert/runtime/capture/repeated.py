@@ -160,7 +160,7 @@ def _tensors(module: nn.Module) -> list[tuple[Any, ...]]:
 
 
 def _listed(root: nn.Module, count: int) -> list[tuple[str, Any]]:
-    """Return what a configuration says of a layer in lists with an entry for each."""
+    """Return the settings of a configuration that are lists with an entry for each layer."""
     config = getattr(root, "config", None)
     text = getattr(config, "get_text_config", None)
     settings = vars(text() if callable(text) else config) if config is not None else {}

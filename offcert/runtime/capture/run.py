@@ -227,7 +227,7 @@ def _as_it_was(step: TrainingStep, replace: Any) -> Iterator[None]:
 
 
 def borrowing(step: TrainingStep) -> tuple[Any, ...]:
-    """Return what a step may change: its model, its batch, and what its function refers to."""
+    """Return the objects a step may change: model, function, batch, and the function's globals."""
     return step.model, step.run, step.batch, *_globals_of(step.run)
 
 

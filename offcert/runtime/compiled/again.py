@@ -1,4 +1,4 @@
-"""Marks what runs again in the backward pass, before the joint graph is divided."""
+"""Marks of nodes that run again in the backward pass, made before the joint graph is divided."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Marked:
     Attributes
     ----------
     segment : str
-        What runs again.
+        The segment that runs again, for people.
     nodes : tuple of str
         Nodes of the joint graph.
     why : tuple of str
-        What is not as planned.
+        Reasons why it is not as planned.
     """
 
     segment: str
@@ -35,7 +35,7 @@ class Marked:
     why: tuple[str, ...]
 
     def divided(self, backward: fx.GraphModule) -> RunsAgain:
-        """Return what has become of it in the backward graph."""
+        """Return the marked nodes of the segment that are left in the backward graph."""
         there = {node.name for node in backward.graph.nodes if node.op == "call_function"}
         # Operators that draw random numbers are wrapped, but not what is read of their results.
         nodes = tuple(name for name in self.nodes if name in there)
@@ -91,7 +91,7 @@ def mark(program: PlacedProgram, joint: fx.GraphModule, outputs: int, calls: Cal
 
 
 def _inside(segment: PlacedSegment) -> Callable[[Stack], bool]:
-    """Return what tells whether calls around a node are in a segment."""
+    """Return a predicate: whether the calls around a node are in a segment."""
     if segment.line:
         line = {Call(*each) for each in segment.line}
         return lambda stack: not line.isdisjoint(stack)
@@ -169,7 +169,7 @@ def _is_saved_outside(
 
 
 def _copy_what_changes(joint: fx.GraphModule, outputs: int, rerun: set[fx.Node]) -> None:
-    """Let what runs again read a copy of each input that the step changes afterwards."""
+    """Let nodes that run again read a copy of each input that the step changes afterwards."""
     output = joint.graph.find_nodes(op="output")[0]
     changed = _changed(joint, output, outputs)
     for node in changed:

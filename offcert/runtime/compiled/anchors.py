@@ -257,7 +257,7 @@ def _by_gradients(
 
 
 def _number(node: fx.Node, calls: Calls) -> Hashable:
-    """Return what an operator has in common with its gradient only."""
+    """Return a key that an operator shares with its gradient only."""
     return node.meta.get("seq_nr"), calls.stack(node)
 
 

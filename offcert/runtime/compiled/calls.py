@@ -80,7 +80,7 @@ class Calls:
 
 
 def _without(path: str, beginning: str) -> str | None:
-    """Return what is left of a path without its beginning; None if it begins otherwise."""
+    """Return the rest of a path behind its beginning; None if it begins otherwise."""
     if not beginning:
         return path
     if path == beginning:

@@ -20,7 +20,7 @@ def tensor_of(node: fx.Node) -> torch.Tensor | None:
 
 
 def storage_of(node: fx.Node) -> int | None:
-    """Return what is equal for nodes of one graph whose tensors share their memory."""
+    """Return a number that nodes of one graph share if their tensors share memory, or None."""
     tensor = tensor_of(node)
     if tensor is None:
         return None

@@ -55,12 +55,12 @@ HOLD = torch.ops.offcert.hold.default
 def compiled_by_inductor(
     module: fx.GraphModule, inputs: Sequence[Any], partition: Partition
 ) -> Any:
-    """Return what Inductor makes of what Dynamo has traced, divided by a partitioner of ours.
+    """Return Inductor's kernels for a graph that Dynamo has traced and our partitioner divides.
 
     Parameters
     ----------
     module : torch.fx.GraphModule
-        What was traced.
+        The graph that was traced.
     inputs : sequence
         Its inputs.
     partition : callable

@@ -24,7 +24,7 @@ class Transfer:
     Attributes
     ----------
     storage : Storage
-        Which.
+        The storage.
     absences : tuple of Absence
         When it is away; at least once.
     """
@@ -195,7 +195,7 @@ class _Insertion:
             self.later.setdefault(old, []).append(new)
 
     def _seen(self, each: Transfer, member: fx.Node, whole: fx.Node) -> fx.Node:
-        """Return what has come back as what was saved: that may have been a view of it."""
+        """Return a returned storage as the tensor that was saved, which may have been a view."""
         view = tensor_of(member)
         assert view is not None
         if same_layout(view, each.tensor):
@@ -216,7 +216,7 @@ def _call(module: fx.GraphModule, target: Any, arguments: Any, name: str) -> fx.
 def _value(
     like: torch.Tensor, device: torch.device, stride: Sequence[int] | None = None
 ) -> torch.Tensor:
-    """Return what a node computes, as a tensor without data."""
+    """Return a tensor without data of the shape and dtype that a node computes."""
     mode = detect_fake_mode((like,))
     assert mode is not None
     shape = tuple(like.shape)
@@ -230,10 +230,10 @@ def operators_for(device: torch.device) -> Operators:
     """Return the operators for tensors on a device.
 
     PyTorch's need streams, which the CPU lacks; for it there are operators of ours that are called
-    alike (`offcert.runtime.compiled.late_copies`).
+    alike (`offcert.runtime.compiled.operators`).
     """
     if device.type != "cpu":
         return torch_operators()
-    from offcert.runtime.compiled.late_copies import OPERATORS
+    from offcert.runtime.compiled.operators import OPERATORS
 
     return OPERATORS

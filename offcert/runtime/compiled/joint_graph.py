@@ -29,7 +29,7 @@ class Work:
     Attributes
     ----------
     node : torch.fx.Node
-        It.
+        The node of the operator.
     time : int
         What it costs to run it again, in whole units; nothing if the results of the forward pass do
         not depend on it, so that it only runs where it is read.
@@ -53,9 +53,9 @@ class Kept:
     Attributes
     ----------
     key : Key
-        Which.
+        Key of the storage.
     maker : Work
-        What makes it.
+        The operator that makes it.
     size : int
         Bytes.
     node : torch.fx.Node or None
@@ -84,7 +84,7 @@ class Moment:
     saved: dict[Key, int]
 
     def at(self, saved: Collection[Key]) -> int:
-        """Return what is at least there if these storages are saved."""
+        """Return the bytes that are there at least if these storages are saved."""
         return self.fixed + sum(size for key, size in self.saved.items() if key in saved)
 
 
@@ -98,7 +98,7 @@ class JointGraph:
     backward : collection of torch.fx.Node
         Nodes that depend on gradients.
     time : callable
-        What running a node costs, in whole units, at least 0.
+        Gives the cost of running a node, in whole units, at least 0.
     again : callable
         Whether a node of the forward pass may run again.
     outputs : int
@@ -158,7 +158,7 @@ class JointGraph:
         return found
 
     def again(self, saved: Collection[Key]) -> list[Work]:
-        """Return what runs again if these storages are saved, in the order of the graph.
+        """Return the operators that run again if these storages are saved, in the graph's order.
 
         Raises
         ------
@@ -182,7 +182,7 @@ class JointGraph:
         return {self.key(node) for node in nodes if self.key(node) in self.kept}
 
     def moments(self) -> list[Moment]:
-        """Return what is at least there while each operator runs, forward and then backward.
+        """Return the bytes that are there at least during each operator, forward, then backward.
 
         Operators of each pass run in the order of the graph; what runs again runs between them, and
         what both an earlier and a later one read is there in between, saved or not.

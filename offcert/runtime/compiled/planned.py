@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from offcert.core.errors import InputError
 from offcert.core.execution import Execution
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.schedule import FluidSchedule, Schedule
 from offcert.runtime.capture import Clock, read_capture
 from offcert.runtime.plan.place import carried_by
 from offcert.runtime.plan.step_plan import StepPlan, step_plan
@@ -78,7 +77,7 @@ class Planned:
     moved : tuple of PlannedMove
         In the order in which they leave.
     segments : PlacedProgram
-        What runs again.
+        The segments that run again.
     """
 
     name: str
@@ -100,7 +99,7 @@ class Planned:
 def planned(
     problem: Problem, plan: Plan | Schedule | FluidSchedule, execution: Execution | None = None
 ) -> Planned:
-    """Return what a plan says.
+    """Return a plan's operations, moves and segments in terms of a compiled graph.
 
     Raises
     ------

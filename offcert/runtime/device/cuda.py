@@ -9,7 +9,10 @@ order of that stream, so nothing here ever asks it to remember the streams that 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import ctypes
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -18,8 +21,7 @@ from torch import nn
 
 from offcert.core.errors import InputError, OffcertError
 from offcert.core.platform import Kind
-from offcert.runtime.device.clerk import ThreadClerk
-from offcert.runtime.device.interface import Event, MemoryReading, Part
+from offcert.runtime.device.interface import Arena, Event, MemoryReading, Part
 from offcert.runtime.device.numa import node_of_device
 from offcert.runtime.device.pinned import (
     CHUNK,
@@ -28,6 +30,85 @@ from offcert.runtime.device.pinned import (
     PageableArena,
     PinnedArena,
 )
+
+# Whether this is a thread of a clerk.
+_local = threading.local()
+
+
+class Done:
+    """A flag: whether a thread has made a copy."""
+
+    __slots__ = ("_future",)
+
+    def __init__(self, future: Future[None]) -> None:
+        self._future = future
+
+    @property
+    def reached(self) -> bool:
+        """Whether it has been made."""
+        return self._future.done() and self._future.exception() is None
+
+    def wait_here(self) -> None:
+        """Wait until it has been made; raise what went wrong."""
+        if getattr(_local, "copies", False) and not self._future.done():
+            # Whatever is collected as garbage is collected in any thread, also in one of these.
+            raise OffcertError("a thread that copies cannot wait for copies to be made")
+        self._future.result()
+
+    def wait_as_clerk(self) -> None:
+        """Wait likewise, in a thread that copies, for something that was ordered before."""
+        self._future.result()
+
+
+class ThreadClerk:
+    """Copies in a thread of its own, which ends when it is closed or nobody has it any more.
+
+    Parameters
+    ----------
+    name : str
+        Of the thread.
+    begin : callable, optional
+        Called in the thread before all else.
+    """
+
+    def __init__(self, name: str, begin: Callable[[], None] | None = None) -> None:
+        self._pool = ThreadPoolExecutor(
+            1, thread_name_prefix=name, initializer=_begin, initargs=(begin,)
+        )
+
+    def copy(
+        self,
+        source: tuple[Arena, int],
+        target: tuple[Arena, int],
+        size: int,
+        after: Sequence[Event] = (),
+    ) -> Done:
+        """Let bytes be copied once events have been reached."""
+        # Views hold the memory, whatever becomes of the arenas.
+        there, here = (arena.view(at, size) for arena, at in (source, target))
+        return Done(self._pool.submit(copy_after, there, here, tuple(after)))
+
+    def close(self) -> None:
+        """Wait until all is done."""
+        self._pool.shutdown(wait=not getattr(_local, "copies", False))
+
+
+def _begin(begin: Callable[[], None] | None) -> None:
+    _local.copies = True
+    if begin is not None:
+        begin()
+
+
+def copy_after(source: torch.Tensor, target: torch.Tensor, after: Sequence[Event]) -> None:
+    """Copy bytes, once every event has been reached."""
+    for event in after:
+        if isinstance(event, Done):
+            event.wait_as_clerk()
+        else:
+            event.wait_here()
+    # Neither here nor while it waits does the thread hold the interpreter's lock.
+    ctypes.memmove(target.data_ptr(), source.data_ptr(), source.numel())
+
 
 # Nanoseconds in a millisecond. By definition.
 _MILLISECOND = 10**6
@@ -82,7 +163,7 @@ class CudaStream:
         return CudaEvent(event)
 
     def wait(self, event: Event) -> None:
-        """Let what is given from now on begin only after an event of any CUDA stream."""
+        """Let work that is given from now on begin only after an event of any CUDA stream."""
         assert isinstance(event, CudaEvent)
         self.stream.wait_event(event.event)
 
@@ -198,7 +279,7 @@ class CudaDevice:
         torch.cuda.synchronize(self.tensors)
 
     def memory(self) -> MemoryReading:
-        """Return what PyTorch's allocator says."""
+        """Return the bytes that PyTorch's allocator has given and reserved, now and at most."""
         # Not `memory_stats`, which takes longer than many operators do.
         known = torch.cuda.memory_stats_as_nested_dict(self.tensors)
         if not known:
@@ -269,7 +350,7 @@ def bus_id(device: torch.device) -> str | None:
 
 
 def versions(device: torch.device) -> dict[str, Any]:
-    """Return what a measurement depends on beside the problem, as a JSON value."""
+    """Return device, memory and versions that a measurement depends on, as a JSON value."""
     known: Any = torch.cuda.get_device_properties(device)
     return {
         "device": str(torch.cuda.get_device_name(device)),

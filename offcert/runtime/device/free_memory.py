@@ -47,7 +47,7 @@ def require_free(size: int, of: int | None = None) -> None:
     size : int
         Bytes that are about to be taken.
     of : int, optional
-        What they are a part of, for the message.
+        Bytes that they are a part of, for the message.
 
     Raises
     ------
@@ -108,7 +108,7 @@ def _groups(root: Path) -> Iterator[tuple[tuple[str, str, tuple[str, str]], Path
 
 
 def _left_in(group: Path, limit: str, used: str, pages: tuple[str, str]) -> int | None:
-    """Return what a group has left; None if it is not there, or has no limit."""
+    """Return the bytes that a group has left; None if it is not there, or has no limit."""
     most, taken = (_number(group / name) for name in (limit, used))
     if most is None or taken is None:
         return None

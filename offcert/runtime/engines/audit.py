@@ -11,8 +11,7 @@ import torch
 
 from offcert.core.errors import InputError
 from offcert.core.named import users_function
-from offcert.runtime.engines.findings import Finding
-from offcert.runtime.engines.lines import raised_at
+from offcert.runtime.engines.findings import Finding, raised_at
 from offcert.runtime.engines.machine import Machine, Peaks
 from offcert.runtime.engines.memory import Access
 from offcert.runtime.engines.orders import Orders, Values, comparable
@@ -226,7 +225,7 @@ class _Checked:
         return list(self.orders.differences(self.given, values, self.among))
 
     def tell(self, pairs: list[tuple[Access, Access]]) -> str:
-        """Return what is wrong if the later one of two accesses comes first."""
+        """Return the harm that is done if the later one of two accesses comes first."""
         for first, second in pairs:
             if second.item == len(self.orders.works):
                 # Memory was given back: no work.
@@ -239,7 +238,7 @@ class _Checked:
 
 
 def _both(one: EngineAudit, other: EngineAudit) -> EngineAudit:
-    """Return what two runs have found."""
+    """Return the findings and peaks of two runs together."""
     findings = {each.key: each for each in one.findings}
     for each in other.findings:
         findings.setdefault(each.key, each)

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from offcert.runtime.engines.lines import place
+from offcert.runtime.engines.findings import place
 from offcert.runtime.engines.recorder import Recorder, require_device
 from offcert.runtime.simulated.streams import SimulatedEvent
 

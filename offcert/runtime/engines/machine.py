@@ -46,7 +46,7 @@ class Peaks:
         The same, if blocks for which ``record_stream`` was called come back only once the host has
         waited for those streams.
     reserved : int
-        What the allocator has taken for them.
+        Bytes that the allocator has taken for them.
     pinned : int
         Pinned bytes of the host, in powers of two, as PyTorch takes them, and registered ones.
     """
@@ -139,7 +139,7 @@ class Machine:
         return index
 
     def name(self, stream: int) -> str:
-        """Return what people call a stream."""
+        """Return the name of a stream, for people."""
         return "the host" if stream == HOST else self.names.get(stream, f"stream {stream}")
 
     def record(self, stream: int) -> SimulatedEvent:
@@ -147,7 +147,7 @@ class Machine:
         return self.streams[stream].record()
 
     def wait(self, stream: int, event: SimulatedEvent) -> None:
-        """Let what a stream is given from now on begin only after an event."""
+        """Let work that a stream is given from now on begin only after an event."""
         self.streams[stream].wait(event)
 
     def host_waits(self, event: SimulatedEvent) -> None:

@@ -151,7 +151,7 @@ class Life:
     recorded : set of int
         Streams it was recorded for, by ``record_stream`` or by copies to pinned memory.
     accesses : list of Access
-        Those that a later one may race.
+        Accesses that a later one may race.
     block : Block or None
         Of the device's memory, until it is given back.
     taken : int
@@ -284,7 +284,7 @@ def _power_of_two(size: int) -> int:
 
 
 def most(accesses: Sequence[Access], streams: int) -> Knowledge:
-    """Return what one must know to come after some accesses."""
+    """Return the last access of each stream that work after some accesses has to wait for."""
     needed = [0] * streams
     for access in accesses:
         needed[access.stream] = max(needed[access.stream], access.number)

@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_iter
 from offcert.runtime.engines.machine import STREAMS, Machine
 from offcert.runtime.engines.memory import HOST, Life
 from offcert.runtime.engines.work import Reference, Work
-from offcert.runtime.simulated.storages import BYTE
+from offcert.runtime.simulated.arena import BYTE
 
 # How often another stream than the most urgent one goes on, in orders by chance. Arbitrary.
 _CHANCE = 0.3
@@ -49,7 +49,7 @@ class Orders:
     machine : Machine
         After the run.
     left : sequence of Life
-        Those that had not ended.
+        Lives that had not ended.
 
     Attributes
     ----------
@@ -203,7 +203,7 @@ class _Same:
 
 
 def comparable(orders: Orders, as_given: Values, contents: dict[int, torch.Tensor]) -> _Same:
-    """Return what the order as given makes again, twice the same, of what the program had.
+    """Return the values that two runs in the order as given and the program have in common.
 
     Memory that nobody writes, or that the program writes past PyTorch, is left out.
     """

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map_only
 
-from offcert.runtime.engines.lines import node, place
+from offcert.runtime.engines.findings import node, place
 from offcert.runtime.engines.machine import Machine
 from offcert.runtime.engines.memory import Geometry, Life
 from offcert.runtime.engines.work import Reference
@@ -184,7 +184,7 @@ class Recorder:
         return tree_map_only(torch.Tensor, refer, arguments)
 
     def called(self, name: str) -> str:
-        """Return what people call an operator that runs now."""
+        """Return the name of an operator that runs now, with its autograd node, for people."""
         running = node()
         return f"{name} in {running}" if running else name
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from offcert.runtime.engines import backward, cuda_names, tensor_names
-from offcert.runtime.engines.lines import place
+from offcert.runtime.engines.findings import place
 from offcert.runtime.engines.machine import UnseenError
 from offcert.runtime.engines.operators import Seeing
 from offcert.runtime.engines.recorder import Recorder
@@ -54,7 +54,7 @@ def _always(value: Any) -> Callable[..., Any]:
 
 
 def _names(recorder: Recorder) -> Iterator[tuple[Any, str, Any]]:
-    """Yield what has another meaning: an object, an attribute, and its value."""
+    """Yield the names that get another meaning: an object, an attribute, and its value."""
     yield from _of_cuda(recorder)
     yield from _of_accelerators()
     yield from _of_tensors()

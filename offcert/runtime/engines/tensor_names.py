@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from offcert.runtime.engines.cuda_names import Stream, recorder
-from offcert.runtime.engines.lines import place
+from offcert.runtime.engines.findings import place
 from offcert.runtime.engines.memory import HOST
 from offcert.runtime.engines.recorder import real_device, require_device
 

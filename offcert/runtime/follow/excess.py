@@ -3,18 +3,112 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
 import torch
 
-from offcert.runtime.follow.smaller import StepEntries, spared_bytes
 from offcert.runtime.plan.step_plan import StepPlan
+from offcert.runtime.watch.entries import Entry
 from offcert.runtime.watch.events import OUTPUT, Event, Session
 from offcert.runtime.watch.hooks import Hooks
 from offcert.runtime.watch.nodes import UNKNOWN, NodeCount, keeps_casts
 from offcert.runtime.watch.parts import Parts
+from offcert.runtime.watch.saved_hooks import Place, PlacedEntries, dtype_name
+from offcert.runtime.watch.signature import Signature, fits_into
+
+
+class Spared(NamedTuple):
+    """A storage that a smaller step has saved.
+
+    Attributes
+    ----------
+    place : Place
+        Its place in the captured step.
+    size : int
+        Bytes that it takes less than there.
+    """
+
+    place: Place
+    size: int
+
+
+def spared_bytes(step_plan: StepPlan, spared: Iterable[Spared]) -> list[int]:
+    """Return, for each operation, how much less is on the device than in the captured step.
+
+    Only what the step has saved counts, from the operation on that saved it, to the last one that
+    uses it, and not while the plan has it away.
+
+    Parameters
+    ----------
+    step_plan : StepPlan
+        Of the captured step.
+    spared : iterable of Spared
+        Tensors that the smaller step has saved.
+    """
+    trace, prediction = step_plan.trace, step_plan.prediction
+    by_tensor: dict[int, list[Spared]] = {}
+    for each in spared:
+        tensor = step_plan.places[each.place]
+        if tensor is not None and each.size:
+            by_tensor.setdefault(tensor, []).append(each)
+    found = [0] * len(trace)
+    for tensor, rows in by_tensor.items():
+        there = True
+        for operation in range(min(each.place.operation for each in rows), len(trace)):
+            there = tensor in prediction.claims[operation] or (
+                there and tensor not in prediction.releases[operation]
+            )
+            if operation > trace.tensors[tensor].uses[-1]:
+                break
+            if there:
+                found[operation] += sum(e.size for e in rows if e.place.operation <= operation)
+    return found
+
+
+def sizes_of(call: Signature | None) -> str:
+    """Return the shapes of what a model is called with; nothing without a call."""
+    return "" if call is None else repr([each for each in call[0] if isinstance(each, list)])
+
+
+class StepEntries(PlacedEntries):
+    """Storages that a step has saved, by the place of their like in the captured one.
+
+    Parameters
+    ----------
+    step_plan : StepPlan
+        Of the captured step.
+
+    Attributes
+    ----------
+    smaller : Signature or None
+        The first call that asks for less than the captured one, or has other numbers; None if all
+        were as captured.
+    spared : list of Spared
+        Tensors that a smaller step has saved.
+    """
+
+    def __init__(self, step_plan: StepPlan) -> None:
+        super().__init__()
+        self.smaller: Signature | None = None
+        self.spared: list[Spared] = []
+        self._step_plan = step_plan
+
+    def add(self, operation: int, size: int, tensor: torch.Tensor) -> Entry:
+        """Return the entry of a storage of so many bytes that is saved for the first time.
+
+        In a smaller step it is the first one not met that the same operation saved, of the same
+        type and with as many dimensions, into which it fits; if there is none, it is unforeseen.
+        """
+        if self.smaller is not None:
+            kind = (operation, dtype_name(tensor.dtype), tensor.dim())
+            for place in self._step_plan.alike.get(kind, ()):
+                fits = size <= place.size and fits_into(tensor.shape, place.shape)
+                if fits and place not in self.by_place:
+                    self.spared.append(Spared(place, place.size - size))
+                    return self.put(place, size)
+        return super().add(operation, size, tensor)
 
 
 class Stayed(NamedTuple):
@@ -36,12 +130,12 @@ class Stayed(NamedTuple):
 
 
 class Excess:
-    """Finds what a step takes beyond what its plan says.
+    """Finds memory that a step takes beyond its plan.
 
     Parameters
     ----------
     step_plan : StepPlan
-        That the step follows.
+        The plan that the step follows.
     parts : Parts
         Of the model.
     """
@@ -57,7 +151,7 @@ class Excess:
         self._nodes = NodeCount()
 
     def end_call(self, call: int) -> str | None:
-        """Return what there is to say if a call of the model did more than the captured one.
+        """Return a warning if a call of the model did more than the captured one, or None.
 
         Operators of another kind of device may consist of others: they are not compared.
         """
@@ -78,7 +172,7 @@ class Excess:
         return self.step_plan.capture.autocast is False and keeps_casts(self.parts.device)
 
     def begin_backward(self) -> str | None:
-        """Return what there is to say if weights that were cast stay, and do not fit."""
+        """Return a warning if weights that were cast stay, and do not fit; None otherwise."""
         if not self.keeps_casts:
             return None
         casts = sum(
@@ -96,7 +190,7 @@ class Excess:
         )
 
     def of_bytes(self, saved: StepEntries) -> str | None:
-        """Return what there is to say if bytes that were not foreseen do not fit into the limit.
+        """Return a warning if unforeseen bytes do not fit into the limit, or None.
 
         What an operation saves beyond what it saved when it was captured is taken to stay until the
         step ends; what should have left, until the plan brings it back. What a smaller step has
@@ -128,7 +222,7 @@ class Excess:
         return None
 
     def of_peaks(self, peaks: Sequence[int]) -> str | None:
-        """Return what there is to say if more bytes were counted than the limit."""
+        """Return a warning if more bytes were counted than the limit, or None."""
         most, limit = max(peaks, default=0), self.step_plan.limit
         if most <= limit:
             return None
@@ -142,9 +236,9 @@ class IdleRun(Session):
     Parameters
     ----------
     hooks : Hooks
-        Which tell it of events.
+        The hooks that tell it of events.
     step_plan : StepPlan
-        Whose limit it is to keep.
+        The plan whose limit it is to keep.
     exceeds : callable
         Told if the step does more than the captured one.
     """

@@ -64,7 +64,7 @@ def memory_limit(limit: int | str | None, field: str = "host_memory") -> int | N
 
 
 def host_memory_of(step_plans: Sequence[StepPlan], limit: int | None = None) -> HostMemory:
-    """Return what plans need of the host together."""
+    """Return the bytes of host memory that plans need together."""
     return HostMemory(
         sum(each.host.pool for each in step_plans),
         sum(each.host.load for each in step_plans),

@@ -15,8 +15,7 @@ from typing import Any
 from torch import nn
 
 from offcert.runtime.follow.run import StepRun
-from offcert.runtime.plan.plans import plans_for
-from offcert.runtime.plan.step_plan import StepPlan
+from offcert.runtime.plan.step_plan import StepPlan, plans_for
 from offcert.runtime.watch.events import ENTER, INPUT, OUTPUT
 from offcert.runtime.watch.signature import Signature
 

@@ -27,17 +27,15 @@ from offcert.runtime.follow.relay import Relay, counting, give_up, unhook, watch
 from offcert.runtime.follow.reserved import Reserved
 from offcert.runtime.follow.run import StepRun
 from offcert.runtime.follow.step_storages import StepStorages
-from offcert.runtime.plan.plans import AnyPlan, CertificateLike, step_plans
-from offcert.runtime.plan.step_plan import StepPlan
+from offcert.runtime.plan.step_plan import AnyPlan, CertificateLike, StepPlan, step_plans
 from offcert.runtime.segments.attach import Segments
 from offcert.runtime.segments.steps import SegmentedSteps
 from offcert.runtime.streaming.mover_makers import mover_maker_for
-from offcert.runtime.watch.entered_hooks import enter_saving, leave_saving
 from offcert.runtime.watch.events import OPERATOR, Session
 from offcert.runtime.watch.guard import Guard, OffloadWarning
 from offcert.runtime.watch.hooks import Hooks, require_cpu, require_no_graphs, unwrap
 from offcert.runtime.watch.modes import within_transform
-from offcert.runtime.watch.saved_hooks import Owned
+from offcert.runtime.watch.saved_hooks import Owned, enter_saving, leave_saving
 from offcert.runtime.watch.signature import Signature, signature
 from offcert.runtime.watch.tracker import LiveBytes
 
@@ -84,7 +82,7 @@ def offload(
         When tensors leave and come back. Of several certificates each step follows the one that was
         captured with inputs like its own.
     problem : Problem, optional
-        What a plan or schedule was made for; a certificate brings its own.
+        The problem that a plan or schedule was made for; a certificate brings its own.
     strict : bool
         Raise a `PlanError` where a step does not follow its plan.
     count : bool

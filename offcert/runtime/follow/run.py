@@ -10,9 +10,8 @@ import torch
 from offcert.core.errors import PlanError
 from offcert.runtime.device.interface import MemoryReading
 from offcert.runtime.follow.counts import Counts
-from offcert.runtime.follow.excess import Excess, Stayed
+from offcert.runtime.follow.excess import Excess, Stayed, StepEntries, sizes_of
 from offcert.runtime.follow.reserved import Reserved
-from offcert.runtime.follow.smaller import StepEntries, sizes_of
 from offcert.runtime.plan.reports import StepReport, Unforeseen
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.segments.uncounted import HELD
@@ -45,9 +44,9 @@ class StepRun(Session):
     Parameters
     ----------
     hooks : Hooks
-        Which tell it of events.
+        The hooks that tell it of events.
     step_plan : StepPlan
-        What to follow.
+        The plan to follow.
     mover : Mover or None
         Who moves tensors; None for a plan that moves nothing.
     counter : LiveBytes, optional
@@ -66,7 +65,7 @@ class StepRun(Session):
     finished : bool
         Whether its last backward pass has ended.
     superseded : str or None
-        What has happened before that, so that the step is not alone any more.
+        The earlier event by which the step is not alone any more.
     counted_as : str or None
         As what kind of step it has been counted.
     counter : LiveBytes or None
@@ -77,7 +76,7 @@ class StepRun(Session):
     broken : bool
         Whether an error of ours is why it does not follow its plan.
     alternatives : tuple of StepPlan
-        Those that the plan was chosen from, if there were several.
+        Plans that the plan was chosen from, if there were several.
     entered : list of str or None
         Then the modules that its forward pass has called, in order.
     """
@@ -184,7 +183,7 @@ class StepRun(Session):
         return 0 if self._mover is None else self._mover.offloaded_bytes
 
     def report(self) -> StepReport:
-        """Return what the step has done so far."""
+        """Return the report of the step so far: breaches, bytes that moved, and memory."""
         mover = self._mover
         return StepReport(
             self.breach,
@@ -290,7 +289,7 @@ class StepRun(Session):
 
     @property
     def breach(self) -> str | None:
-        """In what the step did not follow its plan, or took more."""
+        """The reason why the step did not follow its plan, or took more; None if there is none."""
         return self.deviation or self.exceeded
 
     def stays(self, tensor: int, operation: int, size: int) -> None:
@@ -373,7 +372,7 @@ class StepRun(Session):
     # What the forward pass saves.
 
     def entry(self, place: Place) -> Entry | None:
-        """Return what was saved there, if it was, and autograd still needs it."""
+        """Return the entry that was saved at a place, if autograd still needs it, or None."""
         return self._entries.get(place)
 
     def asked_for(self, entry: Entry) -> None:

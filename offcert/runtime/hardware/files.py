@@ -114,7 +114,7 @@ def _with_kernel(found: Hardware, kernel: str) -> Hardware:
 
 
 def _read(path: Path) -> Hardware:
-    """Return what a file describes."""
+    """Return the accelerator that a file describes."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

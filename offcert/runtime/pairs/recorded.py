@@ -20,7 +20,7 @@ from offcert.runtime.pairs.step_pair import Taken
 from offcert.runtime.pairs.train_device import TrainDevice
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.streaming.step_events import forecast
-from offcert.runtime.streaming.timed_mover import forecast_at_once
+from offcert.runtime.streaming.synchronous import forecast_at_once
 
 
 def training_record(
@@ -40,17 +40,17 @@ def training_record(
     Parameters
     ----------
     problem : Problem
-        That was planned.
+        The problem that was planned.
     plan : object
-        Which was followed: a schedule tells the certified makespan.
+        The plan that was followed: a schedule tells the certified makespan.
     step_plan : StepPlan
-        What was carried out.
+        The plan that was carried out.
     device : TrainDevice
         Where.
     taken : sequence of Taken
         All steps.
     host : HostMemory
-        What the plan needs of the host.
+        Host memory that the plan needs.
     """
     shown = _shown(taken)
     planned, measured = planned_course(step_plan), None
@@ -84,7 +84,7 @@ def training_record(
 
 
 def planned_course(step_plan: StepPlan) -> Course:
-    """Return what a plan does if everything takes as long as its problem says."""
+    """Return the schedule and the memory of a plan if everything takes its planned time."""
     prediction = step_plan.prediction
     if step_plan.timetable is None:
         schedule = forecast_at_once(step_plan.problem, prediction)

@@ -38,7 +38,7 @@ class Taken:
     times : Schedule or None
         When its operations and transfers ran.
     memory : AllocatorPeaks or None
-        What its device's allocator says.
+        Peaks of its device's allocator.
     """
 
     report: StepReport
@@ -76,9 +76,9 @@ class StepPair:
     Parameters
     ----------
     plain : TrainingStep
-        Which is trained, too.
+        The step that is trained, too.
     planned : StepPlan
-        What the copy follows.
+        The plan that the copy follows.
     device : TrainDevice
         Where both are trained, one after the other.
     training : Training

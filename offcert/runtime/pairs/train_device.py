@@ -36,7 +36,7 @@ class TrainDevice:
     kind : str
         ``"cpu"``, ``"simulated"`` or ``"cuda"``.
     streams : Device or None
-        What copies; None where tensors move at once.
+        The device whose streams copy; None where tensors move at once.
     tensors : torch.device
         Where the model trains.
     """

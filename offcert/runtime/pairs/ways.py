@@ -14,7 +14,7 @@ from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.pairs.train import train
 from offcert.runtime.pairs.train_device import DeviceKind
 from offcert.runtime.pairs.training_report import TrainReport
-from offcert.runtime.plan.plans import CertificateLike
+from offcert.runtime.plan.step_plan import CertificateLike
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Way:
     Attributes
     ----------
     means : str
-        What the plan may do about the memory, for people.
+        The means by which the plan may save memory, for people.
     report : TrainReport
         Training by it beside plain training.
     compute_time : int

@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 from offcert.core.errors import InputError
 from offcert.core.units import format_size
 from offcert.questions.placement.problem import Placement, PlacementProblem
-from offcert.questions.schedule.host_residences import HOST_ALIGNMENT
+from offcert.questions.schedule.residences import HOST_ALIGNMENT
 from offcert.runtime.plan.host_layout import HostLayout, placed
 
 Key = TypeVar("Key", bound=Hashable)
@@ -63,7 +63,7 @@ class HostPlan(Generic[Key]):
         return sum(residence.size for key, residence in pairs if key in self.spilled)
 
     def describe(self) -> str:
-        """Return what the plan needs of the host, for people, before training begins."""
+        """Return the host memory that the plan needs, as a text to be read before training."""
         units = self.layout.problem.units
         text = f"{format_size(self.registered + self.staging, units)} of host memory"
         if self.spilled:

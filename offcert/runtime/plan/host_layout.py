@@ -3,7 +3,7 @@
 They are computed, not stored in certificates, whose field for addresses is about the device: what
 the host needs depends on the storages that a tensor consists of, and on the order in which this
 runtime copies, which is not that of a schedule's ticks
-(`offcert.questions.schedule.host_residences`). The rule is quick, and deterministic, so that all
+(`offcert.questions.schedule.residences`). The rule is quick, and deterministic, so that all
 processes that follow a plan lay it out alike. Its pool is reported beside the load, which is a
 lower bound on every pool; `offcert.place` takes the problem and searches for a smaller one. Needs
 no torch.
@@ -21,7 +21,7 @@ import numpy as np
 
 from offcert.core.units import Units
 from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
-from offcert.questions.schedule.host_residences import HOST_ALIGNMENT, HostResidences
+from offcert.questions.schedule.residences import HOST_ALIGNMENT, HostResidences
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -71,7 +71,7 @@ def host_layout(
     name : str
         Of the problem.
     stays : HostResidences
-        Which tensors have a copy on the host, and before which operations it is needed.
+        Tensors that have a copy on the host, and the operations before which it is needed.
     parts : mapping of int to sequence of (key, int)
         For each tensor that the plan moves, its storages and their bytes.
     """

@@ -146,7 +146,7 @@ def steady(network: Network, ranges: Iterable[Range]) -> list[Range]:
 
 
 def kept_with(network: Network, first: int, last: int, computation: int) -> tuple[int, ...] | None:
-    """Return what has to be kept with a computation of a segment, itself included, or None.
+    """Return the computations that have to be kept with one of a segment, itself included, or None.
 
     What changes its results in place has to be kept as well; that is possible if it lies in the
     segment and nobody has read them in between who runs again.
@@ -154,7 +154,7 @@ def kept_with(network: Network, first: int, last: int, computation: int) -> tupl
     Parameters
     ----------
     network : Network
-        What is computed.
+        The network that is computed.
     first, last : int
         The segment.
     computation : int
@@ -184,7 +184,7 @@ def kept_with(network: Network, first: int, last: int, computation: int) -> tupl
 
 
 def _makers(network: Network, value: int) -> list[int]:
-    """Return what computes a value and what changes it in place in a forward pass."""
+    """Return the computations that write a value or change it in place in a forward pass."""
     changers = [
         network.writer[other]
         for other, each in enumerate(network.values)
@@ -194,7 +194,7 @@ def _makers(network: Network, value: int) -> list[int]:
 
 
 def carried_by(problem: Problem, execution: Execution) -> tuple[Carried, Capture, PlacedProgram]:
-    """Return what really runs when training carries an execution out.
+    """Return the execution that training really runs for one in a certificate, and its modules.
 
     Parameters
     ----------

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from offcert.core.errors import InputError, PlanError
 from offcert.core.platform import Kind
 from offcert.core.trace import Trace
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.questions.schedule.plan import Plan
-from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.schedule import FluidSchedule, Schedule
 
 
 @dataclass(frozen=True)
@@ -47,12 +46,12 @@ class Prediction:
 
 
 def predict(trace: Trace, plan: Plan | Schedule | FluidSchedule) -> Prediction:
-    """Return what is on the device when, if `plan` is followed.
+    """Return the bytes on the device around and during each operation if `plan` is followed.
 
     Parameters
     ----------
     trace : Trace
-        What is executed.
+        The trace that is executed.
     plan : Plan or Schedule
         Of a schedule only the decisions count, not the times. One in pieces is refused.
 
@@ -104,12 +103,12 @@ def _follow(
 
 
 def predict_in_order(trace: Trace, moves: Sequence[Sequence[tuple[int, bool]]]) -> Prediction:
-    """Return what is on the device when.
+    """Return the bytes on the device around and during each operation, for moves in order.
 
     Parameters
     ----------
     trace : Trace
-        What is executed.
+        The trace that is executed.
     moves : sequence of sequence of (int, bool)
         For each operation, the tensors that leave (False) and come back (True) before it begins, in
         this order. What is on the device between two of them counts towards the operation's peak if

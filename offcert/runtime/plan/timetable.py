@@ -16,9 +16,9 @@ from offcert.core.errors import PlanError
 from offcert.core.platform import Kind
 from offcert.core.trace import Trace
 from offcert.questions.placement.problem import Occupant, Residence
-from offcert.questions.schedule.host_residences import HostResidences
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.residences import HostResidences
 from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.questions.schedule.simulate import simulate
 from offcert.runtime.plan.predict import Prediction, predict_in_order, written_and_dying
@@ -40,7 +40,7 @@ class Action:
     Attributes
     ----------
     act : Act
-        What.
+        Kind of the action.
     gap : int
         For which gap (index into ``trace.gaps``); a copy to the host is for the first evicted gap
         of its tensor.
@@ -60,9 +60,9 @@ class Timetable:
     Attributes
     ----------
     actions : tuple of tuple of Action
-        What is done before each operation, in order.
+        Actions before each operation, in order.
     prediction : Prediction
-        What is on the device when.
+        Bytes on the device around and during each operation.
     simplex : bool
         Whether transfers in both directions follow each other.
     """
@@ -77,14 +77,14 @@ def timetable(
     plan: Plan | Schedule,
     ready: Mapping[int, int] | None = None,
 ) -> Timetable:
-    """Return what is handed to the streams, and when.
+    """Return the copies and claims that are handed to the streams, operation by operation.
 
     Parameters
     ----------
     problem : Problem
         Its trace is what runs.
     plan : Plan or Schedule
-        That fits into the problem's memory. Of a plan the times are those of the simulator.
+        One that fits into the problem's memory. Of a plan the times are those of the simulator.
     ready : mapping of int to int, optional
         For tensors that move, the operation in which they are saved; a tensor may be complete only
         some operations after it was written first, if they change it in place.

@@ -15,12 +15,13 @@ from offcert.runtime.device.interface import Device
 from offcert.runtime.hardware import Hardware
 from offcert.runtime.hardware.bandwidth import (
     LinkReading,
+    Measurement,
     Span,
     memory_and_name,
     read_link,
     read_link_of,
+    with_link,
 )
-from offcert.runtime.hardware.measurement import Measurement, with_link
 from offcert.runtime.profiling.timing import RepeatedStep, Timed, memory_enough
 from offcert.runtime.workloads.standard_step import device_of
 
@@ -72,9 +73,9 @@ def measure_step(
     clock : Clock
         Of modules.
     device : Device, optional
-        What its model is on; by default the CUDA device, or the CPU by the host's clock.
+        The device of its model; by default the CUDA device, or the CPU by the host's clock.
     hardware : Hardware, optional
-        What gives operations their durations on a simulated device.
+        The hardware model that gives operations their durations on a simulated device.
     repetitions : int
         Steps to take the median of.
 
@@ -129,7 +130,7 @@ def captured_on_device(
 
 
 def differences(foreseen: Capture, found: Capture) -> tuple[Difference, Difference]:
-    """Return what is saved but was not foreseen, and what was foreseen but is not saved."""
+    """Return the saved tensors that were not foreseen, and the foreseen ones that are not saved."""
     first, second = _saved(foreseen), _saved(found)
     return _difference(second - first), _difference(first - second)
 

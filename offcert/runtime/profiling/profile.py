@@ -24,7 +24,7 @@ from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.interface import Device
 from offcert.runtime.hardware import Hardware
 from offcert.runtime.hardware import hardware as find_hardware
-from offcert.runtime.hardware.measurement import Measurement, modelled, retimed_network
+from offcert.runtime.hardware.bandwidth import Measurement, modelled, retimed_network
 from offcert.runtime.profiling.measured_step import measure_step
 from offcert.runtime.profiling.optimisers import named_state_bytes, require_optimiser, state_bytes
 from offcert.runtime.stages.measure import profile_stages
@@ -203,9 +203,9 @@ class _Made:
     found : Measurement
         A trace with durations, and the device that they are of.
     network : Trace or Network
-        What the problem is about.
+        The trace or network of the problem.
     source : mapping
-        What is recorded of its origin.
+        The record of its origin.
     uncounted : mapping of str to int
         The bytes that it does not count.
     """
@@ -217,7 +217,7 @@ class _Made:
 
 
 def _made(made: nn.Module | TrainingStep, workload: Workload, asked: _Asked) -> _Made:
-    """Return what is known of a step with the clock that was asked for."""
+    """Return the capture and times of a step with the clock that was asked for."""
     if asked.clock is Clock.STAGES:
         return _stages(made, workload, asked.hardware)
     if asked.measure:
@@ -226,7 +226,7 @@ def _made(made: nn.Module | TrainingStep, workload: Workload, asked: _Asked) -> 
 
 
 def _origin(found: Measurement, measured: bool, model: Hardware | None) -> dict[str, Any]:
-    """Return what is recorded of where durations come from."""
+    """Return a record of where durations come from: hardware, versions, measurement."""
     stated = {} if model is None or measured else model.origin
     version = torch.__version__.partition("+")[0]
     origin = {"hardware": found.device, "measured": measured, "torch": version} | stated
@@ -234,7 +234,7 @@ def _origin(found: Measurement, measured: bool, model: Hardware | None) -> dict[
 
 
 def _memory_left(found: Measurement, uncounted: Mapping[str, int]) -> int:
-    """Return what is left of a device's memory, but at least the least that is feasible."""
+    """Return the bytes of a device's memory that are left, or the least that is feasible."""
     return max(found.memory - sum(uncounted.values()), found.trace.least_memory)
 
 

@@ -23,7 +23,7 @@ from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.cuda import cuda_device
 from offcert.runtime.device.interface import Device, MemoryReading
 from offcert.runtime.device.interface import Event as DeviceEvent
-from offcert.runtime.hardware.measurement import retimed, spread_of
+from offcert.runtime.hardware.bandwidth import retimed, spread_of
 from offcert.runtime.plan.predict import predict
 from offcert.runtime.watch.events import END, Event, Session
 from offcert.runtime.watch.hooks import Hooks, unwrap
@@ -42,7 +42,7 @@ def timed_trace(
     Parameters
     ----------
     step : TrainingStep
-        What was captured.
+        The step that was captured.
     capture : Capture
         With the clock of modules.
     repetitions : int
@@ -168,7 +168,7 @@ def _counts(device: Device) -> bool:
 
 
 def _workspaces(trace: Trace, rises: list[int]) -> list[int]:
-    """Return what an operation takes beyond the tensors that it writes."""
+    """Return the bytes that each operation takes beyond the tensors that it writes."""
     prediction = predict(trace, Plan())
     return [
         max(0, rise - (peak - operation.workspace - begin))
@@ -186,7 +186,7 @@ def _as_it_was(step: TrainingStep) -> Iterator[None]:
 
 @contextmanager
 def memory_enough() -> Iterator[None]:
-    """Say what to do where a step that moves nothing does not fit on the device."""
+    """Raise an `InputError` with advice where a step that moves nothing does not fit."""
     try:
         yield
     except (torch.OutOfMemoryError, InputError) as error:

@@ -54,7 +54,7 @@ class Checked(Protocol):
         """Return the contexts of the first run and of all others."""
 
     def given_again(self, index: int) -> torch.Tensor:
-        """Return what it was given, as it is now."""
+        """Return an input of the segment's call, as it is now."""
 
     def end_rehearsal(self) -> None:
         """Let go of the inputs that a rehearsal has kept."""
@@ -242,7 +242,7 @@ class _Frame(_CheckpointFrame):
         return tensor
 
     def check_recomputed_tensors_match(self, gid: Any) -> None:
-        """Judge what was made again; called before anything of it is used."""
+        """Judge the tensors that were made again; called before any of them is used."""
         found, asked = self.recomp_counter[gid], len(self.weak_holders)
         difference, self.difference = self.difference, None
         flags, self.flags = self.flags, []
@@ -288,7 +288,7 @@ class _Frame(_CheckpointFrame):
         self.call.end_rehearsal()
 
     def _saved(self, evidence: _Evidence) -> torch.Tensor:
-        """Return what was saved, as autograd would have it now."""
+        """Return the tensor that was saved, as autograd would have it now."""
         if evidence.held is not None:
             return evidence.held.detach()
         if evidence.given is not None:

@@ -105,7 +105,7 @@ class Random(Content):
     __slots__ = ()
 
     def take(self) -> Any:
-        """Return what the object holds now."""
+        """Return the state of the generator."""
         return _state_of(self.thing)[0]()
 
     def put(self, value: Any) -> None:
@@ -130,7 +130,7 @@ class Numbers(Content):
         return memoryview(self.thing).nbytes <= _COPIED
 
     def take(self) -> Any:
-        """Return what the object holds now."""
+        """Return the bytes of the array, or length and checksums of many."""
         view = memoryview(self.thing)
         if view.nbytes <= _COPIED:
             return view.tobytes()
@@ -155,7 +155,7 @@ class Sealed(Content):
     restorable = False
 
     def take(self) -> Any:
-        """Return what the object holds now."""
+        """Return the object as pickled bytes."""
         with warnings.catch_warnings():
             # Iterators of `itertools` will not be pickled for ever.
             warnings.simplefilter("ignore")
@@ -171,7 +171,7 @@ class Cache(Content):
     Parameters
     ----------
     names : set of str
-        That the code refers to.
+        Names that the code refers to.
     """
 
     __slots__ = ("names",)
@@ -220,7 +220,7 @@ _KINDS: tuple[tuple[Any, Callable[[Any, str], Content]], ...] = (
 
 
 def _state_of(thing: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
-    """Return what gives the state of a generator of random numbers, and what sets it."""
+    """Return two functions: one gives the state of a random generator, one sets it."""
     if isinstance(thing, random.Random):
         return thing.getstate, thing.setstate
     if isinstance(thing, numpy.random.Generator):

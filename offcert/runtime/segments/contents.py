@@ -32,7 +32,7 @@ class Content:
     Parameters
     ----------
     thing : object
-        Whose content it is.
+        The object whose content it is.
     name : str
         For people: how the object was reached.
 
@@ -50,7 +50,7 @@ class Content:
         self.name = name
 
     def take(self) -> Any:
-        """Return what the object holds now."""
+        """Return a copy of the object's content, to be compared or put back."""
         raise NotImplementedError
 
     def put(self, value: Any) -> None:
@@ -70,7 +70,7 @@ class Content:
         return ()
 
     def swapped(self, value: Any, swap: Mapping[int, Any]) -> Any:
-        """Return what was taken with other objects in the place of some, given by their `id`."""
+        """Return a taken content with other objects in the place of some, given by their `id`."""
         return value
 
 
@@ -88,7 +88,7 @@ class _Keyed(Content):
         return ((_short(key), held) for key, held in value.items())
 
     def swapped(self, value: Any, swap: Mapping[int, Any]) -> Any:
-        """Return what was taken with other objects in the place of some."""
+        """Return a taken dictionary with other objects in the place of some values."""
         return {key: swapped_in(held, swap) for key, held in value.items()}
 
 
@@ -98,7 +98,7 @@ class Entries(_Keyed):
     __slots__ = ()
 
     def take(self) -> Any:
-        """Return what the object holds now."""
+        """Return a copy of the dictionary."""
         return dict(self.thing)
 
     def put(self, value: Any) -> None:
@@ -112,7 +112,7 @@ class Attributes(_Keyed):
     __slots__ = ()
 
     def take(self) -> Any:
-        """Return what the object holds now."""
+        """Return a copy of the object's attributes."""
         return self.thing.__dict__.copy()
 
     def put(self, value: Any) -> None:
@@ -126,7 +126,7 @@ class OfModule(Content):
     __slots__ = ()
 
     def take(self) -> Any:
-        """Return what the object holds now."""
+        """Return a copy of the module's attributes, and of its dictionaries."""
         held = self.thing.__dict__
         return held.copy(), *(dict(held[part]) for part in _PARTS)
 
@@ -146,7 +146,7 @@ class OfModule(Content):
         return (each for part in value for each in part.items() if each[0] not in OF_MODULES)
 
     def swapped(self, value: Any, swap: Mapping[int, Any]) -> Any:
-        """Return what was taken with other objects in the place of some."""
+        """Return taken attributes of a module with other objects in the place of some."""
         return tuple({k: swapped_in(held, swap) for k, held in part.items()} for part in value)
 
 
@@ -166,7 +166,7 @@ class Named(_Keyed):
         self.names = tuple(names)
 
     def take(self) -> Any:
-        """Return what the object holds now."""
+        """Return the attributes that have the given names; `MISSING` where there is none."""
         thing = self.thing
         held = vars(thing) if isinstance(thing, type) else None
         if held is not None:
@@ -191,7 +191,7 @@ class Globals(_Keyed):
     Parameters
     ----------
     names : sequence of str
-        They need not exist.
+        Names of attributes, which need not exist.
     """
 
     __slots__ = ("names",)
@@ -201,7 +201,7 @@ class Globals(_Keyed):
         self.names = tuple(names)
 
     def take(self) -> Any:
-        """Return what the object holds now."""
+        """Return the globals that have the given names; `MISSING` where there is none."""
         held = self.thing
         return {name: held.get(name, MISSING) for name in self.names}
 
@@ -220,7 +220,7 @@ class Elements(Content):
     __slots__ = ()
 
     def take(self) -> Any:
-        """Return what the object holds now."""
+        """Return a list of the elements."""
         return list(self.thing)
 
     def put(self, value: Any) -> None:
@@ -239,7 +239,7 @@ class Elements(Content):
         return ((str(index), held) for index, held in enumerate(value))
 
     def swapped(self, value: Any, swap: Mapping[int, Any]) -> Any:
-        """Return what was taken with other objects in the place of some."""
+        """Return taken elements with other objects in the place of some."""
         return [swapped_in(held, swap) for held in value]
 
 
@@ -249,7 +249,7 @@ class Members(Content):
     __slots__ = ()
 
     def take(self) -> Any:
-        """Return what the object holds now."""
+        """Return a copy of the set."""
         return set(self.thing)
 
     def put(self, value: Any) -> None:
@@ -269,7 +269,7 @@ class Closed(Elements):
     __slots__ = ()
 
     def take(self) -> Any:
-        """Return what the object holds now."""
+        """Return a list of the cell's content; empty if the cell is."""
         try:
             return [self.thing.cell_contents]
         except ValueError:
@@ -289,7 +289,7 @@ class Variable(Elements):
     __slots__ = ()
 
     def take(self) -> Any:
-        """Return what the object holds now."""
+        """Return a list of the context variable's value; `MISSING` if it has none."""
         return [self.thing.get(MISSING)]
 
     def put(self, value: Any) -> None:
@@ -301,7 +301,7 @@ class Variable(Elements):
 
 
 def swapped_in(held: Any, swap: Mapping[int, Any]) -> Any:
-    """Return what stands for an object, or for those in a tuple, by their `id`."""
+    """Return the replacement of an object by its `id`, or a tuple with its objects replaced."""
     if not isinstance(held, tuple) or not held:
         return swap.get(id(held), held)
     new = [swapped_in(each, swap) for each in held]

@@ -27,7 +27,7 @@ class Sample:
     tensor : torch.Tensor
         Of any kind; of fake tensors and of kinds without plain storages no elements are taken.
     turn : int
-        Which elements are taken: steps should differ in it.
+        Number that chooses the elements that are taken: steps should differ in it.
     """
 
     __slots__ = ("bits", "kind", "turn")

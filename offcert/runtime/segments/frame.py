@@ -17,15 +17,14 @@ from torch.utils.checkpoint import _StopRecomputationError
 from offcert.runtime.segments.checkpoint import Begun, Given
 from offcert.runtime.segments.generators import GeneratorStates
 from offcert.runtime.segments.handed import require_no_cache
-from offcert.runtime.segments.inputs import Inputs
-from offcert.runtime.segments.keeper import Keeper, Tick, Watch
+from offcert.runtime.segments.keeper import Inputs, Keeper, Tick, Watch
 from offcert.runtime.segments.keeping import Give, Keep
 from offcert.runtime.segments.state import Before, ModuleStates
 from offcert.runtime.watch.entries import is_plain
 from offcert.runtime.watch.events import AGAIN, RESUME
 from offcert.runtime.watch.guard import Guard, guarded
+from offcert.runtime.watch.nodes import recomputing
 from offcert.runtime.watch.proof import Proof
-from offcert.runtime.watch.recomputing import recomputing
 
 if TYPE_CHECKING:
     from offcert.runtime.segments.resolve import Part
@@ -47,7 +46,7 @@ class Walk:
     watch : Watch or None
         Of the kept results.
     lines : list
-        Those that are open, from the outermost to the innermost.
+        Lines that are open, from the outermost to the innermost.
     calling : bool
         Whether a call of theirs is being made.
     """
@@ -114,9 +113,9 @@ class Body:
     frame : Frame
         Of the segment.
     function : callable
-        What is called.
+        The function that is called.
     args, kwargs : tuple, dict
-        What it is given.
+        Arguments of the call.
     """
 
     def __init__(
@@ -251,7 +250,7 @@ class Frame:
         return _First(self), _Again(self)
 
     def given_again(self, index: int) -> torch.Tensor:
-        """Return what it was given, as it is now."""
+        """Return an input of the segment's call, as it is now."""
         body = None if self.body is None else self.body()
         assert body is not None
         return body.inputs.now(index)

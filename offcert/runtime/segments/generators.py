@@ -52,7 +52,7 @@ class GeneratorStates:
 
 
 def device_module(device: torch.device) -> Any:
-    """Return what PyTorch has for a device with a generator of its own, or None."""
+    """Return PyTorch's module of a device that has a random generator of its own, or None."""
     if device.type in ("cpu", "meta"):
         return None
     module = torch.get_device_module(device.type)

@@ -40,7 +40,7 @@ class Handed:
     Parameters
     ----------
     tensor : torch.Tensor
-        What was returned.
+        The tensor that was returned.
     """
 
     __slots__ = ("_facts", "_settings", "_tensor")
@@ -67,7 +67,7 @@ def _facts(tensor: torch.Tensor) -> tuple[Any, ...]:
 
 
 def settings() -> tuple[Any, ...]:
-    """Return what decides, beside their arguments, what modules compute in this thread."""
+    """Return this thread's settings on which results of modules depend: autocast, dtype, modes."""
     autocast = [
         (torch.is_autocast_enabled(device), torch.get_autocast_dtype(device))
         for device in _AUTOCAST

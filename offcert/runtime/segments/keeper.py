@@ -12,7 +12,80 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 from torch.utils._pytree import TreeSpec, tree_leaves
 
 from offcert.core.errors import InputError
-from offcert.runtime.watch.entries import Handle, View
+from offcert.runtime.segments.evidence import version_of
+from offcert.runtime.watch.entries import Handle, InPlaceError, View
+
+
+@dataclass(slots=True)
+class _Input:
+    packed: Any
+    trained: bool
+
+
+class Inputs:
+    """The tensors that a call of a segment is given, as the hooks around it hold them.
+
+    Parameters
+    ----------
+    name : str
+        Of the segment, for people.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._hooks = outer_hooks()
+        self._held: list[_Input] = []
+        # Of a rehearsal under way, and how often each had been changed in place: an outer segment
+        # hands out only once what it has made again.
+        self._rehearsed: list[tuple[torch.Tensor, int]] = []
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def hold(self, tensor: torch.Tensor) -> None:
+        """Hold one more tensor: the hooks take it, and nothing here keeps it on the device."""
+        self._held.append(_Input(self._hooks[0](tensor), tensor.requires_grad))
+
+    def now(self, index: int) -> torch.Tensor:
+        """Return a tensor as it is now, by its place in the order in which they were held.
+
+        Raises
+        ------
+        InPlaceError
+            If it has been changed in place since it was held.
+        """
+        if not self._rehearsed:
+            return self._hooks[1](self._held[index].packed)
+        tensor, changes = self._rehearsed[index]
+        if version_of(tensor) != changes:
+            raise InPlaceError(f"{self._name} changes what it is given")
+        return tensor
+
+    def again(self, *, rehearses: bool) -> list[torch.Tensor]:
+        """Return all tensors, detached, for the segment to run again; a rehearsal keeps them.
+
+        Raises
+        ------
+        InPlaceError
+            If one has been changed in place.
+        """
+        try:
+            tensors = [self._hooks[1](each.packed) for each in self._held]
+        except InPlaceError as error:
+            raise InPlaceError(
+                f"{self._name} cannot run again: what it is given is changed in place afterwards"
+            ) from error
+        if rehearses:
+            self._rehearsed = [(tensor, version_of(tensor)) for tensor in tensors]
+        given = [tensor.detach() for tensor in tensors]
+        for tensor, each in zip(given, self._held, strict=True):
+            tensor.requires_grad_(each.trained)
+        return given
+
+    def end_rehearsal(self) -> None:
+        """Let go of the inputs of a rehearsal."""
+        self._rehearsed.clear()
+
 
 # An event of a module: its kind, path and call.
 Tick = tuple[str, str, int]
@@ -58,11 +131,11 @@ class Record:
     Attributes
     ----------
     results : list
-        What it returned: `Stored`, `StandIn`, `Alias`, or what is no tensor.
+        Its results: `Stored`, `StandIn`, `Alias`, or objects that are no tensors.
     spec : TreeSpec
         How they are nested.
     changed : list of int
-        Which of the tensors that it was given it has changed in place.
+        Numbers of the tensors among its arguments that it has changed in place.
     generators : list of (device, state)
         Of random generators that it has used, afterwards.
     used : bool
@@ -225,7 +298,7 @@ def tensors_of(values: Any) -> list[torch.Tensor]:
 
 
 def address_of(tensor: torch.Tensor) -> int:
-    """Return what tells storages apart as long as they live."""
+    """Return a number that tells a tensor's storage from others as long as it lives."""
     try:
         return tensor.untyped_storage()._cdata
     except (NotImplementedError, RuntimeError):

@@ -22,7 +22,7 @@ from offcert.runtime.segments.keeper import (
     tensors_of,
 )
 from offcert.runtime.watch.entries import View
-from offcert.runtime.watch.in_place import changed_in_place
+from offcert.runtime.watch.nodes import changed_in_place
 from offcert.runtime.watch.proof import Proof, RecomputeError
 
 

@@ -35,7 +35,7 @@ class Before:
     contents : list of Content
         Of the objects that its code can reach.
     values : list
-        What each held.
+        The content of each object.
     rows : list of Row
         The tensors among that.
     settings : tuple
@@ -113,7 +113,7 @@ class ModuleStates:
         Parameters
         ----------
         arguments : iterable of object
-            What the segment is given besides tensors.
+            Arguments of the segment besides tensors.
         rehearses : bool
             Whether parameters are to be compared by their elements, too.
         """
@@ -143,7 +143,7 @@ class ModuleStates:
         )
 
     def _look(self, things: Iterable[tuple[str, Any]]) -> None:
-        """Add what can be reached from these objects and was not known yet."""
+        """Add the contents that can be reached from these objects and were not known yet."""
         assert self._reach is not None
         found = self._reach.visit(iter(things))
         self._unseen += found.unseen
@@ -233,7 +233,7 @@ class ModuleStates:
             return not same_elements(row.copy, row.tensor)
 
     def _kept_or_lost(self, before: Before) -> Iterator[tuple[str, str]]:
-        """Yield what the first run has done that cannot be done again, or is dear to undo."""
+        """Yield changes of the first run that cannot be undone, or are dear: sentence, name."""
         for content, value in zip(before.contents, before.values, strict=True):
             now = content.take()
             if content.same(now, value) or (
@@ -276,7 +276,7 @@ class ModuleStates:
             self._put_back(before.contents, now)
 
     def _swap(self, before: Before) -> dict[int, torch.Tensor]:
-        """Return what stands for tensors that change while the segment runs again."""
+        """Return the stand-ins of tensors that change while the segment runs again, by `id`."""
         swap: dict[int, torch.Tensor] = {}
         for shard, mark in zip(self._shards, before.shards, strict=True):
             if mark_of(shard) != mark:

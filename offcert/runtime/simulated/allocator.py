@@ -63,7 +63,7 @@ class Allocator(Protocol):
         """Take a block back."""
 
     def read(self) -> MemoryReading:
-        """Return what is taken."""
+        """Return the bytes that are allocated and reserved, now and at their peak."""
 
     def release(self) -> None:
         """Give segments back of which nothing is used."""
@@ -134,7 +134,7 @@ class IdealAllocator:
         self._counts.allocate(-block.size)
 
     def read(self) -> MemoryReading:
-        """Return what is taken; nothing is reserved but what is allocated."""
+        """Return the bytes that are allocated; no more than these are reserved."""
         return self._counts.read()
 
     def release(self) -> None:
@@ -204,7 +204,7 @@ class CachingAllocator:
         self._keep(block)
 
     def read(self) -> MemoryReading:
-        """Return what is taken: blocks as they were given out, and segments."""
+        """Return the bytes of blocks that were given out, and of reserved segments."""
         return self._counts.read()
 
     def release(self) -> None:
@@ -276,7 +276,7 @@ class Ledger:
     Parameters
     ----------
     allocator : Allocator
-        Which gives out the blocks.
+        The allocator that gives out the blocks.
     """
 
     def __init__(self, allocator: Allocator) -> None:
@@ -310,7 +310,7 @@ class Ledger:
             self._allocator.give_back(block)
 
     def read(self) -> MemoryReading:
-        """Return what is taken."""
+        """Return the bytes that are allocated and reserved, now and at their peak."""
         return self._allocator.read()
 
     def release(self) -> None:

@@ -15,10 +15,16 @@ from offcert.core.platform import Kind, Link, Platform
 from offcert.runtime.device.interface import Event, MemoryReading, Part
 from offcert.runtime.device.pinned import CHUNK, FileArena, PageableArena, PinnedArena
 from offcert.runtime.simulated.allocator import Ledger, Policy, allocator
-from offcert.runtime.simulated.arena import PinnedBudget, SimulatedArena
+from offcert.runtime.simulated.arena import (
+    Known,
+    PinnedBudget,
+    SimulatedArena,
+    Storages,
+    poison,
+    poisoned,
+)
 from offcert.runtime.simulated.clerk import SimulatedClerk
 from offcert.runtime.simulated.races import Race, RaceError, RaceKind
-from offcert.runtime.simulated.storages import Known, Storages, poison, poisoned
 from offcert.runtime.simulated.streams import (
     Adversary,
     ComputeStream,
@@ -195,7 +201,7 @@ class SimulatedDevice:
         return SimulatedClerk(stream, partial(self._note_host, stream))
 
     def memory(self) -> MemoryReading:
-        """Return what of the device's memory is taken."""
+        """Return the bytes of the device's memory that are taken, now and at their peak."""
         return self._ledger.read()
 
     def release(self) -> None:

@@ -15,7 +15,7 @@ from offcert.core.trace import Trace
 from offcert.runtime.device.cuda import CudaDevice
 from offcert.runtime.device.interface import Device, Event
 from offcert.runtime.hardware import Hardware
-from offcert.runtime.hardware.measurement import Measurement, measured, modelled, retimed, spread_of
+from offcert.runtime.hardware.bandwidth import Measurement, measured, modelled, retimed, spread_of
 from offcert.runtime.stages.meter import Meter
 from offcert.runtime.stages.recording import Prepared, prepare, record
 from offcert.runtime.stages.staged import StagedModel
@@ -121,9 +121,9 @@ def profile_stages(module: nn.Module, workload: Workload, hardware: Hardware | N
     Parameters
     ----------
     module : nn.Module
-        What takes one tensor and returns one; without data only if `hardware` is given.
+        A module that takes one tensor and returns one; without data only if `hardware` is given.
     workload : Workload
-        What it is fed with, and the loss.
+        Inputs of the module, and the loss.
     hardware : Hardware or None
         The roofline; None: measure the first CUDA device or, without one, the CPU.
 

@@ -19,11 +19,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from offcert.core.errors import InputError, PlanError
 from offcert.core.trace import Trace
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
-from offcert.questions.schedule.host_residences import host_residences_in_order
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.residences import host_residences_in_order
+from offcert.questions.schedule.schedule import FluidSchedule, Schedule
 from offcert.runtime.device.store import HostStore
 from offcert.runtime.plan.host_layout import HostLayout, host_layout
 from offcert.runtime.plan.predict import Prediction, predict
@@ -48,11 +47,11 @@ class ReplayReport:
     peaks : tuple of int
         The most live bytes while each operation ran.
     prediction : Prediction
-        What the plan says about the same quantities.
+        The plan's values of the same quantities.
     unfreed : tuple of Unfreed
-        What could not leave.
+        Storages that could not leave.
     offloaded_bytes, prefetched_bytes : int
-        What was copied.
+        Bytes that were copied to the host and back.
     arena_bytes, arena_load, outside_entries, outside_bytes : int
         As in `offcert.runtime.plan.reports.StepReport`.
     """
@@ -117,7 +116,7 @@ def offload(
         operation starts, first everything leaves that the plan wants gone by then, then everything
         comes back whose memory the plan has taken by then.
     problem : Problem
-        What the plan was made for; its source tells input and loss.
+        The problem that the plan was made for; its source tells input and loss.
     directory : str, optional
         Where the temporary file with the offloaded bytes is made.
 
@@ -228,7 +227,7 @@ class _Transfers(Meter):
         self._prefetched_bytes = 0
 
     def report(self) -> ReplayReport:
-        """Return what the latest step has done so far."""
+        """Return the report of the latest step so far: memory, and bytes that moved."""
         return ReplayReport(
             tuple(self.at_begin),
             tuple(self.at_end),

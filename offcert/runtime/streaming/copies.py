@@ -68,7 +68,7 @@ class StreamCopies(Generic[Key]):
     Parameters
     ----------
     device : Device
-        Whose streams copy.
+        The device whose streams copy.
     layout : HostLayout
         Of the plan.
     arena : Arena
@@ -151,7 +151,7 @@ class StreamCopies(Generic[Key]):
     def _sorted(
         self, rows: Sequence[tuple[Entry, torch.Tensor]], copies: Sequence[Copy]
     ) -> tuple[list[tuple[Staged[Key], torch.Tensor]], list[Part]]:
-        """Return what goes to or from files by way of other memory, and what streams copy."""
+        """Return the copies that go by way of staging memory, and those that streams make."""
         staged, parts = [], []
         for (entry, data), copy in zip(rows, copies, strict=True):
             arena, offset = copy.place
@@ -219,7 +219,7 @@ class StreamCopies(Generic[Key]):
         return copy
 
     def _cleared(self, entry: Entry) -> Copy | None:
-        """Forget what lies where a copy is to be written, unless some of it is needed."""
+        """Forget copies where another is to be written, unless one of them is needed."""
         low = self._offsets[entry.key]
         high = low + entry.size
         if any(each.is_needed for each in self._inside.met(low, high)):

@@ -18,8 +18,7 @@ from offcert.runtime.streaming.copies import StreamCopies
 from offcert.runtime.streaming.staging import Staged, Staging
 from offcert.runtime.streaming.step_events import StepEvents
 from offcert.runtime.streaming.stream_mover import StreamMover
-from offcert.runtime.streaming.synchronous import Mover, SynchronousMover
-from offcert.runtime.streaming.timed_mover import HOST_CLOCK, TimedMover
+from offcert.runtime.streaming.synchronous import HOST_CLOCK, Mover, SynchronousMover, TimedMover
 from offcert.runtime.watch.guard import OffloadWarning
 from offcert.runtime.watch.saved_hooks import Place
 
@@ -149,7 +148,7 @@ class StreamMoverMaker(MoverMaker[StreamCopies[Place]]):
     Parameters
     ----------
     device : Device
-        Whose streams copy.
+        The device whose streams copy.
     timed : bool
         Take note of all times.
     spill : str, optional
@@ -243,7 +242,7 @@ class StreamMoverMaker(MoverMaker[StreamCopies[Place]]):
 
 
 def _returning(step_plan: StepPlan, file: Arena) -> list[list[Staged[Place]]]:
-    """Return what comes back from a file in a step, transfer by transfer."""
+    """Return the storages that come back from a file in a step, transfer by transfer."""
     assert step_plan.timetable is not None
     assert step_plan.registered is not None
     found = []

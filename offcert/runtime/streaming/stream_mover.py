@@ -75,7 +75,7 @@ class _Sent:
     Attributes
     ----------
     flight : Flight
-        Which holds its bytes on the device.
+        The flight that holds its bytes on the device.
     versions : dict
         For each storage, its versions when the copy was handed over.
     """
@@ -104,9 +104,9 @@ class StreamMover(Mover):
     Parameters
     ----------
     step_plan : StepPlan
-        What to follow; with a timetable.
+        The plan to follow; with a timetable.
     device : Device
-        Whose streams copy.
+        The device whose streams copy.
     copies : StreamCopies
         On the host.
     record : StepEvents, optional

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import time
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 
+from offcert.core.platform import Kind
+from offcert.core.trace import Trace
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule, Transfer
+from offcert.runtime.device.interface import Event
 from offcert.runtime.device.store import HostStore
+from offcert.runtime.plan.predict import Prediction
 from offcert.runtime.plan.reports import Unfreed
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.streaming.host_copies import HostCopies
+from offcert.runtime.streaming.step_events import StepEvents
 from offcert.runtime.watch.entries import Entry
 from offcert.runtime.watch.saved_hooks import Place
 from offcert.runtime.watch.tracker import LiveBytes
@@ -27,7 +36,7 @@ class MovedStep(Protocol):
     deviation: str | None
 
     def entry(self, place: Place) -> Entry | None:
-        """Return what the step has saved there, if it has, and autograd still needs it."""
+        """Return the entry that the step saved at a place, if autograd still needs it, or None."""
 
     def deviate(self, what: str) -> None:
         """Take note that the step is not the one that was planned."""
@@ -45,11 +54,11 @@ class Mover(ABC):
     Attributes
     ----------
     offloaded_bytes, prefetched_bytes : int
-        What was copied to the host and back.
+        Bytes that were copied to the host and back.
     late_bytes : int
-        What of that came back only when it was asked for.
+        Bytes of these that came back only when they were asked for.
     unfreed : list of Unfreed
-        What should have left, but is held by someone besides autograd.
+        Storages that should have left, but are held by someone besides autograd.
     outside_entries, outside_bytes : int
         Copies outside of the arena.
     """
@@ -81,7 +90,7 @@ class Mover(ABC):
 
     @abstractmethod
     def reach(self, step: MovedStep, operation: int) -> None:
-        """Do what the plan wants done before an operation begins."""
+        """Make the plan's moves before an operation begins."""
 
     @abstractmethod
     def fetch_late(self, step: MovedStep, entry: Entry) -> None:
@@ -106,7 +115,7 @@ def lacking(step: MovedStep, place: Place, operation: int) -> None:
 
 
 def unfreed(step: MovedStep, tensor: int, operation: int, size: int) -> Unfreed:
-    """Return what is said about bytes that could not be freed; the step takes note of them."""
+    """Return a report of bytes that could not be freed; the step takes note of them."""
     step.stays(tensor, operation, size)
     return Unfreed(step.step_plan.trace.tensors[tensor].name, step.name(operation), size)
 
@@ -125,7 +134,7 @@ class SynchronousMover(Mover):
     Parameters
     ----------
     step_plan : StepPlan
-        What to follow.
+        The plan to follow.
     store : HostStore
         Where offloaded bytes go.
     """
@@ -152,7 +161,7 @@ class SynchronousMover(Mover):
         return bool(self._releases[operation] or self._claims[operation])
 
     def reach(self, step: MovedStep, operation: int) -> None:
-        """Move what the plan wants moved before an operation begins."""
+        """Make the plan's moves before an operation begins."""
         for tensor in self._releases[operation]:
             self._leave(step, tensor, operation)
         for tensor in self._claims[operation]:
@@ -218,3 +227,141 @@ def away(step: MovedStep, places: Iterable[Place]) -> list[Entry]:
     """Return the storages of a tensor that are not on the device, and still needed."""
     entries = [step.entry(place) for place in places]
     return [entry for entry in entries if entry is not None and entry.away]
+
+
+class GapsOfTensors:
+    """Finds the gap of a tensor that an operation lies in.
+
+    Parameters
+    ----------
+    trace : Trace
+        The trace whose gaps they are.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self._rows: dict[int, list[tuple[int, int]]] = {}
+        for number, gap in enumerate(trace.gaps):
+            self._rows.setdefault(gap.tensor, []).append((gap.after, number))
+
+    def at(self, tensor: int, operation: int) -> int:
+        """Return the gap in which a tensor is absent that moves before an operation."""
+        return next(number for after, number in self._rows[tensor] if operation <= after)
+
+
+def forecast_at_once(problem: Problem, prediction: Prediction) -> Schedule:
+    """Return the times of a plan whose transfers all happen between two operations.
+
+    Before each operation, everything that is to leave is copied first, the first time that it
+    leaves, and then what is to come back, one after the other. Nothing overlaps.
+
+    Parameters
+    ----------
+    problem : Problem
+        The operations, and the platform's rates.
+    prediction : Prediction
+        Of the plan: what leaves and comes back before each operation.
+    """
+    trace, platform, gaps = problem.trace, problem.platform, GapsOfTensors(problem.trace)
+    now, copied = 0, set()
+    starts, ends, transfers = [], [], []
+    for index, duration in enumerate(trace.durations):
+        leaving = [each for each in prediction.releases[index] if each not in copied]
+        copied.update(leaving)
+        moves = [(Kind.OFFLOAD, each) for each in leaving]
+        moves += [(Kind.PREFETCH, each) for each in prediction.claims[index]]
+        for kind, tensor in moves:
+            begin, size = now, trace.tensors[tensor].size
+            now += platform.transfer_time(size, kind)
+            transfers.append(Transfer(kind, gaps.at(tensor, index), begin, now))
+        starts.append(now)
+        now += duration
+        ends.append(now)
+    return Schedule(starts, ends, transfers)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A point in time of the host, which has been reached once it exists."""
+
+    time: int
+    reached: bool = True
+
+    def wait_here(self) -> None:
+        """Return at once."""
+
+
+class HostClock:
+    """The host's own clock, for a `StepEvents`."""
+
+    def now(self) -> Moment:
+        """Return this moment."""
+        return Moment(time.perf_counter_ns())
+
+    def nanoseconds(self, begin: Event, end: Event) -> int:
+        """Return the time between two moments."""
+        assert isinstance(begin, Moment)
+        assert isinstance(end, Moment)
+        return end.time - begin.time
+
+    def synchronise(self) -> None:
+        """Do nothing: whoever works at once has done it."""
+
+
+HOST_CLOCK = HostClock()
+# The place of copies that no operation waits for. By definition.
+_LATE = -1
+
+
+class TimedMover(SynchronousMover):
+    """Takes note of the times of operations and transfers.
+
+    Parameters
+    ----------
+    step_plan : StepPlan
+        The plan to follow.
+    store : HostStore
+        Where offloaded bytes go.
+    record : StepEvents
+        Takes note.
+    """
+
+    def __init__(self, step_plan: StepPlan, store: HostStore, record: StepEvents) -> None:
+        super().__init__(step_plan, store)
+        self._record = record
+        self._gaps = GapsOfTensors(step_plan.trace)
+
+    def acts(self, operation: int) -> bool:
+        """Every operation has times."""
+        return True
+
+    def reach(self, step: MovedStep, operation: int) -> None:
+        """Make the plan's moves before an operation begins."""
+        self._record.ended(HOST_CLOCK.now())
+        super().reach(step, operation)
+        self._record.began(HOST_CLOCK.now())
+
+    def _leave(self, step: MovedStep, tensor: int, operation: int) -> None:
+        before, begin = self.offloaded_bytes, HOST_CLOCK.now()
+        super()._leave(step, tensor, operation)
+        if self.offloaded_bytes > before:
+            self._transferred(Kind.OFFLOAD, self._gaps.at(tensor, operation), begin)
+
+    def _return(self, step: MovedStep, tensor: int, operation: int) -> None:
+        before, begin = self.prefetched_bytes, HOST_CLOCK.now()
+        super()._return(step, tensor, operation)
+        if self.prefetched_bytes > before:
+            self._transferred(Kind.PREFETCH, self._gaps.at(tensor, operation), begin)
+
+    def fetch_late(self, step: MovedStep, entry: Entry) -> None:
+        """Bring back what autograd asks for before the plan does."""
+        begin = HOST_CLOCK.now()
+        super().fetch_late(step, entry)
+        self._transferred(Kind.PREFETCH, _LATE, begin)
+
+    def end(self, step: MovedStep, *, complete: bool) -> None:
+        """Take note of the end of the last operation."""
+        if complete:
+            self._record.ended(HOST_CLOCK.now())
+
+    def _transferred(self, kind: Kind, gap: int, begin: Moment) -> None:
+        self._record.transferred(kind, gap, begin, HOST_CLOCK.now())

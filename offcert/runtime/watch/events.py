@@ -17,11 +17,11 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import nn
 
-from offcert.runtime.watch.entered_hooks import EnteredHooks
 from offcert.runtime.watch.guard import Guard, guarded
+from offcert.runtime.watch.nodes import is_recomputing
 from offcert.runtime.watch.parts import Parts
 from offcert.runtime.watch.proof import require_same
-from offcert.runtime.watch.recomputing import is_recomputing
+from offcert.runtime.watch.saved_hooks import EnteredHooks
 
 ENTER = "enter"  # the module is called
 LEAVE = "leave"  # it returns
@@ -47,7 +47,7 @@ class Event(NamedTuple):
         Which call of the module or operator in this step; of an unpacking, how many came before it;
         of an end, which backward pass it was.
     part : int
-        Which of the call's tensors.
+        Number among the call's tensors.
     again : int
         How many times the gradient of that tensor was complete before: a second backward pass
         comes by once more.
@@ -121,7 +121,7 @@ class Session:
     Parameters
     ----------
     hooks : Watching
-        Which tell the session of its thread.
+        The hooks that tell the session of its thread.
 
     Attributes
     ----------

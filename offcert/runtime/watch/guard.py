@@ -64,7 +64,7 @@ class Failed(Protocol):
 
 
 class Guard:
-    """Decides what becomes of an error that an entrance has raised.
+    """Decides whether an error that an entrance has raised is reported or passed on.
 
     Parameters
     ----------

@@ -1,10 +1,56 @@
-"""How much a forward pass does, by autograd's nodes, and whether autocast keeps what it casts."""
+"""Nodes that autograd has for a forward pass, tensors changed in place, modules that run again."""
 
 from __future__ import annotations
 
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves
+
+
+def changed_in_place(func: Any, args: Any, kwargs: Any) -> Iterator[torch.Tensor]:
+    """Yield the strided tensors among an operator's arguments that its schema says it writes to."""
+    for position, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is None or not argument.alias_info.is_write:
+            continue
+        given = args[position] if position < len(args) else kwargs.get(argument.name)
+        for leaf in tree_leaves(given):
+            if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided:
+                yield leaf
+
+
+class _Local(threading.local):
+    """How many recomputations of a thread are under way, one inside of the other."""
+
+    def __init__(self) -> None:
+        self.depth = 0
+
+
+_LOCAL = _Local()
+
+
+def is_recomputing() -> bool:
+    """Whether a segment runs again in this thread.
+
+    Nobody waits for gradients of what it computes then: the backward pass goes through the graph of
+    the first run.
+    """
+    return _LOCAL.depth > 0
+
+
+@contextmanager
+def recomputing(value: bool = True) -> Iterator[None]:
+    """Note that a segment runs again during the block; or that, in it, something runs first."""
+    before, _LOCAL.depth = _LOCAL.depth, _LOCAL.depth + 1 if value else 0
+    try:
+        yield
+    finally:
+        _LOCAL.depth = before
+
 
 # The mark of a node whose place is not known. By definition.
 UNKNOWN = -1

@@ -24,7 +24,7 @@ class Parts:
     modules, parameters : list
         Of the model; of a parameter that is gathered the shard that this process keeps.
     sharded : Sharded
-        What `fully_shard` has made of it.
+        The parameters that `fully_shard` has taken apart.
     """
 
     def __init__(self, root: nn.Module) -> None:
@@ -49,7 +49,7 @@ class Parts:
         return [parameter.requires_grad for parameter in self.parameters]
 
     def tensors(self) -> Iterator[torch.Tensor]:
-        """Yield what the modules hold now: parameters, buffers and tensors that are attributes."""
+        """Yield the tensors of the modules now: parameters, buffers and attributes."""
         for module in self.modules:
             for held in (module._parameters, module._buffers, module.__dict__):
                 for value in held.values():

@@ -35,7 +35,7 @@ class _Away:
 
 
 class Rule:
-    """Keeps what a tracker counts on the device within a limit.
+    """Keeps the bytes that a tracker counts on the device within a limit.
 
     Parameters
     ----------

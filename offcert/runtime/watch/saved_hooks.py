@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
@@ -18,8 +18,67 @@ from offcert.runtime.watch.sharded import Gathered
 from offcert.runtime.watch.tracker import LiveBytes
 
 
+class Deviating(Protocol):
+    """A step that may turn out not to be the one that was planned."""
+
+    def deviate(self, what: str) -> None:
+        """Take note of that."""
+
+
+class Holder(Protocol):
+    """An object that knows the hooks that have been entered in a thread."""
+
+    saving: EnteredHooks | None
+
+
+class EnteredHooks:
+    """Saved-tensor hooks of a thread, entered and left apart from each other."""
+
+    def __init__(self, storages: SavedStorages) -> None:
+        self._hooks = storages.hooks()
+        self._hooks.__enter__()
+
+    def leave(self) -> bool:
+        """Leave them; return whether that was possible: only the innermost hooks can be left."""
+        top = torch._C._autograd._top_saved_tensors_default_hooks(True)
+        if top is None or top[0] != self._hooks.pack_hook:
+            return False
+        self._hooks.__exit__()
+        return True
+
+
+def enter_saving(local: Holder, step: Deviating, storages: SavedStorages | None) -> None:
+    """Take over the tensors that the calling thread's autograd saves, if that is possible."""
+    leave_saving(local)
+    if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
+        step.deviate("other saved-tensor hooks are active around the model")
+        return
+    assert storages is not None
+    try:
+        local.saving = EnteredHooks(storages)
+    except RuntimeError as error:
+        step.deviate(f"saved-tensor hooks are not allowed here: {error}")
+
+
+def leave_saving(local: Holder) -> None:
+    """Leave the hooks, unless others are inside of them: then they are left another time."""
+    if local.saving is not None and local.saving.leave():
+        local.saving = None
+
+
+def may_hook() -> bool:
+    """Whether saved-tensor hooks are allowed: function transforms switch them off."""
+    return torch._C._autograd._saved_tensors_hooks_is_enabled()  # type: ignore[attr-defined]
+
+
+def is_checkpointed() -> bool:
+    """Whether the innermost saved-tensor hooks are those of a checkpoint."""
+    top = torch._C._autograd._top_saved_tensors_default_hooks(True)
+    return top is not None and getattr(top[0], "__module__", "") == "torch.utils.checkpoint"
+
+
 class Place(NamedTuple):
-    """By what a saved storage is recognised in another step.
+    """The marks by which a saved storage is recognised in another step.
 
     Attributes
     ----------
@@ -57,12 +116,12 @@ class PlacedEntries:
         self._ordinals: dict[tuple[Any, ...], int] = {}
 
     def get(self, place: Place) -> Entry | None:
-        """Return what was saved there, if it was, and autograd still needs it."""
+        """Return the entry that was saved at a place, if autograd still needs it, or None."""
         reference = self.by_place.get(place)
         return None if reference is None else reference()
 
     def alive(self) -> Iterator[Entry]:
-        """Yield what autograd still needs."""
+        """Yield the entries that autograd still needs."""
         for reference in self.by_place.values():
             entry = reference()
             if entry is not None:
@@ -205,7 +264,7 @@ class SavedStorages:
         """See to it that the bytes are there."""
 
     def unpack(self, handle: Handle) -> torch.Tensor:
-        """Return what autograd had saved; without it there are no right gradients."""
+        """Return the tensor that autograd had saved; without it there are no right gradients."""
         self._told(handle)
         self.bring_back(handle)
         if self._tracker is None:
@@ -224,7 +283,7 @@ class SavedStorages:
 
     @guarded(_alone)
     def pack(self, tensor: torch.Tensor) -> Handle:
-        """Return what autograd holds instead of a tensor."""
+        """Return the handle that autograd holds instead of a tensor."""
         return self._pack(tensor)
 
     def _pack(self, tensor: torch.Tensor) -> Handle:

@@ -70,7 +70,7 @@ class Sharded:
     Attributes
     ----------
     modules : list of nn.Module
-        That `fully_shard` was applied to.
+        Modules that `fully_shard` was applied to.
     states, groups, parameters : list
         PyTorch's objects: one a call of `fully_shard`, one a collective, one a parameter.
     """
@@ -111,7 +111,7 @@ class Sharded:
                 yield tensor.untyped_storage()
 
     def under_way(self) -> Iterator[torch.Tensor]:
-        """Yield what collectives have gathered, and what was not copied or is still held."""
+        """Yield the tensors that collectives have gathered and that are still held."""
         contexts = {id(state._comm_ctx): state._comm_ctx for state in self.states}
         held = [getattr(each, "all_gather_state", None) for each in contexts.values()]
         results = [each.all_gather_result for each in held if each is not None]
@@ -137,7 +137,7 @@ class Sharded:
         return [*self.states, *self.groups, *self.parameters, *unique.values()]
 
     def flags(self) -> list[Any]:
-        """Return what tells steps apart in which other things are gathered, freed or reduced."""
+        """Return the settings by which steps differ in what is gathered, freed or reduced."""
         rows = [
             [
                 group.reduce_grads,
@@ -160,7 +160,7 @@ class Sharded:
 
 
 def mark_of(parameter: Any) -> Any:
-    """Return what changes when the shard of a parameter does, as far as that is counted."""
+    """Return a value that changes when the shard of a parameter does, as far as versions tell."""
     shard, flat = parameter.sharded_param, parameter._sharded_param_data
     held = [each for each in (shard, local(shard), flat) if not each.is_inference()]
     return id(shard), flat.untyped_storage()._cdata, [each._version for each in held]

@@ -87,7 +87,7 @@ class LiveBytes(TorchDispatchMode):
     guard : Guard
         Of all that is done beside the operators.
     sharded : Sharded or None
-        Whose gathered parameters count from when they are gathered until they are freed.
+        Sharded parameters, which count from when they are gathered until they are freed.
     """
 
     def __init__(self) -> None:
@@ -343,7 +343,7 @@ class LiveBytes(TorchDispatchMode):
         Parameters
         ----------
         sharded : Sharded, optional
-            Whose parameters count while they are gathered, those that are gathered now, too.
+            Sharded parameters, which count while they are gathered, those gathered now, too.
         """
         for key, record in self._alive.items():
             if not record.excluded:

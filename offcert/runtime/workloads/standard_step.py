@@ -92,7 +92,7 @@ def _output_shape(model: nn.Module, batches: Batches) -> tuple[int, ...]:
 
 
 def _run(model: nn.Module, batches: Batches) -> Any:
-    """Return what the model makes of an input; nothing of it is changed."""
+    """Return the model's output for an input; nothing of the model is changed."""
     try:
         twins = FakeTwins()
         with _as_it_was(model, twins.twin), quiet(), twins.mode:

@@ -18,12 +18,11 @@ from torch import Tensor, nn
 from offcert.core.errors import InputError
 from offcert.core.messages import meant, show
 from offcert.runtime.zoo._options import require_positive
-from offcert.runtime.zoo.alexnet import AlexNet
 from offcert.runtime.zoo.densenet import LAYERS, DenseNet
 from offcert.runtime.zoo.gpt import GPT
 from offcert.runtime.zoo.inception import InceptionV3
 from offcert.runtime.zoo.resnet import ResNet
-from offcert.runtime.zoo.vgg import VGG
+from offcert.runtime.zoo.vgg import VGG, AlexNet
 
 __all__ = ["build", "default_input", "default_shape", "names", "stage_options"]
 
@@ -41,7 +40,7 @@ _TINY = {"layers": 2, "heads": 2, "width": 32, "vocabulary": 128, "context": 32}
 
 
 def _network(builder: Callable[..., nn.Module], shape: tuple[int, ...] = _IMAGES) -> _Network:
-    """Collect what can be chosen about a network, with its defaults."""
+    """Collect the options of a network, with their defaults."""
     parameters = inspect.signature(builder).parameters
     return _Network(builder, shape, {name: p.default for name, p in parameters.items()})
 

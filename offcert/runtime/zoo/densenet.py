@@ -40,7 +40,7 @@ class DenseLayer(nn.Module):
         self.conv2 = nn.Conv2d(width, growth, 3, padding=1, bias=False)
 
     def new_features(self, x: Tensor) -> Tensor:
-        """Return what the layer adds (batch, growth, height, width) to all features before it."""
+        """Return the features (batch, growth, height, width) that the layer adds to all before."""
         x = self.conv1(self.relu1(self.norm1(x)))
         return self.conv2(self.relu2(self.norm2(x)))
 

@@ -137,6 +137,9 @@ def _reached(units: Sizes, least: int, most: int) -> bool:
     """Find a subset whose sum is in a range; False if simple ways find none.
 
     Whatever fits is taken, in the order given; then some that were taken are exchanged for some
+    that were not, one for one or two for two; then the smallest fill the rest.
+
+    Whatever fits is taken, in the order given; then some that were taken are exchanged for some
     that were not, one for one or two for two; then the smallest make up what the others leave.
     """
     missing, taken, left = _take(units, most)
@@ -182,7 +185,7 @@ def _exchanged(gone: Sizes, kept: Sizes, least: int, most: int) -> bool:
 
 
 def _filled(units: Sizes, least: int, most: int) -> bool:
-    """Whether some small ones make a sum in the range, with what is taken of the others before."""
+    """Whether some small units fill the rest that larger ones leave of the range."""
     if len(units) <= _FEWEST:
         return False
     distinct, first = np.unique(units, return_index=True)

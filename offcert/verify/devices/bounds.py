@@ -47,13 +47,13 @@ class Known:
 
 
 def alone(known: Known, value: int, proof: Computed, allowance: Allowance) -> str | None:
-    """Return None if one device takes so long, or what is wrong with the bound."""
+    """Return None if one device takes so long, or the fault of the bound."""
     fault = f"one device is known to take {known.alone} only"
     return None if value <= known.alone else _unless_open(known, fault)
 
 
 def resource(known: Known, value: int, proof: ResourceProof, allowance: Allowance) -> str | None:
-    """Return None if work on a resource takes so long, or what is wrong with the bound."""
+    """Return None if work on a resource takes so long, or the fault of the bound."""
     fault = _outside(known.problem, proof)
     if fault is not None:
         return fault
@@ -62,14 +62,14 @@ def resource(known: Known, value: int, proof: ResourceProof, allowance: Allowanc
 
 
 def _unless_open(known: Known, fault: str) -> str:
-    """Return what is wrong, unless it may be that what the bound rests on took too long."""
+    """Return a fault of a proof as it is, or raise it if a claim about one device was left open."""
     if known.open:
         raise BeyondLimitsError(f"what is claimed of one device is not verified: {fault}")
     return fault
 
 
 def _outside(problem: DevicesProblem, proof: ResourceProof) -> str | None:
-    """Return what a proof names that does not exist, or None."""
+    """Return a sentence if a proof names a gradient or operation that does not exist, or None."""
     gradients, operations = len(problem.gradients), len(problem.step.trace)
     for kind, which in proof.jobs.items():
         if any(each >= gradients for each in which):
@@ -84,7 +84,7 @@ def _outside(problem: DevicesProblem, proof: ResourceProof) -> str | None:
 def resource_fault(
     problem: DevicesProblem, alone: int, value: int, proof: ResourceProof
 ) -> str | None:
-    """Return what is wrong with a bound, or None if the proof establishes it.
+    """Return the fault of a proof, or None if the proof establishes the bound.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ class _Bound:
         return max(chains) + collected
 
     def _tail(self, kind: JobKind, gradient: Gradient) -> int:
-        """Return what follows a job until every device has the weights."""
+        """Return the least ticks from the end of a job until every device has the weights."""
         if kind is JobKind.RETURN:
             return 0
         tail = self._count(JobKind.RETURN) * self._ticks(JobKind.RETURN, gradient)

@@ -22,11 +22,11 @@ def check_devices_certificate(
     Parameters
     ----------
     verification : Verification
-        To which what is found is added.
+        The findings; faults and bounds are added to them.
     document : object
         The JSON value that holds the certificate.
     allowance : Allowance
-        What checking may take.
+        Seconds and memory that checking may take.
     """
     certificate = verification.certificate
     step = certificate.problem.step
@@ -52,9 +52,9 @@ def check_devices_certificate(
 def _alone(
     verification: Verification[DevicesCertificate], allowance: Allowance
 ) -> tuple[int, bool]:
-    """Return what one device alone takes at least, and whether more is claimed and left open.
+    """Return the least ticks of one device alone, and whether a claim of more is left open.
 
-    That is its operations, or more if that is proved.
+    The least ticks are those of its operations, or more if that is proved.
     """
     certificate = verification.certificate
     step = certificate.problem.step.plain()

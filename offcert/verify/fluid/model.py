@@ -143,7 +143,10 @@ class FluidModel:
         self.removable = list(accumulate(change[:-1]))
 
     def price(self, weights: Weights) -> Priced | int:
-        """Return what weights prove, or the operation before which waiting has a negative price."""
+        """Return the bound that weights prove, in parts, or an operation at which they prove none.
+
+        That is an operation before which waiting has a negative price.
+        """
         count = len(self.durations)
         rows = [weights.rows[kind] for kind in ("available", "due", "opened", "end", "start")]
         # sums[kind][o]: what the rows of operation o and of all later ones weigh.

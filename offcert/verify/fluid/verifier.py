@@ -25,7 +25,7 @@ def examine(
     branching: bool,
     allowance: Allowance | None = None,
 ) -> str | None:
-    """Return None if a proof establishes exactly this bound, or what is wrong with it, and where.
+    """Return None if a proof establishes exactly this bound, or its fault, and where.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def examine(
     branching : bool
         Whether the proof may decide gaps: true only where tensors leave whole.
     allowance : Allowance, optional
-        What may be spent.
+        Seconds and memory that may be spent.
 
     Raises
     ------
@@ -190,12 +190,12 @@ class _Walk:
 
 
 def fluid_lp(problem: Problem, value: int, proof: FluidProof, allowance: Allowance) -> str | None:
-    """Return None if multipliers prove the bound without cases, or what is wrong."""
+    """Return None if multipliers prove the bound without cases, or the fault."""
     return _examined(problem, value, proof, allowance, branching=False)
 
 
 def fluid_milp(problem: Problem, value: int, proof: FluidProof, allowance: Allowance) -> str | None:
-    """Return None if multipliers prove the bound in every case, or what is wrong."""
+    """Return None if multipliers prove the bound in every case, or the fault."""
     return _examined(problem, value, proof, allowance, branching=True)
 
 

@@ -110,7 +110,7 @@ def ends_fault(
     max_labels: int = MOST_LABELS,
     place: str = "details",
 ) -> str | None:
-    """Return None if no schedule's front or back is shorter than `times`, or what is wrong.
+    """Return None if no schedule's front or back is shorter than `times`, or the fault.
 
     Parameters are those of `confirm_heads`; `place` is where the numbers stand, for the message.
     """

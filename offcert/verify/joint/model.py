@@ -90,7 +90,7 @@ class JointModel:
         self.per_byte = [int(self.common / rate) for rate in rates]
 
     def weigh(self, weights: JointWeights, place: str = "proof") -> Weighing:
-        """Return what weights make of the makespan.
+        """Return the makespan less the weighted slacks of the facts: a constant and prices.
 
         Raises
         ------
@@ -134,7 +134,7 @@ class JointModel:
         return self.states.found[running] | self.states.makes[running]
 
     def outputs(self, boundary: int) -> frozenset[int]:
-        """Return what is made at a moment and may have been discarded to save memory."""
+        """Return the values that the run that ends at a boundary has made and may discard."""
         if not self.cuts.ends(boundary):
             return frozenset()
         return self.states.discardable(self.cuts.running(boundary))
@@ -193,7 +193,7 @@ class Weighing:
                     raise InputError(f"{self.place}.{family}[{index}]: {why}") from None
 
     def bound(self, decided: Mapping[tuple[int, tuple[int, ...]], tuple[int, int]]) -> int:
-        """Return what the weights prove, in ticks, if some runs again are decided.
+        """Return the ticks that the weights prove if some runs again are decided.
 
         Parameters
         ----------

@@ -167,13 +167,13 @@ class States:
         return beside + sum(self.size[state] for state in self.found[number])
 
     def discardable(self, number: int) -> frozenset[int]:
-        """Return what a run may discard in order to take less memory."""
+        """Return the values made by a run that it may discard in order to take less memory."""
         if self.network.computations[number].lean is None:
             return frozenset()
         return frozenset(v for v in self.makes[number] if self.memory_of[v] == v)
 
     def least_beside_outputs(self, number: int) -> int:
-        """Return the bytes that such a run takes at least beside what it makes and keeps.
+        """Return the least bytes that a run takes beside the values that it makes and keeps.
 
         If it keeps everything, its workspace; if it discards anything, its lean workspace.
         """
@@ -200,8 +200,8 @@ class Room:
     absent : frozenset of int
         States that cannot be present, as they are too large.
     kept : int or None
-        At the end of a run that may discard what it makes and then takes less: bytes for what of
-        that is kept, and for what it does not use.
+        At the end of a run that takes less memory if it discards values that it makes: bytes for
+        those that are kept, and for the values that it does not use.
     """
 
     most: int

@@ -80,7 +80,7 @@ LARGEST = 20_000_000
 
 
 def joint_lp(problem: Problem, value: int, proof: JointProof, allowance: Allowance) -> str | None:
-    """Return None if multipliers prove the bound, or what is wrong."""
+    """Return None if multipliers prove the bound, or the fault."""
     try:
         found = proved_by(problem, proof, allowance)
     except InputError as error:

@@ -37,7 +37,8 @@ class Content:
     out, back : int
         Ticks of its transfers.
     spare : int
-        The number of what has the same bytes and may not be changed: of itself, if there is none.
+        The number of the content with the same bytes that may not be changed; its own number if
+        there is none.
     """
 
     size: int
@@ -55,15 +56,15 @@ class Work:
     Attributes
     ----------
     ticks : int
-        Of a run.
+        Duration of a run.
     again : bool
         Whether it may run more than once.
     reads : tuple of tuple of int
         For each value, the contents of which one has to be there.
     changes : tuple of (int, int)
-        What it changes in place, and what that is then.
+        Contents that it changes in place, each with the content that results.
     ways : tuple of (Held, int)
-        What may be kept of what it writes, with the workspace that this takes.
+        Contents that it may keep of those it writes, with the bytes of workspace that this takes.
     """
 
     ticks: int
@@ -179,7 +180,7 @@ class Contents:
         return sum(work.ticks for work in self.work[begun:])
 
     def _wanted(self, begun: int) -> Held:
-        """Return what somebody may still read when so many first runs have begun."""
+        """Return the contents that some run may still read when so many first runs have begun."""
         found, runs = 0, set(range(begun, len(self.work)))
         grown = True
         while grown:
@@ -191,7 +192,7 @@ class Contents:
         return found
 
     def _wanted_there(self, begun: int) -> Held:
-        """Return what somebody may still read of what is on the host.
+        """Return the contents of which a copy on the host may still be read.
 
         A copy that has left and is changed afterwards counts in its later states, too.
         """

@@ -29,13 +29,13 @@ class Situation(NamedTuple):
     Attributes
     ----------
     clock : int
-        When that was.
+        When that was, in ticks.
     begun : int
         How many computations have begun their first runs.
     here, there : Held
-        What is on the device, also if it is being made, and on the host.
+        Contents on the device, also if they are being made, and on the host.
     due : Held
-        What has come back to be read, and was not read yet.
+        Contents that have come back to be read, and were not read yet.
     busy, made : Held
         What the last run reads or makes, and what it makes.
     workspace : int
@@ -162,7 +162,7 @@ class JointLabels:
         return self.limit is not None and ended + self.contents.first_runs(begun) >= self.limit
 
     def _somewhere(self, found: Situation) -> Held:
-        """Return what is on the device, on the host, or on its way."""
+        """Return the contents that are on the device, on the host, or on the way between them."""
         going = 0
         if found.going != _NONE:
             going = _bit(self.contents.each[found.going].spare)
@@ -300,9 +300,9 @@ class JointLabels:
         return any(then.here >> place & 1 for place in self.contents.to_change(content))
 
     def _ways(self, then: Situation, number: int) -> Iterator[tuple[Situation, Held, int]]:
-        """Yield what is there once changes in place are made, and what the run keeps.
+        """Yield situations after a run's changes in place, with what it keeps and its workspace.
 
-        If it makes another copy of what is there and is still to be changed, one of both is spare.
+        If it makes another copy of contents that are still to be changed, one of both is spare.
         """
         each, work = self.contents.each, self.contents.work[number]
         here, there, going = then.here, then.there, then.going
@@ -328,7 +328,7 @@ class JointLabels:
                 yield others, kept & ~_bit(going) | spare, workspace
 
     def _twins(self, then: Situation, kept: Held, going: int) -> Situation:
-        """Return what is there if what is about to be made again becomes spare."""
+        """Return the situation in which contents that are about to be made again are spare."""
         here = then.here
         for place, item in enumerate(self.contents.each):
             if item.spare != place and (kept & then.here) >> place & 1:
@@ -339,7 +339,7 @@ class JointLabels:
     def _begun(
         self, then: Situation, begun: int, number: int, read: Held, kept: Held, workspace: int
     ) -> Iterator[Situation]:
-        """Yield what is there when a run has begun."""
+        """Yield the situations in which a run has just begun."""
         contents, work = self.contents, self.contents.work[number]
         if self._late(then.clock + work.ticks, begun):
             return

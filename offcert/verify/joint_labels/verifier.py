@@ -10,7 +10,7 @@ from offcert.verify.limits import Allowance
 
 
 def joint_labels(problem: Problem, value: int, proof: Computed, allowance: Allowance) -> str | None:
-    """Return None if no execution is shorter than `value` ticks, or what is wrong."""
+    """Return None if no execution is shorter than `value` ticks, or the fault."""
     fault = beyond_scope(problem)
     if fault is not None:
         return fault
@@ -23,7 +23,7 @@ def joint_labels(problem: Problem, value: int, proof: Computed, allowance: Allow
 def joint_labels_memory(
     problem: Problem, value: int, proof: Computed, allowance: Allowance
 ) -> str | None:
-    """Return None if within one byte less no execution ends by the deadline, or what is wrong.
+    """Return None if within one byte less no execution ends by the deadline, or the fault.
 
     Without a deadline, if there is none at all.
     """
@@ -39,7 +39,7 @@ def joint_labels_memory(
 
 
 def nothing_fits(problem: Problem, memory: int, allowance: Allowance) -> str | None:
-    """Return None if nothing can be executed within so many bytes, or what is wrong.
+    """Return None if nothing can be executed within so many bytes, or the fault.
 
     Raises
     ------
@@ -56,14 +56,14 @@ def nothing_fits(problem: Problem, memory: int, allowance: Allowance) -> str | N
 
 
 def beyond_scope(problem: Problem, minimise: Minimise = Minimise.TIME) -> str | None:
-    """Return why the search says nothing about a problem, or None.
+    """Return the reason why the search establishes nothing about a problem, or None.
 
     Parameters
     ----------
     problem : Problem
         Any.
     minimise : Minimise
-        What the bound is about.
+        The objective that the bound is about: ticks or bytes.
     """
     if problem.computed is None:
         return "nothing is known of what is computed from what"

@@ -19,9 +19,9 @@ class Needs:
     own : list of int
         For each computation, bytes that no run of it can do without.
     touched : list of set of int
-        For each computation, what it reads and writes.
+        For each computation, the values that it reads and writes.
     read : list of set of int
-        What it reads.
+        For each computation, the values that it reads.
     writer : tuple of int
         For each value, who writes it; -1 if it is there at the start.
     held : list of bool
@@ -43,7 +43,7 @@ class Needs:
 
 
 def needs_of(problem: Problem, network: Network) -> Needs:
-    """Return what the arguments need to know of a problem with this network."""
+    """Return sizes, needs and readers of a problem's computations, as the arguments use them."""
     values = network.values
 
     def stored(numbers: tuple[int, ...]) -> set[int]:
@@ -84,7 +84,7 @@ def needs_of(problem: Problem, network: Network) -> Needs:
 
 
 def at_start(needs: Needs) -> int:
-    """Return the bytes of what is there at the start and read at all."""
+    """Return the bytes of the values that are there at the start and are read at all."""
     used = set().union(*needs.read)
     return sum(
         size

@@ -95,7 +95,7 @@ def cut_bytes(
     Parameters
     ----------
     problem, network, needs
-        What is executed.
+        The problem, its network, and the needs of its computations.
     last_again : list of int
         For each computation, the last stage in which it might run again.
     proof : LeastMemoryCut
@@ -166,11 +166,11 @@ class Kept:
     Parameters
     ----------
     network : Network
-        What is executed.
+        The problem, its network, and the needs of its computations.
     needs : Needs
-        Of the problem.
+        The needs of its computations.
     memory : int
-        Bytes.
+        The limit, in bytes.
     allowance : Allowance
         Looked at after every round.
 
@@ -263,7 +263,7 @@ NO_NETWORK = "the field value rests on a network, and the problem holds a trace"
 
 
 def single_run(problem: Problem, value: int, proof: Computed, allowance: Allowance) -> str | None:
-    """Return None if this is what one run, or the start, needs at least, or what is wrong."""
+    """Return None if this is what one run, or the start, needs at least, or the fault."""
     network = problem.computed
     if network is None or problem.recompute is Recompute.NONE:
         found, _ = least_memory(problem)
@@ -276,7 +276,7 @@ def single_run(problem: Problem, value: int, proof: Computed, allowance: Allowan
 
 
 def kept(problem: Problem, value: int, proof: Computed, allowance: Allowance) -> str | None:
-    """Return None if less than this is refuted by what would have to stay, or what is wrong."""
+    """Return None if less than this is refuted by what would have to stay, or the fault."""
     network = problem.computed
     if network is None:
         return NO_NETWORK
@@ -286,7 +286,7 @@ def kept(problem: Problem, value: int, proof: Computed, allowance: Allowance) ->
 
 
 def cut(problem: Problem, value: int, proof: LeastMemoryCut, allowance: Allowance) -> str | None:
-    """Return None if less than this is refuted by a cut as well, or what is wrong."""
+    """Return None if less than this is refuted by a cut as well, or the fault."""
     network = problem.computed
     if network is None:
         return NO_NETWORK

@@ -352,7 +352,7 @@ def _in_order(levels: Sequence[Sizes]) -> list[Sizes]:
 def _advice_fault(
     problem: Problem, pivot: int, free_below: int, levels: Sequence[Sizes], spare: int
 ) -> str | None:
-    """Return what makes no sense in the advice, or None."""
+    """Return the first field of the advice that makes no sense, with the reason, or None."""
     if free_below < 0:
         return f"details.free_below must not be negative, as {free_below} is"
     most = _most(problem, _movables(problem, pivot, free_below))

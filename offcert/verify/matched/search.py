@@ -1,4 +1,4 @@
-"""The searches behind `check`: all ends of a side, and what the other side leaves of them.
+"""The searches behind `check`: all ends of a side, and those that the other side can join.
 
 `all_ends` goes through the amounts that have moved as `heads.search.search` does. But it keeps
 every label that no other is as good as, and goes on after all operations have run. Once `join` has
@@ -104,7 +104,7 @@ def all_ends(
     whole: int,
     max_labels: int,
 ) -> tuple[int, Keyed]:
-    """Return all labels of one side that can end in time and that no other is as good as.
+    """Return all labels of one side that can end in time and that no other label dominates.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def all_ends(
     known : Keyed
         The keys that a coarser search has kept, with their pairs. No other key leads to an end.
     ratio : int
-        What a code is divided by to find it in the coarser search; 0 if there was none.
+        Divisor that makes a code one of the coarser search; 0 if there was none.
     whole : int
         When the whole schedule must end.
     max_labels : int

@@ -47,13 +47,13 @@ class SetLimits:
     Attributes
     ----------
     low, high : tuple of int
-        Least and most of each class.
+        Least and most tensors of each class that are out at the cut.
     least, most : int
-        Bytes.
+        Bytes that are out at the cut.
     crossing : Crossing or None
-        What is under way at the cut, if anything is.
+        The transfer under way at the cut, if there is one.
     ticks : pair of int
-        In which all that is out leaves, and returns, at least.
+        Least ticks in which all tensors that are out leave, and return.
     """
 
     low: tuple[int, ...]
@@ -167,7 +167,7 @@ def present_bytes(cut: Cut, side: int) -> list[int]:
 
 
 def tightened(cut: Cut, limits: SetLimits, longest: int) -> SetLimits | None:
-    """Take away what no schedule of at most `longest` ticks can have out; None if that is all.
+    """Leave out counts that no schedule of at most `longest` ticks can have out; None if all are.
 
     What is out must be enough for every operation, but for what leaves besides.
     """
@@ -247,9 +247,9 @@ def listed(cut: Cut, limits: SetLimits, ticks: int, longest: int) -> IntArray | 
 
 
 def _totals(choices: list[int], places: list[int], weights: IntArray) -> IntArray:
-    """Return what every choice for some classes weighs, beyond the least of each.
+    """Return the weights of every choice of counts for some classes, a column for each choice.
 
-    The last class changes fastest.
+    They count beyond the least of each class. The last class changes fastest.
     """
     totals = np.zeros((len(weights), 1), dtype=np.int64)
     for place in places:
@@ -295,7 +295,7 @@ class FaultError(Exception):
 
 
 def order_fault(name: str, values: Sequence[int]) -> str | None:
-    """Return None if values are positive and decrease, or what is wrong with such a list."""
+    """Return None if values are positive and decrease, or the fault of the list."""
     if not values or min(values) < 1 or list(values) != sorted(set(values), reverse=True):
         return f"details.{name} must be positive and decrease, not {list(values)}"
     return None

@@ -53,7 +53,7 @@ _LARGE = 2**60
 
 @inner
 def sums(tables: Tables, low: IntArray, high: IntArray) -> tuple[IntArray, IntArray]:
-    """Return what `View.known` and `View.returning` are while nothing is back."""
+    """Return the arrays `View.known` and `View.returning` as they are while no tensor is back."""
     classes, count = tables.out.shape
     known = np.zeros((3, count), dtype=np.int64)
     returning = np.zeros(len(tables.due), dtype=np.int64)

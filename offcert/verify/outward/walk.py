@@ -63,9 +63,9 @@ class Budget:
     Parameters
     ----------
     labels : int
-        To be stored at most.
+        Labels to be stored at most.
     seconds : float
-        From now on.
+        Seconds from now on.
     """
 
     def __init__(self, labels: int, seconds: float) -> None:
@@ -92,11 +92,11 @@ class Walk:
     cuts : list of Cut
         With ever smaller tensors counted.
     windows : sequence of int
-        What part of the bytes that the pivot needs is followed, at first and later.
+        Parts of the bytes that the pivot needs which are followed, at first and later.
     longest : int
         Ticks; longer schedules are of no interest.
     budget : Budget
-        What the searches may take.
+        Labels and seconds that the searches may take together.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class Walk:
             tasks.extend(reversed(self._step(tasks.pop())))
 
     def _step(self, task: _Task) -> list[_Task]:
-        """Return what a part is divided into; nothing if it holds no schedule."""
+        """Return the parts into which a part is divided; none if it holds no schedule."""
         region, index = task
         split, place = self._splits[index], f"details.splits[{index}]"
         if region is not None:
@@ -149,7 +149,10 @@ class Walk:
         return list(zip(parts, self._children[index], strict=True))
 
     def _to_divide(self, region: _Region, split: Split) -> _Region | None:
-        """Return what is left of a region; if its sets are listed anyway, it is not searched."""
+        """Return a region with tighter limits, or None if no schedule is left in it.
+
+        If its sets are listed anyway, it is not searched.
+        """
         if split and split[0] == "sets":
             left = self._what_is_left(region, 0)
             if left is None or (left.sets is not None and _are_all_in(left.sets, split)):

@@ -91,9 +91,9 @@ def confirm_pivot_outward(
     pivot : int
         The operation at whose start schedules are cut.
     side : int
-        What is searched: 0 for the front, 1 for the back.
+        The side that is searched: 0 for the front, 1 for the back.
     limit : int
-        How late it may end, in its own time, and still be searched.
+        Ticks of its own time by which the side must end to be searched.
     claimed : int
         The bound, in ticks.
     free_below : sequence of int
@@ -101,7 +101,7 @@ def confirm_pivot_outward(
     ends : pair of int
         Times before which no front and no back of a schedule ends, established elsewhere.
     max_labels : int
-        How much to search at most.
+        Labels that the searches may store at most.
 
     Returns
     -------
@@ -181,7 +181,7 @@ class Ways:
     side : Side
         The side.
     found : Found
-        What its search found.
+        The labels that its search found.
     """
 
     def __init__(self, side: Side, found: Found) -> None:
@@ -264,7 +264,7 @@ class Asking:
             self.groups[tuple(row)].append(index)
 
     def demands(self, counts: tuple[int, ...], chosen: Sequence[int]) -> Iterator[_Demand]:
-        """Yield what is asked about a set of tensors, but for what the link alone refutes.
+        """Yield the demands about a set of tensors that the link alone does not refute.
 
         A demand is left out if another about the same tensors leaves no less time.
         """
@@ -325,7 +325,7 @@ def _open_demand(
     max_labels: int,
     require_time: Callable[[], None],
 ) -> tuple[int, int] | None:
-    """Return how many tensors are out, and the end, of a way that is not refuted; None if all are.
+    """Return count of tensors that are out, and end, of a way not refuted; None if all are refuted.
 
     What is not refuted while small tensors are absent at no cost is asked again with more of them
     counted.

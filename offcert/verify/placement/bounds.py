@@ -61,7 +61,7 @@ class Stacks:
     Parameters
     ----------
     allowance : Allowance
-        What that may take.
+        Seconds and memory that looking may take.
     """
 
     def __init__(self, allowance: Allowance) -> None:
@@ -116,7 +116,7 @@ class Stacks:
 
 
 def choices(part: Part) -> Iterator[tuple[list[Box], list[int], int]]:
-    """Yield what is left after each of the decisions about one section of a valley."""
+    """Yield the part that is left after each of the decisions about one section of a valley."""
     boxes, floors, room = part
     section, first, last = _where(part)
     floor = floors[section]
@@ -303,7 +303,7 @@ def infeasible_subset(
 
 
 def load(problem: PlacementProblem, value: int, proof: Proof, allowance: Allowance) -> str | None:
-    """Return what is wrong with a load: the most bytes that are taken at a time."""
+    """Return None if that many bytes are taken at some moment, or a sentence that says the most."""
     unit = problem.alignment
     # At one moment what ends goes before what begins.
     events = []

@@ -7,9 +7,8 @@ from typing import Any
 from offcert.core.errors import PlanError
 from offcert.core.result import Evidence
 from offcert.core.uncertainty import executed_on
-from offcert.proofs.certificate import Certificate
+from offcert.proofs.certificate import Certificate, Robust
 from offcert.proofs.registry import CLAIMS, PROOFS
-from offcert.proofs.robust import Robust
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.check_fluid import schedule_faults
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
@@ -25,16 +24,16 @@ from offcert.verify.replay import replay
 def check_robust(
     findings: Verification[Certificate], claim: Robust, allowance: Allowance
 ) -> list[CheckedBound]:
-    """Add what is wrong with a claim about a box; return what evidence its bounds have.
+    """Add the faults of a claim about a box of times; return its bounds with their evidence.
 
     Parameters
     ----------
     findings : Verification
         Of the certificate with the claim; nothing is wrong with its schedule.
     claim : Robust
-        About the box.
+        The claim about the box.
     allowance : Allowance
-        What may be spent.
+        Seconds and memory that may be spent.
     """
     certificate = findings.certificate
     problem, schedule = certificate.problem, certificate.result.schedule
@@ -90,11 +89,11 @@ def check_schedule(
     Parameters
     ----------
     verification : Verification
-        To which what is found is added.
+        The findings; faults and bounds are added to them.
     document : object
         The JSON value that holds the certificate.
     allowance : Allowance
-        What checking may take.
+        Seconds and memory that checking may take.
     """
     certificate = verification.certificate
     before = len(verification.faults)
@@ -117,7 +116,7 @@ def check_schedule(
 
 
 def _check_execution(verification: Verification[Certificate]) -> None:
-    """Whether what is scheduled does what the problem's network says."""
+    """Add a fault if the execution is no legal one of the problem's network."""
     certificate = verification.certificate
     execution, problem = certificate.result.execution, certificate.problem
     if problem.recompute is Recompute.NONE:
@@ -149,7 +148,10 @@ def _check_schedule(verification: Verification[Certificate]) -> None:
 
 
 def _scarcest(problem: Problem) -> tuple[int | None, int, int, str]:
-    """Return what is limited, what is needed at least, by which operation, and its name.
+    """Return the limit, the least need, the operation that has the need, and that operation's name.
+
+    Limit and need are bytes. Where memory is minimised they are ticks, if there is a deadline:
+    everything runs once, and with memory enough nothing has to wait.
 
     Where memory is minimised that is time, if there is a deadline: everything runs once, and with
     memory enough nothing has to wait.

@@ -71,7 +71,7 @@ class _WrongError(Exception):
 
 
 def graph_bound_fault(graph: CheckpointGraph, bound: PackingBound) -> str | None:
-    """Return None if a bound is proved, or what is wrong with it.
+    """Return None if a bound is proved, or its fault.
 
     Parameters
     ----------
@@ -197,16 +197,16 @@ MOST_VERTICES, MOST_DATA, MOST_DATA_WITH_LIMITS = 16, 400, 64
 def check_selection(
     verification: Verification[SelectionCertificate], document: Any, allowance: Allowance
 ) -> None:
-    """Check what is stored, what that takes, and what all others take at least.
+    """Check the stored vertices, their memory, and the least memory of all selections.
 
     Parameters
     ----------
     verification : Verification
-        To which what is found is added.
+        The findings; faults and bounds are added to them.
     document : object
         The JSON value that holds the certificate.
     allowance : Allowance
-        What checking may take; sizes of instances are what limits it.
+        Seconds and memory that checking may take; only sizes of instances limit it here.
     """
     certificate, faults = verification.certificate, verification.faults
     on_chain = certificate.model in CHAIN_MODELS
@@ -220,7 +220,7 @@ def check_selection(
 
 
 def _chain_faults(certificate: SelectionCertificate) -> Iterator[str]:
-    """Yield what is wrong with checkpoints, or with what they are said to take."""
+    """Yield the faults of checkpoints on a chain, and of the memory that they are said to take."""
     stored, last = certificate.stored, len(certificate.sizes) - 1
     increasing = all(a < b for a, b in pairwise(stored))
     if not (len(stored) >= 2 and stored[0] == 0 and stored[-1] == last and increasing):
@@ -232,7 +232,7 @@ def _chain_faults(certificate: SelectionCertificate) -> Iterator[str]:
 
 
 def _graph_faults(certificate: SelectionCertificate) -> Iterator[str]:
-    """Yield what is wrong with stored vertices, or with what they are said to take."""
+    """Yield the faults of stored vertices, and of the memory that they are said to take."""
     inner = range(1, len(certificate.sizes) - 1)
     stored = certificate.stored
     if list(stored) != sorted(set(stored)) or not set(stored) <= set(inner):
@@ -300,7 +300,7 @@ class _Graph:
             self.behind[tail].add(head)
 
     def components(self, stored: set[int]) -> list[set[int]]:
-        """Return what of the inner vertices hangs together without those that are stored."""
+        """Return the connected parts of the inner vertices that are not stored."""
         left = set(self.inner) - stored
         parts = []
         while left:

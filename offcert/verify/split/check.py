@@ -35,11 +35,11 @@ def check_split(
     Parameters
     ----------
     verification : Verification
-        To which what is found is added.
+        The findings; faults and bounds are added to them.
     document : object
         The JSON value that holds the certificate.
     allowance : Allowance
-        What checking may take.
+        Seconds and memory that checking may take.
     """
     certificate = verification.certificate
     _compare(verification)

@@ -11,7 +11,7 @@ import pytest
 from scipy.optimize._highspy import _core
 
 import offcert
-from offcert.certify.exporting_bounds import ARGUMENTS, export_bound
+from offcert.certify.exporting import ARGUMENTS, export_bound
 from offcert.cli import export as command
 from offcert.cli import main
 from offcert.core.result import Bound, Evidence

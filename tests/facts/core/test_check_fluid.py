@@ -14,9 +14,8 @@ from offcert.core.trace import Operation, Tensor, Trace
 from offcert.heuristics.evictions.sequential import sequential
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.check_fluid import check_fluid
-from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
 from offcert.questions.schedule.problem import Problem, Transfers
-from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.schedule import FluidSchedule, Piece, Schedule
 from offcert.questions.schedule.simulate import simulate
 from support.problems.random_instances import random_problem
 from support.seeds import by_seeds

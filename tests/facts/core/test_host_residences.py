@@ -11,16 +11,15 @@ from offcert.core.platform import Kind, Link, Platform
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.questions.placement.problem import Occupant, PlacementProblem
 from offcert.questions.schedule.check import check
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
-from offcert.questions.schedule.host_residences import (
+from offcert.questions.schedule.plan import Move, Plan
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.residences import (
     HostResidences,
     host_placement_problem,
     host_residences,
     host_residences_in_order,
 )
-from offcert.questions.schedule.plan import Move, Plan
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.schedule import FluidSchedule, Schedule
 from offcert.questions.schedule.simulate import simulate
 from support.problems.schedules import cases
 

@@ -11,11 +11,10 @@ from offcert.core.trace import Operation, Tensor, Trace
 from offcert.core.units import Units
 from offcert.questions.placement.problem import Occupant
 from offcert.questions.schedule.check import check
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.residences import placement_problem, residences
-from offcert.questions.schedule.schedule import Schedule, Transfer
+from offcert.questions.schedule.schedule import FluidSchedule, Schedule, Transfer
 from offcert.questions.schedule.simulate import simulate
 from support.problems.schedules import cases
 

@@ -10,7 +10,7 @@ import pytest
 import offcert
 from offcert.cli import main
 from offcert.formulations.exported.integer_program import CellModel
-from offcert.formulations.exported.solved import SOLVERS, Claim, claim_of
+from offcert.formulations.exported.text import SOLVERS, Claim, claim_of
 from offcert.hunts import solvers
 from offcert.hunts.solvers import drawn, examined, hunt_solvers
 

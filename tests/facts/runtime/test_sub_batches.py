@@ -14,8 +14,7 @@ import offcert
 from offcert.core.errors import InputError
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.offload import Offload
-from offcert.runtime.plan.plans import step_plans
-from offcert.runtime.plan.step_plan import StepPlan
+from offcert.runtime.plan.step_plan import StepPlan, step_plans
 from offcert.runtime.sub_batches import sub_batch_steps, sub_batches
 from support.runtime.captured import evict_everything, problem_of_step
 

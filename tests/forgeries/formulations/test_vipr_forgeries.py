@@ -12,7 +12,7 @@ from functools import cache
 import pytest
 
 import offcert
-from offcert.certify.exporting_bounds import export_bound
+from offcert.certify.exporting import export_bound
 from offcert.core.result import Bound
 from offcert.proofs.fluid_document import pack, unpack
 from support.oracles.vipr import FaultError, proved_by

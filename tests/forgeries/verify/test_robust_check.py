@@ -7,8 +7,7 @@ import pytest
 from offcert.certify.ladder import certify
 from offcert.core.result import Bound, Evidence
 from offcert.instances.library import load
-from offcert.proofs.certificate import Certificate
-from offcert.proofs.robust import Robust
+from offcert.proofs.certificate import Certificate, Robust
 from offcert.questions.schedule.problem import Transfers
 from offcert.verify.document import verify
 

@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 from offcert.proofs.certificate import certificate_from_json
-from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
+from offcert.questions.schedule.schedule import FluidSchedule, Piece
 from papers.claims.evidence import evidence_path, read_evidence
 from papers.claims.evidence_check import check_section
 from papers.claims.program import HEADING, program_section

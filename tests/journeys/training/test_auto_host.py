@@ -14,8 +14,8 @@ from offcert.certify.ladder import certify
 from offcert.core.errors import InputError, NoPlanError
 from offcert.core.platform import Platform
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.questions.schedule.host_residences import host_residences_in_order
 from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.residences import host_residences_in_order
 from offcert.runtime.hardware import HARDWARE
 from offcert.runtime.simulated import SimulatedDevice
 from offcert.runtime.watch.guard import OffloadWarning

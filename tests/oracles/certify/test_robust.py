@@ -16,8 +16,7 @@ from offcert.cli import main
 from offcert.core.errors import PlanError
 from offcert.core.uncertainty import Spread, Uncertainty, executed_on, with_durations
 from offcert.instances.library import load
-from offcert.proofs.certificate import Certificate
-from offcert.proofs.robust import Robust
+from offcert.proofs.certificate import Certificate, Robust
 from offcert.questions.schedule.files import write_problem
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule

@@ -21,9 +21,8 @@ from offcert.formulations.fluid.program import Decisions, FluidProgram, Rules
 from offcert.heuristics.combined.search import combined_plan
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.check_fluid import check_fluid
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.questions.schedule.problem import Problem, Recompute, Transfers
-from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.schedule import FluidSchedule, Schedule
 from offcert.verify.execution import execution_faults, persistency_faults
 from papers.combined.assumptions import NAMES, PUBLISHED, Assumptions
 from papers.combined.exact import CombinedOutcome, solve_combined

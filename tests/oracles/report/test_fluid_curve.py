@@ -9,8 +9,8 @@ from offcert.certify.methods import solve
 from offcert.core.platform import Kind, Platform
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.questions.schedule.check_fluid import check_fluid
-from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
 from offcert.questions.schedule.problem import Problem, Transfers
+from offcert.questions.schedule.schedule import FluidSchedule, Piece
 from offcert.report.gantt import save_gantt
 from offcert.report.memory_curve import fluid_memory_curve
 from support.problems.random_instances import random_problem

@@ -11,8 +11,12 @@ from offcert.core.errors import MethodError
 from offcert.core.platform import Link, Platform
 from offcert.core.result import Bound, Evidence
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.formulations.combinatorial.forced_returns import forced_returns, without_forced_returns
-from offcert.formulations.combinatorial.large_tensors import METHOD, large_tensors_bound
+from offcert.formulations.combinatorial.large_tensors import (
+    METHOD,
+    forced_returns,
+    large_tensors_bound,
+    without_forced_returns,
+)
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.verify.document import verify
 from offcert.verify.fractional import with_returned_apart

@@ -6,8 +6,8 @@ from fractions import Fraction
 from itertools import pairwise
 
 from offcert.core.platform import Kind
-from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
 from offcert.questions.schedule.problem import Problem, Transfers
+from offcert.questions.schedule.schedule import FluidSchedule, Piece
 from support.oracles.check import operation_faults
 
 

@@ -9,9 +9,8 @@ from fractions import Fraction
 from itertools import pairwise
 
 from offcert.core.platform import Kind
-from offcert.questions.schedule.fluid_schedule import FluidSchedule, Piece
 from offcert.questions.schedule.problem import Problem, Transfers
-from offcert.questions.schedule.schedule import Transfer
+from offcert.questions.schedule.schedule import FluidSchedule, Piece, Transfer
 from support.problems.schedules import cases
 
 Case = tuple[Problem, FluidSchedule]

@@ -69,7 +69,7 @@ class SideEnds:
         return AtomicHeads(pivot=self.pivot, **self.fields())
 
     def fields(self) -> dict[str, Any]:
-        """Return what proofs say of head and tail, by the names of their fields."""
+        """Return head and tail, with their settings, by the names of a proof's fields."""
         return {
             "head": self.head,
             "tail": self.tail,

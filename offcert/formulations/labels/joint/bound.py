@@ -153,7 +153,7 @@ class _Replay:
             self.host[settled[new]] = copy
 
     def execution(self) -> tuple[Execution, Schedule]:
-        """Return what has run, and when."""
+        """Return the execution that was replayed, and its schedule."""
         tensors = [self._tensor(copy) for copy in self.copies]
         trace = Trace(self.operations, tensors)
         transfers = [
@@ -247,7 +247,7 @@ def shortest_execution(
 
 
 def no_execution(problem: Problem, seconds: float, most: int = MOST_LABELS) -> Infeasibility | None:
-    """Return what every execution needs at some moment, if that is more than there is.
+    """Return the bytes that every execution needs at some moment, if more than there are.
 
     Parameters are those of `shortest_execution`. What is returned is the least memory of all
     executions, or, if time or labels run out, what is known to be too little, and a byte more.

@@ -145,7 +145,7 @@ class JointModel:
         return sum(1 << content for content in alike if content is not None)
 
     def _modes(self, computation: int) -> list[Mode]:
-        """Return what a run may keep: all, or, where that is leaner, any part of it."""
+        """Return the sets of results a run may keep: all, or, where leaner, any part of them."""
         each, own = self.network.computations[computation], self.writes[computation]
         modes = [Mode(own, each.workspace)]
         if each.lean is not None:
@@ -172,7 +172,7 @@ class JointModel:
         ]
 
     def changeable(self, content: int) -> int:
-        """Return what will do for a run that changes a content: a mask.
+        """Return the contents that a run which changes a content can take for it: a mask.
 
         Empty values do not leave, so more than one copy may be changed.
         """

@@ -46,7 +46,7 @@ class Label(NamedTuple):
     time : int
         Ticks.
     stage : int
-        What is still open at this moment.
+        Kind of decisions that are still open at this moment.
     frontier : int
         First runs that have begun.
     device, host : int
@@ -54,11 +54,11 @@ class Label(NamedTuple):
     pinned : int
         Contents that have come back and have not been read since.
     running : Running
-        What runs, until `run_end`.
+        The run under way, until `run_end`.
     leaving, coming : int
         Contents under way, until `left_at` and `back_at`.
     latest : Running
-        What has begun to run last, also if that took no time.
+        The run that began last, also if it took no time.
     """
 
     time: int
@@ -117,7 +117,7 @@ def search(
     limit : int, optional
         Ticks: only shorter executions are of interest.
     seconds, most : float, int
-        What may be spent, in time and in labels.
+        Seconds and labels that may be spent.
     """
     return _Search(model, memory, limit).run(seconds, most)
 
@@ -233,7 +233,7 @@ class _Search:
         yield from self._later(label)
 
     def _later(self, label: Label) -> Iterator[Label]:
-        """Yield what is there when the next of what is under way ends."""
+        """Yield the label at the moment when the next run or transfer under way ends."""
         ends = [
             end
             for begun, end in (
@@ -287,7 +287,7 @@ class _Search:
                 )
 
     def _runs(self, label: Label) -> Iterator[Label]:
-        """Yield what is there when something begins to run; what takes no time has run then."""
+        """Yield the labels after a run has begun; a run that takes no time has ended then."""
         if label.running is not IDLE:
             return
         model = self.model
@@ -326,7 +326,7 @@ class _Search:
                     yield from self._fitting(beside, running)
 
     def _changed(self, label: Label, computation: int) -> Label:
-        """Return what is there once a run has made its changes in place."""
+        """Return the label once a run has made its changes in place."""
         model = self.model
         device, host, leaving = label.device, label.host, label.leaving
         for before, after in model.changes[computation]:
@@ -369,7 +369,7 @@ class _Search:
             )
 
     def _fitting(self, label: Label, running: Running) -> Iterator[tuple[Label, Running]]:
-        """Yield what may stay beside a run that begins."""
+        """Yield labels with as many contents as fit beside a run that begins."""
         model, kept = self.model, running.fresh
         pinned = label.pinned
         if label.leaving != NOTHING:

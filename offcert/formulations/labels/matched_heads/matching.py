@@ -100,7 +100,7 @@ def fill_ends(
 def partners(
     side: Tables, radix: Ints, least: int, table: EndTable, places: Ints, other: EndTable
 ) -> tuple[Ints, Ints]:
-    """Return what the other side has for the keys of this one, with or without tensors to spare.
+    """Return ends of the other side for the keys of this one, with or without tensors to spare.
 
     Returns
     -------

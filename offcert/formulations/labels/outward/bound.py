@@ -21,7 +21,7 @@ from offcert.questions.schedule.schedule import Schedule
 
 
 def proof_of(tree: Tree, bound: int) -> Outward:
-    """Return what shows that no schedule is shorter than `bound`, which the tree has proved."""
+    """Return the proof that no schedule is shorter than `bound`, which the tree has proved."""
     pivots = [evaluator.pivot for evaluator in tree.evaluators]
     splits: list[list[Any]] = []
     waiting: list[Node] = tree.roots[::-1]
@@ -81,7 +81,7 @@ class OutwardOutcome:
     lower_bound : int
         Ticks; no schedule is shorter.
     proof : Outward
-        What shows the bound.
+        The proof of the bound.
     labels : int
         Stored so far.
     finished : bool
@@ -101,7 +101,7 @@ class _Round:
     Attributes
     ----------
     tree : Tree
-        What is worked on.
+        The tree that is worked on.
     target : int or None
         Only shorter schedules are looked for, or all of them.
     budget : int

@@ -196,7 +196,7 @@ def levels_of(problem: Problem, need: int) -> tuple[int, ...]:
 
 
 def _largest(side: OutwardSide) -> int:
-    """Return what bounds every time and every amount on a side, with what they are added to."""
+    """Return an upper limit of every time and amount on a side, sums of them included."""
     pairs = list(zip(side.here.tolist(), (side.back + side.away).tolist(), strict=True))
     times = int(side.prefix[-1]) + sum((here + 1) * both for here, both in pairs)
     volume = sum(

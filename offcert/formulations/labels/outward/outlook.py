@@ -187,7 +187,7 @@ def look(side: OutwardSide, question: Question, outlook: Outlook) -> None:
 
 @inlined
 def can_be(known: int, weight: int, change: int, left: int, limit: int) -> int:
-    """Return what can be out or absent, which is `known` for the label.
+    """Return the bytes that can be out or absent, which are `known` for the label.
 
     `left` tensors of the class can be out, of which at most `limit` count at the operation asked
     about.

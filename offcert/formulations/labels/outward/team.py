@@ -48,7 +48,7 @@ class Team:
     def each(
         self, function: Callable[[Sequence[Evaluator], Item], Result], items: Iterable[Item]
     ) -> list[Result]:
-        """Return what a function returns for each item, given evaluators nobody else uses.
+        """Return a function's result for each item, called with evaluators nobody else uses.
 
         If it raises for one of them, that is raised once nothing is going on any more.
         """

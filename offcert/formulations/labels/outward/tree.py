@@ -70,7 +70,7 @@ class Node:
     Attributes
     ----------
     detail : int
-        Which tensors are counted.
+        Number of the set of tensors that are counted.
     window : int
         How far it is followed outward.
     region : Region
@@ -145,7 +145,7 @@ class Tree:
         return self._team.labels
 
     def bound(self, upper: int) -> int:
-        """Return what no schedule is shorter than, at most `upper`."""
+        """Return ticks that no schedule is shorter than, at most `upper`."""
         return min([upper, self._open.least(upper), *(node.length for node in self._stuck)])
 
     def finished(self, upper: int) -> bool:
@@ -187,7 +187,7 @@ class Tree:
     def _looked_at(
         self, evaluators: Sequence[Evaluator], node: Node, upper: int
     ) -> Remains | list[Counts] | None:
-        """Return what is left of a region, or its sets if they are few; None if nothing is left."""
+        """Return the rest of a region, or its sets if they are few; None if nothing is left."""
         evaluator = evaluators[node.detail]
         few = few_sets(evaluator.pivot, node.region, upper - 1, AT_ONCE)
         if few is not None:

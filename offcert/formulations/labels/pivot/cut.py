@@ -252,7 +252,7 @@ class Cut:
         self._raise_minimum()
 
     def take(self, ends: SideEnds) -> None:
-        """Use what is known about the ends of the sides, unless that is less for one of them.
+        """Use known bounds on the ends of the sides, unless these are less for one of them.
 
         Then a proof holds one pair of searches, not a head of one and a tail of another.
         """

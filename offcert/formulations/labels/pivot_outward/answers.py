@@ -81,7 +81,7 @@ class Other:
     pivot : CutProblem
         The cut, with all tensors counted that demands tell apart.
     index : int
-        Which side.
+        Number of the side.
 
     Attributes
     ----------
@@ -113,7 +113,7 @@ class Other:
         Parameters
         ----------
         demands : Demands
-            What is asked.
+            The demands on the side.
         target : int
             Longer schedules are of no interest.
         most : int

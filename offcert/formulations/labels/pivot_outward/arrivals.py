@@ -117,7 +117,7 @@ class Demands(NamedTuple):
 def demands_of(
     side: SideArrays, arrivals: Arrivals, place: Ints, classes: int, only: NDArray[np.bool_]
 ) -> Demands:
-    """Return what the arrivals ask of the other side, without demands that follow from another.
+    """Return the demands of arrivals on the other side, without those that follow from another.
 
     A tensor that the other side returns across the cut leaves the searched side as its next
     transfer out, once it is there and the link is free.
@@ -169,7 +169,7 @@ def demands_of(
 def _of_labels(
     side: SideArrays, arrivals: Arrivals, origin: Ints, chosen: Ints, c: int, leaving: int
 ) -> Ints:
-    """Return what labels ask for if a tensor of class `c` leaves next, or if none does (`NONE`)."""
+    """Return the demands of labels after which a tensor of class `c` leaves, or none (`NONE`)."""
     which, end = arrivals.which[chosen], arrivals.end[chosen]
     begin = np.zeros(len(chosen), np.int64)
     if c != NONE:

@@ -10,7 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from offcert.core.errors import InputError, require_transformers
@@ -18,10 +18,69 @@ from offcert.core.messages import meant, short_repr, show
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.tail_chunks import with_tail_chunks
 from offcert.runtime.watch.guard import one_line, quiet
-from offcert.runtime.workloads.configured.lora import with_adapters
 from offcert.runtime.workloads.configured.shapes import SHAPES
 from offcert.runtime.workloads.configured.unet import UNet, read_unet, unet_batches, unet_loss
 from offcert.runtime.workloads.standard_step import device_of
+
+
+class LowRank(nn.Module):
+    """A linear layer that is not trained, and beside it a product of two thin ones that is.
+
+    Parameters
+    ----------
+    base : nn.Linear
+        The layer; the adapter's matrices have its data type.
+    rank : int
+        Rows of the first matrix.
+
+    References
+    ----------
+    Hu and others: LoRA: Low-Rank Adaptation of Large Language Models. ICLR 2022, section 4.1. The
+    scale is one (alpha is the rank), and nothing is dropped.
+    """
+
+    def __init__(self, base: nn.Linear, rank: int) -> None:
+        super().__init__()
+        self.base = base
+        there = {"device": base.weight.device, "dtype": base.weight.dtype}
+        self.down = nn.Linear(base.in_features, rank, bias=False, **there)
+        self.up = nn.Linear(rank, base.out_features, bias=False, **there)
+        nn.init.zeros_(self.up.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the layer's output for `x` (..., features) plus the adapter's."""
+        out: Tensor = self.base(x) + self.up(self.down(x))
+        return out
+
+
+def with_adapters(model: nn.Module, rank: int) -> nn.Module:
+    """Freeze a model and put adapters on all its linear layers but the one that makes its output.
+
+    Returns
+    -------
+    nn.Module
+        The model itself.
+
+    Raises
+    ------
+    InputError
+        If it has no such layers.
+    """
+    model.requires_grad_(False)
+    find: Any = getattr(model, "get_output_embeddings", None)
+    output = None if find is None else find()
+    layers = [
+        (parent, name, child)
+        for parent in model.modules()
+        for name, child in parent.named_children()
+        if type(child) is nn.Linear and child is not output
+    ]
+    if not layers:
+        raise InputError(f"lora: {type(model).__name__} has no linear layers to put adapters on")
+    for parent, name, child in layers:
+        setattr(parent, name, LowRank(child, rank))
+    return model
+
 
 DTYPES = {
     "bf16": "bfloat16",
@@ -111,7 +170,7 @@ def training_step(
 def _within(
     contexts: Callable[[], Any], run: Callable[[Any, Any], torch.Tensor]
 ) -> Callable[[Any, Any], torch.Tensor]:
-    """Return what runs a step within the contexts of its forward pass."""
+    """Return a function that runs a step within the contexts of its forward pass."""
 
     def within(model: Any, inputs: Any) -> torch.Tensor:
         with contexts():
@@ -121,7 +180,7 @@ def _within(
 
 
 def read_config(config: str | Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a configuration holds, given by name, by file or as it is.
+    """Return the settings of a configuration, given by name, by file or as a mapping.
 
     Raises
     ------
@@ -186,7 +245,7 @@ _NOT_OURS = {"model_type", "dtype", "torch_dtype", "transformers_version", "_att
 
 
 def _batches(model: Any, batch: int, sequence: int | None) -> Callable[[], dict[str, Any]]:
-    """Return what draws a batch of what a model takes, with labels for its loss."""
+    """Return a function that draws a batch of a model's inputs, with labels for its loss."""
     config, wanted, device = model.config, model.main_input_name, device_of(model)
     dtype = next(model.parameters()).dtype
     name = type(model).__name__
@@ -223,7 +282,7 @@ def _batches(model: Any, batch: int, sequence: int | None) -> Callable[[], dict[
 
 
 def _contexts(model: nn.Module, autocast: str | None, attention: str) -> Callable[[], Any]:
-    """Return what makes the contexts of a forward pass."""
+    """Return a function that makes the contexts of a forward pass."""
     kind = device_of(model).type
     dtype = None if autocast is None else getattr(torch, _dtype("autocast", autocast))
     if dtype is torch.float32:

@@ -262,7 +262,7 @@ def read_unet(config: Mapping[str, Any]) -> UNet:
 
 
 def unet_batches(model: UNet, batch: int, dtype: torch.dtype) -> Callable[[], dict[str, Any]]:
-    """Return what draws a batch: noisy latent images, their noise, and what the network is told."""
+    """Return a function that draws a batch: noisy images, noise, noise levels and prompts."""
     config, device = model.described, device_of(model)
     side, channels = config["sample_size"], config["in_channels"]
     widths = config["cross_attention_dim"], config["projection_class_embeddings_input_dim"]

@@ -13,7 +13,7 @@ import offcert
 from offcert.core.errors import InputError
 from offcert.questions.schedule.plan import Plan
 from offcert.runtime.compiled import inductor
-from offcert.runtime.compiled.late_copies import OPERATORS, pending_copies
+from offcert.runtime.compiled.operators import OPERATORS, pending_copies
 from support.runtime.captured import evict_everything
 from support.runtime.compiled_cases import (
     Graphs,

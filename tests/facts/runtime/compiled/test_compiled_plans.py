@@ -14,7 +14,7 @@ from offcert.core.platform import Kind
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.runtime.compiled import insert as insertion
 from offcert.runtime.compiled import operators
-from offcert.runtime.compiled.late_copies import OPERATORS, pending_copies
+from offcert.runtime.compiled.operators import OPERATORS, pending_copies
 from offcert.runtime.plan.predict import predict
 from offcert.runtime.watch.tracker import LiveBytes
 from support.runtime.captured import evict_everything

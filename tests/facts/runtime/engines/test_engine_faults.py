@@ -16,10 +16,12 @@ PROGRAMS = {
     "axolotl_3833": Fault.RELEASED,
     "torchtitan_2581": Fault.RACE,
     "megatron_7398": Fault.RACE,
-    "deepspeed_bucket": Fault.RACE,
-    "deepspeed_record": Fault.RELEASED,
+    "deepspeed_5606": Fault.RACE,
+    "deepspeed_8186_writes": Fault.RACE,
+    "deepspeed_8186_reuse": Fault.RELEASED,
+    "deepspeed_8186_reload": Fault.ALLOCATED,
     "deepspeed_7898": Fault.RACE,
-    "deepspeed_host": Fault.HOST_READ,
+    "deepspeed_8207": Fault.HOST_READ,
     "torchtune_1867": Fault.RELEASED,
 }
 

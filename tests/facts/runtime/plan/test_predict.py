@@ -3,9 +3,8 @@ import pytest
 from offcert.core.errors import InputError, PlanError
 from offcert.core.platform import Kind
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.questions.schedule.plan import Move, Plan
-from offcert.questions.schedule.schedule import Schedule, Transfer
+from offcert.questions.schedule.schedule import FluidSchedule, Schedule, Transfer
 from offcert.runtime.plan.predict import predict
 
 OFF, BACK = Kind.OFFLOAD, Kind.PREFETCH

@@ -11,8 +11,8 @@ import warnings
 import torch
 
 from offcert.core.platform import Kind
-from offcert.questions.schedule.host_residences import HostResidences
 from offcert.questions.schedule.plan import Move, Plan
+from offcert.questions.schedule.residences import HostResidences
 from offcert.runtime.follow.offload import OffloadWarning, offload
 from offcert.runtime.plan.timetable import Act, host_residences_in_streams
 from offcert.runtime.simulated import RaceKind, SimulatedDevice

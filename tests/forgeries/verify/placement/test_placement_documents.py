@@ -26,13 +26,12 @@ from offcert.questions.placement.problem import (
     PlacementResult,
     Residence,
 )
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.questions.schedule.residences import residences
 from offcert.questions.schedule.result import Result
-from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.schedule import FluidSchedule, Schedule
 from offcert.verify.findings import Outcome
 from offcert.verify.limits import Limits
-from offcert.verify.placement.stays import stays
+from offcert.verify.placement.document import stays
 from support.problems.placements import random_placement_problem, scheduled
 from support.seeds import by_seeds
 

@@ -12,7 +12,7 @@ from offcert.questions.schedule.plan import Plan
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.pairs.train import train
 from offcert.runtime.profiling.profile import profile
-from offcert.runtime.streaming.timed_mover import TimedMover
+from offcert.runtime.streaming.synchronous import TimedMover
 from support.networks import own_steps
 from support.runtime.captured import evict_everything
 

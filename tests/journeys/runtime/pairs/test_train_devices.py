@@ -31,7 +31,7 @@ from offcert.runtime.profiling.profile import profile
 from offcert.runtime.simulated import Policy, SimulatedDevice
 from offcert.runtime.streaming.copies import StreamCopies
 from offcert.runtime.streaming.stream_mover import StreamMover
-from offcert.runtime.streaming.timed_mover import forecast_at_once
+from offcert.runtime.streaming.synchronous import forecast_at_once
 from offcert.runtime.watch.entries import Entry
 from offcert.runtime.workloads.turns import Turns
 from support.runtime.captured import evict_everything

@@ -14,7 +14,7 @@ from offcert.heuristics.evictions.sequential import sequential
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.simulate import simulate
-from offcert.verify.pieces import pieces
+from offcert.verify.fractional import pieces
 from offcert.verify.recheck import recheck
 from support.oracles.schedules import brute_force
 from support.problems.passes import passes

@@ -23,8 +23,8 @@ from offcert.formulations.fluid.exact import FluidOutcome, solve_fluid
 from offcert.formulations.fluid.milp import fluid_bound
 from offcert.heuristics.evictions.dynprog import algorithm_1
 from offcert.questions.schedule.check_fluid import check_fluid
-from offcert.questions.schedule.fluid_schedule import FluidSchedule
 from offcert.questions.schedule.problem import Problem, Transfers
+from offcert.questions.schedule.schedule import FluidSchedule
 from support.oracles.fluid import ordered_optimum, tick_optimum
 from support.oracles.schedules import brute_force
 from support.problems.random_instances import (

@@ -1,7 +1,7 @@
-"""DeepSpeed#8186, the third: the optimiser on the host reads gradients before they have arrived.
+"""DeepSpeed#8207: the optimiser on the host reads gradients before they have arrived.
 
-The thread could not be read; DeepSpeed#8207 makes such copies ``non_blocking``, into pinned memory,
-and DeepSpeed#501 asks in its review who waits for them.
+Such copies are made ``non_blocking`` there, into pinned memory, and somebody has to wait for them,
+as the review of DeepSpeed#501 says.
 """
 
 from typing import Any

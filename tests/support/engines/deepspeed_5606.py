@@ -1,7 +1,6 @@
-"""DeepSpeed#8186, one of three: a bucket of gradients is filled again while it is being reduced.
+"""DeepSpeed#5606: a bucket of gradients is filled again while it is being reduced.
 
-The thread could not be read; DeepSpeed#5606 describes this: the stream that reduces waits for the
-one that computes, and nobody waits the other way round.
+The stream that reduces waits for the one that computes, and nobody waits the other way round.
 """
 
 from typing import Any
