@@ -1227,7 +1227,7 @@ def _joint_weights(document):
 
 
 def _joint_cases(facts, node, fixed):
-    """Return what is known where more run again than a node says, and where no more do."""
+    """Return the decisions of two cases: more run again than a node says, or no more do."""
     span, *rest = integers(node, "tree")
     most, several = (rest[0], rest[1:]) if len(rest) > 2 else (0, rest)
     known = len(rest) not in (0, 2) and span < len(facts.spans) and several == sorted(set(several))

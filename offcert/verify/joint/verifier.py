@@ -54,7 +54,7 @@ def least(model: JointModel, cases: JointCases, allowance: Allowance) -> int:
 def _cases(
     model: JointModel, node: tuple[int, ...], decided: Decided, place: str
 ) -> tuple[Decided, Decided]:
-    """Return what is decided where more run again than a node says, and where no more do."""
+    """Return the decisions of two cases: more run again than a node says, or no more do."""
     alone = len(node) == 2
     span, most, computations = node[0], 0 if alone else node[1], node[1 if alone else 2 :]
     for computation in computations:
