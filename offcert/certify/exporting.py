@@ -114,7 +114,7 @@ class ExportedRetention(ModelFiles):
 
 
 def export_retention(problem: Problem, form: str) -> ExportedRetention:
-    """Return which copies are kept and what runs again as a program for linear solvers.
+    """Return a linear program of which copies are kept and which computations run again.
 
     Parameters
     ----------

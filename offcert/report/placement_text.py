@@ -116,7 +116,7 @@ def describe_placed_step(step: SplitCertificate) -> str:
 
 
 def _limit_lines(certificate: Certificate) -> list[str]:
-    """Return how the pool compares with the memory limit of the schedule."""
+    """Return lines that compare the pool with the memory limit of the schedule."""
     assert certificate.placement is not None
     pool = certificate.placement.result.pool
     limit, units = certificate.executed.platform.memory, certificate.problem.units

@@ -139,13 +139,13 @@ class _Marks:
     Attributes
     ----------
     worst : int
-        The moment during which most bytes have to be absent.
+        The run during which most bytes have to be absent.
     first : int
         The moment from which on there is something that may leave.
     crowded : list of int
-        Moments during which some bytes have to be absent.
+        The runs during which some bytes have to be absent.
     greedy : list of int
-        Moments worth a cut, of runs that take most memory themselves, by how much.
+        Runs worth a cut that take most memory themselves, by how much.
     """
 
     worst: int
@@ -155,7 +155,7 @@ class _Marks:
 
 
 def _marks(network: Network, known: Contents, memory: int) -> _Marks | None:
-    """Return where to cut; None if nothing has to be absent at any time."""
+    """Return the runs at which to cut; None if no bytes have to be absent at any time."""
     demand = demands(network, known)
     crowded = [number for number in range(len(network)) if demand[number] > memory]
     if not crowded:

@@ -317,7 +317,7 @@ def _needing(network: Network) -> list[int]:
 
 
 def _until(network: Network) -> list[int]:
-    """Return where the program gives up what cannot leave."""
+    """Return the computations at which the program gives up values that cannot leave."""
     last: dict[int, int] = {}
     for index, each in enumerate(network.computations):
         for value in (*each.writes, *each.reads, *each.holds):

@@ -288,7 +288,7 @@ def _note_holder(
 
 @inlined
 def _returned(tables: Tables, value: int, writer: int, line: tuple[int, int]) -> int:
-    """Return where the last call of a line returns that takes a value, or a late one if none."""
+    """Return the place where a line's last call that takes a value returns, or a late one."""
     carrying = tables.carrying
     first, last = line
     found = -1

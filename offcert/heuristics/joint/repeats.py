@@ -119,7 +119,7 @@ def _longest(same: Integers) -> tuple[int, int, int, int] | None:
 
 
 def _aligned(tables: Tables, first: int, period: int, spare: int) -> int:
-    """Return where the first copy begins so that most segments may lie inside of it."""
+    """Return the beginning of the first copy with which most segments may lie inside of it."""
 
     def inside(shift: int) -> int:
         begin = first + shift

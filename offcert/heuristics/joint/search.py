@@ -127,7 +127,7 @@ class _Cooling:
 
 
 def _spreading(way: int, part: float) -> Spreading:
-    """Return how changes spread when some part of a cooling is over.
+    """Return the spreading of changes when some part of a cooling is over.
 
     Coolings take turns in three ways, for nobody knows before whether copies want the same: any
     copies do what one does; groups of them do; or each is changed alone.
@@ -221,7 +221,7 @@ class _Search:
         return self.best is not None and self.best.schedule.makespan <= self.target
 
     def _cooling(self, done: int, left: float, limit: float, steps: int | None) -> _Cooling:
-        """Return how the next cooling goes; what is left of the time is divided equally."""
+        """Return heat and steps of the next cooling; the time left is divided equally."""
         hot = _HOT[done % len(_HOT)] * max(1.0, self.compute)
         if steps is not None:
             return _Cooling(hot, steps)

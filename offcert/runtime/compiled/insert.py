@@ -104,7 +104,7 @@ class _Insertion:
             module.recompile()
 
     def _starts(self) -> list[tuple[Transfer, int]]:
-        """Return where each copy begins: once all is made, but not before those that leave first.
+        """Return the node at which each copy begins: once all is made, but after earlier copies.
 
         PyTorch's operators copy one after the other.
         """

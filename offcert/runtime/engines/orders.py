@@ -169,7 +169,7 @@ class Orders:
         return Values(got, left)
 
     def differences(self, one: Values, other: Values, among: _Same) -> Iterator[str]:
-        """Yield how what a program sees differs between two orders, if it does."""
+        """Yield the differences between two orders in the values that a program sees."""
         for number, value in one.got.items():
             if number in among.got and not _equal(value, other.got[number]):
                 work = self.works[number]

@@ -287,7 +287,7 @@ def _seen_as(view: View, tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _index(tensors: list[torch.Tensor], wanted: torch.Tensor) -> int:
-    """Return which of some tensors is another one, or else lies in the same storage."""
+    """Return the number of the tensor that is another one, or else lies in its storage."""
     for index, tensor in enumerate(tensors):
         if tensor is wanted:
             return index

@@ -39,7 +39,7 @@ def searched_half(
     demands: Demands,
     row: int,
 ) -> Half:
-    """Return how the searched side goes in the arrival that makes a demand.
+    """Return the searched side's half of a schedule in the arrival that makes a demand.
 
     Parameters
     ----------
