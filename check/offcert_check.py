@@ -1154,8 +1154,9 @@ class Joint:
                     add(share, -factor * Fraction(weight, over))
         for window in range(self.windows):
             self._weigh_window(window, over, rows, add)
-        for share, value in fixed.items():
-            total += prices.pop(share, 0) * value
+        for shares, (fewest, most) in fixed.items():
+            costs = sorted(prices.pop(share, 0) for share in shares)
+            total += sum(costs[: min(max(sum(cost < 0 for cost in costs), fewest), most)])
         return total + _least(prices)
 
     def _weigh_memory(self, family, boundary, weight, add):
@@ -1225,6 +1226,20 @@ def _joint_weights(document):
     return over, rows
 
 
+def _joint_cases(facts, node, fixed):
+    """Return the decisions of two cases: more run again than a node says, or no more do."""
+    span, *rest = integers(node, "tree")
+    most, several = (rest[0], rest[1:]) if len(rest) > 2 else (0, rest)
+    known = len(rest) not in (0, 2) and span < len(facts.spans) and several == sorted(set(several))
+    known = known and several[-1] < len(facts.network.computations)
+    shares = tuple(facts.runs(span, each) for each in several) if known else (0,)
+    low, high = fixed.get(shares, (0, len(shares)))
+    others = {share for each in fixed if each != shares for share in each} & set(shares)
+    if others or not low <= most < high or not all(isinstance(share, tuple) for share in shares):
+        raise WrongError(f"the tree of a proof cannot decide {node}")
+    return {**fixed, shares: (most + 1, high)}, {**fixed, shares: (low, most)}
+
+
 def joint(problem, details):
     """Return the bound on any execution that multipliers, or a tree of cases, prove."""
     take(details, "details", ("moments", "spans", "whole", "proof"))
@@ -1233,19 +1248,13 @@ def joint(problem, details):
         document = {"multipliers": [document], "tree": [0]}
     take(document, "proof", ("multipliers", "tree"))
     weights = [_joint_weights(each) for each in document["multipliers"]]
-    nodes, waiting, worst = iter(document["tree"]), [{}], None
+    nodes, waiting, worst = iter(document["tree"]), [{}], math.inf
     while waiting:
         fixed, node = waiting.pop(), next(nodes, None)
         if isinstance(node, list):
-            span, computation = integers(node, "tree", 0, 2)
-            known = span < len(facts.spans) and computation < len(problem.network.computations)
-            share = facts.runs(span, computation) if known else 0
-            if not isinstance(share, tuple) or share in fixed:
-                raise WrongError(f"the tree of a proof cannot decide {node}")
-            waiting += [{**fixed, share: 1}, {**fixed, share: 0}]
+            waiting += _joint_cases(facts, node, fixed)
         elif type(node) is int and 0 <= node < len(weights):
-            value = facts.bound(*weights[node], fixed)
-            worst = value if worst is None else min(worst, value)
+            worst = min(worst, facts.bound(*weights[node], fixed))
         else:
             raise WrongError(f"the tree of a proof has no such node: {node!r:.40}")
     if next(nodes, None) is not None:
@@ -1443,7 +1452,7 @@ def _check_status(document, problem, objective, best):
 
 
 def scarcest(problem):
-    """Return what is limited (None: nothing), what is needed of it at least, and where."""
+    """Return the limit, or None, the least need, and the operation, or -1; bytes or ticks."""
     if problem.minimise == "memory":
         return problem.deadline, problem.trace.computing, -1
     if problem.recompute == "none":

@@ -171,7 +171,7 @@ def _known(row: Row, library: Library) -> tuple[str, Record]:
 
 
 def standings(measured: Iterable[Measured]) -> list[Standing]:
-    """Return how every method stands in every group, and in all where there are several."""
+    """Return the standing of every method in every group, and in all where there are several."""
     groups: dict[str, dict[str, list[Measured]]] = {}
     for each in measured:
         if each.status == SolveStatus.INFEASIBLE:

@@ -76,7 +76,7 @@ class OtherWay:
     fits: bool
 
 
-# What PyTorch and frameworks around it do on one line, as `decision_of` reads it.
+# Plans that PyTorch and frameworks around it make on one line, as `decision_of` reads them.
 _OTHERS = (
     {"plan": "trainer", "gradient_checkpointing": True, "name": "every layer checkpointed"},
     {"plan": "save_on_cpu", "name": "save_on_cpu"},

@@ -114,7 +114,7 @@ class ExportedRetention(ModelFiles):
 
 
 def export_retention(problem: Problem, form: str) -> ExportedRetention:
-    """Return which copies are kept and what runs again as a program for linear solvers.
+    """Return a linear program of which copies are kept and which computations run again.
 
     Parameters
     ----------
@@ -221,7 +221,7 @@ def _attained(problem: Problem) -> int:
     return best
 
 
-# What makes a program and its proof of the bounds that can be exported.
+# Functions that make a program and its proof, for the bounds that can be exported.
 ARGUMENTS: dict[str, Callable[[Problem, int, Any, bool], Argument]] = {
     "joint-lp": joint_argument,
     "fluid-lp": fluid_argument,

@@ -101,7 +101,7 @@ def frontier(
 
 
 def _is_worse(certificate: Certificate, before: Certificate | None) -> bool:
-    """Whether what takes less memory also takes less time."""
+    """Whether the certificate within less memory also takes less time."""
     least = None if before is None else before.result.objective
     if least is None:
         return False

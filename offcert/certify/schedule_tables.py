@@ -210,7 +210,7 @@ def _scheduled(problem: Problem, rows: Sequence[_Row]) -> tuple[Execution | None
 
 
 def _numbers(rows: Iterable[_Row], names: Sequence[str], what: str) -> list[int]:
-    """Return which operation or tensor each row names: by name, or else by number."""
+    """Return the operation or tensor that each row names: by name, or else by number."""
     places: dict[str, list[int]] = {}
     for number, name in enumerate(names):
         places.setdefault(name, []).append(number)

@@ -209,7 +209,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _load() -> None:
-    """Load what verification may need, so that its memory does not count."""
+    """Load the modules that verification may need, so that their memory does not count."""
     from importlib import import_module
 
     for module in ("report.elsewhere", "verify.document", "verify.pivot_outward.check"):

@@ -249,7 +249,7 @@ def _said_of(entry: Mapping[str, Any]) -> str:
 
 
 def _frames(entry: Mapping[str, Any]) -> Iterator[str]:
-    """Yield where the program was, the innermost frame first."""
+    """Yield the frames of the program as texts, the innermost first."""
     for frame in entry.get("frames") or ():
         name, file, line = (frame.get(key, "") for key in ("name", "filename", "line"))
         yield cut(f"{name} ({file}:{line})" if line else f"{name}", 100)

@@ -115,7 +115,7 @@ class _Tail(torch.autograd.Function):
 def _add(
     made: list[Tensor | None], part: slice, gradient: Tensor, hidden: Tensor, matrix: Tensor
 ) -> None:
-    """Add what a chunk's logits tell to the gradients of what the head takes and has."""
+    """Add the gradients by a chunk's logits to those of the head's input and weights."""
     of_hidden, of_weight, of_bias = made
     if of_hidden is not None:
         torch.mm(gradient, matrix, out=of_hidden[part])

@@ -119,7 +119,7 @@ def _write_bytes(path: Path, content: bytes) -> None:
 
 
 def evidence_path(folder: Path, section: str) -> Path:
-    """Return where the evidence of a section is, below the folder of the documentation."""
+    """Return the path of a section's evidence, below the folder of the documentation."""
     return folder / EVIDENCE_FOLDER / f"{section}{_SUFFIX}"
 
 

@@ -194,7 +194,7 @@ def instance(verification: Verification[Any]) -> Any:
 
 
 def _shown(verification: Verification[Any], figures: Mapping[str, Any]) -> Iterator[str]:
-    """Yield where figures say more than a certificate establishes."""
+    """Yield the figures that say more than a certificate establishes."""
     if not verification.valid:
         yield f"its certificate is not valid: {verification.reason}"
         return

@@ -107,7 +107,7 @@ class Inside:
         return found.items()
 
     def _wait(self, asking: int, groups: list[Group]) -> None:
-        """Note what waits while segments run again, until the operation that asks goes on.
+        """Note the bytes that wait while segments run again, until the operation that asks goes on.
 
         It begins to run before they do, during what comes before them.
         """

@@ -96,7 +96,7 @@ class Within:
         return found
 
     def first_ask(self, computation: int, first: int, last: int) -> Ask | None:
-        """Return how a computation asks first for what is saved from one to another, if it does."""
+        """Return a computation's first ask for values saved by a range of others, or None."""
         for each in self.asks_of.get(computation, ()):
             if first <= each.saver <= last:
                 return each

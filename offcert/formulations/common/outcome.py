@@ -183,7 +183,7 @@ class ModelRun:
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Keep what is known if the block is interrupted or a solver fails in it.
+        """Keep incumbent and bound if the block is interrupted or a solver fails in it.
 
         That costs the solver's contribution only. Bad input is raised all the same.
         """

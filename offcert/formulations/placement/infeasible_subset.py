@@ -117,7 +117,7 @@ def reduced(
     area = {
         each: problem.sizes[each] * (rows[each].end - rows[each].start) for each in range(len(rows))
     }
-    # Those of the least area first: they are the least likely to be needed.
+    # Residences of the least area first: they are the least likely to be needed.
     kept = sorted(excluded.residences, key=lambda each: area[each])
     _, nodes = _refuted(problem, kept, excluded.value, until, None, seed)
     length = len(kept) // 2

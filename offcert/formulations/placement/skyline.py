@@ -105,7 +105,7 @@ class Skyline:
             rule = number % _LATER
         self._prioritise(turn)
         answer = self.search(capacity, until, limit, _RULES[rule])
-        # What failed long ago counts less.
+        # Failures of long ago count less.
         weight = self._state.weight
         weight[:] = 1 + (weight - 1) / max(1.0, float(weight.max(initial=1.0)) / len(weight))
         return answer

@@ -182,7 +182,7 @@ class RematerialisationRun:
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Keep what is known if the block is interrupted or a solver fails in it."""
+        """Keep incumbent and bound if the block is interrupted or a solver fails in it."""
         try:
             yield
         except KeyboardInterrupt:

@@ -301,7 +301,7 @@ class AdversarialCheckpoints(Hunted):
 
     @property
     def measure(self) -> str:
-        """By what it is measured."""
+        """The value by which `against` is measured."""
         usual = USUAL[checkpoint_value(self.against, "against").minimise]
         return usual if self.by == "usual" else self.by
 

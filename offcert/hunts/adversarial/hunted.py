@@ -53,7 +53,7 @@ class Hunted(Generator):
     @property
     @abstractmethod
     def measure(self) -> str:
-        """By what `against` is measured."""
+        """The value by which `against` is measured."""
 
     @abstractmethod
     def terms(self) -> Terms:

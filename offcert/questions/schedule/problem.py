@@ -125,7 +125,7 @@ class Problem:
         object.__setattr__(self, name, kind(value))
 
     def _validate_choices(self) -> None:
-        """Refuse what does not go together."""
+        """Refuse fields that do not go together."""
         if self.recompute is not Recompute.NONE and self.computed is None:
             raise InputError(
                 f'recompute "{self.recompute}" needs a network that says what is computed from '

@@ -118,7 +118,7 @@ class Backend:
         self._compiler = compiler or as_it_is
 
     def __call__(self, module: fx.GraphModule, inputs: Sequence[Any], **options: Any) -> Any:
-        """Compile what Dynamo has traced.
+        """Compile the graph that Dynamo has traced.
 
         Raises
         ------

@@ -71,7 +71,7 @@ def in_memory(descriptor: int, root: Path = _ROOT) -> bool:
 
 @cache
 def _kind(number: str, root: Path) -> str | None:
-    """Return which kind of file system has a number."""
+    """Return the kind of file system that has a number."""
     for line in _lines(root / "proc/self/mountinfo"):
         before, _, after = line.partition(" - ")
         if before.split()[2] == number:

@@ -45,7 +45,7 @@ class Stream(Protocol):
         """Return an event after all that the stream has been given so far."""
 
     def wait(self, event: Event) -> None:
-        """Let what is given from now on begin only after an event."""
+        """Let work that is given from now on begin only after an event."""
 
 
 class Arena(Protocol):

@@ -130,7 +130,7 @@ class Stayed(NamedTuple):
 
 
 class Excess:
-    """Finds what a step takes beyond what its plan says.
+    """Finds memory that a step takes beyond its plan.
 
     Parameters
     ----------

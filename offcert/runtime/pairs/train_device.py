@@ -77,7 +77,7 @@ class TrainDevice:
 def train_device(
     asked: str | Device, model: nn.Module, problem: Problem, *, count: bool
 ) -> TrainDevice:
-    """Return where a model is to be trained under a plan.
+    """Return the device on which a model is to be trained under a plan.
 
     Parameters
     ----------

@@ -193,7 +193,7 @@ def version_of(tensor: torch.Tensor) -> int:
 
 
 def address_of(tensor: torch.Tensor) -> int:
-    """Return where the bytes of a tensor are; 0 for those without an address.
+    """Return the address of a tensor's bytes; 0 for those without an address.
 
     Of a parameter, in which storage: `fully_shard` frees and gathers what is in it.
     """

@@ -315,7 +315,7 @@ class Frame:
             self.now.walk = outer
             if walk.watch is not None:
                 walk.watch.leave()
-                # It knows the walk: nothing is to live on because of that.
+                # The watch refers to the walk, which must not live on because of that.
                 walk.watch = None
             if outer is None and self.told.may_drop_casts():
                 # Within an autocast of the user's, the weights that were cast would stay until that

@@ -143,7 +143,7 @@ class ModuleStates:
         )
 
     def _look(self, things: Iterable[tuple[str, Any]]) -> None:
-        """Add what can be reached from these objects and was not known yet."""
+        """Add the contents that can be reached from these objects and were not known yet."""
         assert self._reach is not None
         found = self._reach.visit(iter(things))
         self._unseen += found.unseen

@@ -55,7 +55,7 @@ class Known:
         self.reference: weakref.ref[torch.UntypedStorage] | None = None
 
     def address(self, offset: int, size: int) -> int | None:
-        """Return where bytes of it lie in this process, if it is there."""
+        """Return the address of its bytes in this process, or None if it is gone."""
         storage = None if self.reference is None else self.reference()
         if storage is None or storage.nbytes() < offset + size:
             # Nobody has it any more, or it has been emptied in place.
@@ -150,7 +150,7 @@ class SimulatedArena:
         return self._memory.pieces(offset, size)
 
     def address(self, offset: int) -> int:
-        """Return where a byte of it lies in this process."""
+        """Return the address of one of its bytes in this process."""
         return self._data.data_ptr() + offset
 
     def close(self) -> None:

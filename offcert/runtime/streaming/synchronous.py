@@ -90,7 +90,7 @@ class Mover(ABC):
 
     @abstractmethod
     def reach(self, step: MovedStep, operation: int) -> None:
-        """Do what the plan wants done before an operation begins."""
+        """Make the plan's moves before an operation begins."""
 
     @abstractmethod
     def fetch_late(self, step: MovedStep, entry: Entry) -> None:
@@ -161,7 +161,7 @@ class SynchronousMover(Mover):
         return bool(self._releases[operation] or self._claims[operation])
 
     def reach(self, step: MovedStep, operation: int) -> None:
-        """Move what the plan wants moved before an operation begins."""
+        """Make the plan's moves before an operation begins."""
         for tensor in self._releases[operation]:
             self._leave(step, tensor, operation)
         for tensor in self._claims[operation]:
@@ -335,7 +335,7 @@ class TimedMover(SynchronousMover):
         return True
 
     def reach(self, step: MovedStep, operation: int) -> None:
-        """Move what the plan wants moved before an operation begins."""
+        """Make the plan's moves before an operation begins."""
         self._record.ended(HOST_CLOCK.now())
         super().reach(step, operation)
         self._record.began(HOST_CLOCK.now())

@@ -162,7 +162,7 @@ class LiveBytes(TorchDispatchMode):
                 if self._fakes or not isinstance(tensor, FakeTensor):
                     self.adopt(tensor)
         except torch.OutOfMemoryError as error:
-            # What the operator itself would have said.
+            # The error that the operator itself would have raised.
             return error
         if self.listener is not None:
             self.listener(func, args, kwargs, out)

@@ -103,7 +103,7 @@ class _Follower:
             self.needed = max(self.needed, need + self.moved)
 
     def _run(self, free: int) -> None:
-        """Run what can be run."""
+        """Run operations as far as possible."""
         side, done = self.side, len(self.ends)
         look(side, self.question, self.outlook)
         asked = side, self.question, self.outlook

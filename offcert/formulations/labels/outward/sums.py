@@ -38,7 +38,7 @@ class Straddle:
     most: int
 
     def ticks(self, pivot: CutProblem) -> int:
-        """Return how long the transfer lasts."""
+        """Return the ticks of the transfer."""
         return int(pivot.sides[self.side].away[self.size_class])
 
 

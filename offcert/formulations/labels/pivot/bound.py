@@ -320,7 +320,7 @@ class PivotSearch:
         return twice
 
     def _note(self, cut: Cut) -> None:
-        """Remember what a cut has proved, if it is more than what is known."""
+        """Remember the bound of a cut, if it is more than the one known."""
         bound = min(cut.proven, self.upper)
         if self.best is not None and bound <= self.best.lower_bound:
             return

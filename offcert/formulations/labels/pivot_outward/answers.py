@@ -139,7 +139,7 @@ class Other:
     def half(
         self, demands: Demands, row: int, limit: int, pause: Callable[[], None]
     ) -> Half | None:
-        """Return how the side may meet a demand, small tensors apart; None if it cannot.
+        """Return half a schedule that meets a demand, small tensors apart; None if there is none.
 
         Parameters
         ----------
