@@ -167,7 +167,8 @@ def _bound(search: Search, time_limit: float | None, record: Record) -> None:
         climb_combinatorial(search, effort, late_too=True)
     for known in record.bounds:
         bound = known.bound
-        if bound.evidence is Evidence.PROVED and "omitted" not in bound.details:
+        kept = bound.evidence is Evidence.PROVED and "omitted" not in bound.details
+        if kept and bound not in search.bounds:
             search.add(bound)
     if time_limit is not None and search.lower_bound < (search.objective or 0):
         for bound in certify(search.problem, time_limit=time_limit).result.bounds:
