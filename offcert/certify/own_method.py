@@ -124,7 +124,7 @@ def answered(problem: Problem, answer: Any, name: str) -> tuple[Execution | None
         A plan's schedule is the earliest one that follows it. A strategy (or what it makes, an
         execution) stands alone if nothing leaves, or in a pair with a plan or a schedule for it.
     name : str
-        Of the method, for messages.
+        Name of the method, for messages.
 
     Raises
     ------

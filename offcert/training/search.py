@@ -32,12 +32,12 @@ class Order:
     Attributes
     ----------
     problem : Problem
-        With its limit.
+        A problem with its limit.
     plain : Problem or None
         With its limit, if nothing runs again: for where no plan is found for the other one. None if
         nothing may run again anyway.
     seconds : float
-        For the search.
+        Seconds for the search.
     room : int or None
         Bytes of the host's memory that the plan may take; None for any number.
     streams : bool

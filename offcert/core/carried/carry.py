@@ -70,13 +70,13 @@ def carry(
     Parameters
     ----------
     network : Network
-        Of the captured step.
+        The network of the captured step.
     program : Program
         The program: segments that run again.
     ranges : Ranges
         Of the capture: every segment must be one of them.
     record : StepRecord
-        Of the capture.
+        The record of the capture.
     ticks : iterable of tuple
         The events with which the operations of the captured step begin.
 

@@ -63,7 +63,7 @@ def solve(
     Parameters
     ----------
     problem : Problem
-        Any trace and link.
+        A problem with any trace and link.
     time_limit : float
         Seconds, building the model included.
     workers, seed : int

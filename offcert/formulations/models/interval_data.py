@@ -116,7 +116,7 @@ def aligned_grid(problem: Problem, coarsest: int) -> int:
     Parameters
     ----------
     problem : Problem
-        Any.
+        Any problem.
     coarsest : int
         Ticks, at least 1.
     """

@@ -65,13 +65,13 @@ def solve(
     Parameters
     ----------
     problem : Problem
-        Any trace and link.
+        A problem with any trace and link.
     solver : str
         A name that PuLP knows, or ``"scipy"``.
     time_limit : float
         Seconds, building the program included.
     threads : int
-        For the solver.
+        Threads of the solver.
     grid : int, optional
         Ticks a cell; by default few cells on a simplex link, and as many on a duplex one as a
         program of moderate size allows.

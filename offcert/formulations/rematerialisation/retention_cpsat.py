@@ -106,7 +106,7 @@ def run_limits(states: StateNetwork, runs: int, spare: int | None) -> list[int]:
     Parameters
     ----------
     states : StateNetwork
-        Of which.
+        The states.
     runs : int
         The most.
     spare : int or None

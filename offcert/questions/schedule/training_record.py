@@ -224,7 +224,7 @@ class TrainingRecord:
     Attributes
     ----------
     name : str
-        Of the problem.
+        Name of the problem.
     problem : str
         Its hash.
     device : str

@@ -68,7 +68,7 @@ def sharding_kept(
     Parameters
     ----------
     sharded : Sharded
-        Of the model.
+        Sharded parameters of the model.
     replace : callable, optional
         Gives the tensor that stands for another one in the block.
 

@@ -48,7 +48,7 @@ def timed_trace(
     repetitions : int
         Steps to take the median of, after two to warm up.
     device : Device, optional
-        Whose events tell the time; by default that of the model, and the host's clock on the CPU.
+        The device whose events tell the time; by default the model's, or the host's clock.
 
     Raises
     ------

@@ -36,7 +36,7 @@ class Walk:
     Attributes
     ----------
     program : object
-        What is looked up in it: a `Lookup`.
+        The key of the program for a `Lookup`.
     calls : dict
         How often each module has been called in the forward passes of the step.
     frame : Frame or None

@@ -28,7 +28,7 @@ class Inputs:
     Parameters
     ----------
     name : str
-        Of the segment, for people.
+        Name of the segment, for people.
     """
 
     def __init__(self, name: str) -> None:
@@ -157,7 +157,7 @@ class Keeper:
     Parameters
     ----------
     name : str
-        Of the segment, for people.
+        Name of the segment, for people.
     kept : dict
         For the events with which such stretches begin, which of the operators are kept; None for
         all.

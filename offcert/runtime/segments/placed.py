@@ -23,7 +23,7 @@ class Kept:
     kind : str
         ``"enter"`` or ``"leave"``: what the module does.
     path : str
-        Of the module, as in ``model.named_modules()``.
+        Path of the module, as in ``model.named_modules()``.
     call : int
         Number of its call in the forward passes of the step.
     operators : tuple of int, or None

@@ -85,7 +85,7 @@ class LiveBytes(TorchDispatchMode):
         address once it counts no more. What `allocated` raises is raised by the operator: there
         is not so much memory.
     guard : Guard
-        Of all that is done beside the operators.
+        The guard of all that is done beside the operators.
     sharded : Sharded or None
         Sharded parameters, which count from when they are gathered until they are freed.
     """

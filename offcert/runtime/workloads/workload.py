@@ -78,11 +78,11 @@ class Workload:
     options : mapping
         Keyword arguments of the callable or the zoo's builder.
     dtype : str
-        Of parameters and inputs.
+        Data type of parameters and inputs.
     loss : str
         See `offcert.runtime.workloads.workload.loss_function`.
     seed : int
-        Of the initial weights.
+        Seed of the initial weights.
 
     Raises
     ------

@@ -95,7 +95,7 @@ def resource_fault(
     value : int
         The bound.
     proof : ResourceProof
-        Which work on which resource.
+        The proof: which work counts on which resource.
     """
     return _Bound(problem, alone, proof).fault(value)
 
