@@ -362,7 +362,7 @@ def record_construction(library: Library, name: str) -> None:
 
 
 def main() -> None:
-    """Build what the command line asks for."""
+    """Build the problems that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--only", default="*", help="pattern of family names")
     parser.add_argument("--folder", type=Path, default=FOLDER)

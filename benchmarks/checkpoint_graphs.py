@@ -235,7 +235,7 @@ def print_captured(rows: Sequence[dict[str, Any]]) -> None:
 
 
 def main(arguments: Iterable[str] | None = None) -> None:
-    """Do what the command line asks for."""
+    """Carry out the command line's choices."""
     parser = argparse.ArgumentParser(description="Recomputation on graphs")
     parser.add_argument("what", choices=("random", "networks", "captured"))
     parser.add_argument("--graphs", type=int, default=300)

@@ -310,7 +310,7 @@ def _parse(arguments: Iterable[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Iterable[str] | None = None) -> None:
-    """Do what the command line asks for."""
+    """Carry out the command line's choices."""
     options = _parse(arguments)
     try:
         if not options.report_only:

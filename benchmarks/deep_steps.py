@@ -50,7 +50,7 @@ def said(problem: Problem, since: float) -> str:
 
 
 def main() -> None:
-    """Run what the command line asks for."""
+    """Run the command line's choices."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--layers", type=int, default=128)
     parser.add_argument("--micro", type=int, default=8)

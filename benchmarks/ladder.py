@@ -266,7 +266,7 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what the command line asks for; return the exit code."""
+    """Run the command line's choices; return the exit code."""
     try:
         options = parsed(arguments)
         options.run(options, lambda text: print(text, file=sys.stderr, flush=True))

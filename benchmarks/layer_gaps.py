@@ -113,7 +113,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run what the command line asks for."""
+    """Run the command line's choices."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--only", default="*", help="patterns of models' names")
     parser.add_argument("--time-limit", type=float, default=60.0, help="seconds for each limit")

@@ -78,7 +78,7 @@ def table(rows: list[Row]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run what the command line asks for."""
+    """Run the command line's choices."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("files", nargs="*", type=Path, help="problems beside those of the library")
     parser.add_argument("--only", default=PATTERNS, help="patterns of names in the library")

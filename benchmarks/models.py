@@ -82,7 +82,7 @@ def summary(rows: list[dict[str, Any]], patterns: list[str], models: list[str]) 
 
 
 def main() -> None:
-    """Run what the command line asks for."""
+    """Run the command line's choices."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--only", default=PROBLEMS, help="patterns of names in the library")
     parser.add_argument("--models", default=MODELS)

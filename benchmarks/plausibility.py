@@ -303,7 +303,7 @@ def table(found: Iterable[dict[str, Any]]) -> list[str]:
 
 
 def main() -> None:
-    """Run what the command line asks for."""
+    """Run the command line's choices."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--only", default="*", help="patterns of names, with semicolons between")
     parser.add_argument("--rows", type=Path, help="a JSON file of rows instead of the published")

@@ -29,10 +29,9 @@ from bisect import bisect, insort
 from fractions import Fraction
 from itertools import pairwise
 
-LARGEST_INTEGER = 2**63 - 1
+LARGEST_INTEGER, LONGEST_PROOF = 2**63 - 1, 1 << 25
 # Sums of sizes, and of those of large tensors, are told apart up to so many units (theory).
 FINEST, FINEST_LARGE = 1 << 24, 1 << 26
-LONGEST_PROOF = 1 << 25
 
 
 class WrongError(Exception):
@@ -240,10 +239,8 @@ def read_network(document, place):
         row = {name: integer(each[name], f"{here}.{name}") for name in ("duration", "workspace")}
         for name in ("reads", "writes", "holds", "of"):
             row[name] = integers(each.get(name, []), f"{here}.{name}")
-            most, rising = (
-                i if name == "of" else len(values),
-                all(a < b for a, b in pairwise(row[name])),
-            )
+            most, rising = len(values), all(a < b for a, b in pairwise(row[name]))
+            most = i if name == "of" else most
             if any(number >= most for number in row[name]) or (name != "of" and not rising):
                 raise WrongError(f"{here}.{name} must increase, and name what there is")
         row["lean"] = None if each.get("lean") is None else integer(each["lean"], f"{here}.lean")
@@ -403,6 +400,8 @@ class Problem:
 
 def check_execution(problem, document):
     """Return the trace of an execution; raise if it is no legal one of the problem's network."""
+    if problem.recompute == "none":
+        raise WrongError("there is one, although nothing may run again")
     take(document, "execution", ("trace", "runs", "values"), ("program",))
     network = problem.network
     trace = read_trace(document["trace"], "execution.trace", problem.offload)
@@ -693,9 +692,8 @@ def fractional(problem, trace, needs):
     parts = problem.out.numerator * problem.back.numerator
     rates = [int(parts / problem.out), int(parts / problem.back)]
     ticks = [parts * each for each, _ in trace.operations]
-    count, rows = len(ticks), []
-    for gap in trace.gaps:
-        rows.append((gap[1], gap[2], trace.writer(gap), trace.size(gap)))
+    count = len(ticks)
+    rows = [(gap[1], gap[2], trace.writer(gap), trace.size(gap)) for gap in trace.gaps]
     heads = _ends(ticks, needs, rates[0], rows)
     rows = [(count - 1 - q, count - 1 - p, count - 1 - q, size) for p, q, _, size in rows]
     tails = _ends(ticks[::-1], needs[::-1], rates[1], rows)
@@ -705,8 +703,10 @@ def fractional(problem, trace, needs):
 
 def in_pieces(problem, trace, needs):
     """Return the sum of the fractional bounds of the pieces between which nothing is away."""
-    count, uncut, owned, total = len(trace.operations), set(), {}, 0
-    for (_, before, _), (_, _, after) in _first_and_last(trace.gaps):
+    count, uncut, owned, total, spans = len(trace.operations), set(), {}, 0, {}
+    for number, before, after in trace.gaps:
+        spans[number] = (spans.get(number, (before,))[0], after)
+    for before, after in spans.values():
         uncut.update(range(before + 1, after + 1))
     cuts = [operation for operation in range(1, count) if operation not in uncut]
     for number, before, _ in trace.gaps:
@@ -720,14 +720,6 @@ def in_pieces(problem, trace, needs):
         part = Trace(trace.operations[first:end], tensors)
         total += fractional(problem, part, needs[first:end])
     return total
-
-
-def _first_and_last(gaps):
-    """Return the first and the last gap of each tensor that has any."""
-    found = {}
-    for gap in gaps:
-        found.setdefault(gap[0], [gap, gap])[1] = gap
-    return found.values()
 
 
 def _ends(ticks, needs, rate, gaps):
@@ -1097,7 +1089,8 @@ class Joint:
         begin, end = self.spans[where]
         if family in ("runs", "returns"):
             share = self.runs if family == "runs" else self.back
-            known = where >= self.windows and share(where, about[0]) != 0
+            unmade = family == "returns" and self.present(begin, about[0]) is None
+            known = not unmade and share(where, about[0]) != 0
             windows = [(share(window, about[0]), 1) for window in range(begin, end)]
             return [*windows, (share(where, about[0]), -1)] if known else None
         if family == "inputs":
@@ -1161,8 +1154,9 @@ class Joint:
                     add(share, -factor * Fraction(weight, over))
         for window in range(self.windows):
             self._weigh_window(window, over, rows, add)
-        for share, value in fixed.items():
-            total += prices.pop(share, 0) * value
+        for shares, (fewest, most) in fixed.items():
+            costs = sorted(prices.pop(share, 0) for share in shares)
+            total += sum(costs[: min(max(sum(cost < 0 for cost in costs), fewest), most)])
         return total + _least(prices)
 
     def _weigh_memory(self, family, boundary, weight, add):
@@ -1232,6 +1226,20 @@ def _joint_weights(document):
     return over, rows
 
 
+def _joint_cases(facts, node, fixed):
+    """Return the decisions of two cases: more run again than a node says, or no more do."""
+    span, *rest = integers(node, "tree")
+    most, several = (rest[0], rest[1:]) if len(rest) > 2 else (0, rest)
+    known = len(rest) not in (0, 2) and span < len(facts.spans) and several == sorted(set(several))
+    known = known and several[-1] < len(facts.network.computations)
+    shares = tuple(facts.runs(span, each) for each in several) if known else (0,)
+    low, high = fixed.get(shares, (0, len(shares)))
+    others = {share for each in fixed if each != shares for share in each} & set(shares)
+    if others or not low <= most < high or not all(isinstance(share, tuple) for share in shares):
+        raise WrongError(f"the tree of a proof cannot decide {node}")
+    return {**fixed, shares: (most + 1, high)}, {**fixed, shares: (low, most)}
+
+
 def joint(problem, details):
     """Return the bound on any execution that multipliers, or a tree of cases, prove."""
     take(details, "details", ("moments", "spans", "whole", "proof"))
@@ -1240,19 +1248,13 @@ def joint(problem, details):
         document = {"multipliers": [document], "tree": [0]}
     take(document, "proof", ("multipliers", "tree"))
     weights = [_joint_weights(each) for each in document["multipliers"]]
-    nodes, waiting, worst = iter(document["tree"]), [{}], None
+    nodes, waiting, worst = iter(document["tree"]), [{}], math.inf
     while waiting:
         fixed, node = waiting.pop(), next(nodes, None)
         if isinstance(node, list):
-            span, computation = integers(node, "tree", 0, 2)
-            known = span < len(facts.spans) and computation < len(problem.network.computations)
-            share = facts.runs(span, computation) if known else 0
-            if not isinstance(share, tuple) or share in fixed:
-                raise WrongError(f"the tree of a proof cannot decide {node}")
-            waiting += [{**fixed, share: 1}, {**fixed, share: 0}]
+            waiting += _joint_cases(facts, node, fixed)
         elif type(node) is int and 0 <= node < len(weights):
-            value = facts.bound(*weights[node], fixed)
-            worst = value if worst is None else min(worst, value)
+            worst = min(worst, facts.bound(*weights[node], fixed))
         else:
             raise WrongError(f"the tree of a proof has no such node: {node!r:.40}")
     if next(nodes, None) is not None:
@@ -1269,19 +1271,17 @@ def proved(problem, method, details):
     simplex = not problem.duplex
     if method.startswith("fractional-") and not atomic and method != PIECES:
         raise WrongError(f"{method} is for atomic transfers")
+    if not method.startswith("fluid-"):
+        take(details, "details", ("smallest",) if "large" in method else ())
     if method in RULES:
-        take(details, "details", ())
         return RULES[method](problem, trace, required(problem, trace))
     if method == "prop3-subset-sum":
-        take(details, "details", ())
         if not atomic and not (simplex and problem.transfers == "interruptible"):
             raise WrongError(f"{method} does not hold for such transfers")
         return proposition_3(problem, trace, required(problem, trace, whole=True))
     if method == "fractional-subset-sum":
-        take(details, "details", ())
         return fractional(problem, trace, required(problem, trace, whole=True))
     if method.startswith("fractional-large-tensors"):
-        take(details, "details", ("smallest",))
         smallest = integer(details["smallest"], "details.smallest", 1)
         rest, taken = trace, 0
         if method.endswith("-returns"):
@@ -1320,8 +1320,7 @@ def check_bound(problem, bound):
         return
     if method not in KNOWN:
         raise UnknownError(f"{method}: a kind of bound that needs a search, or another argument")
-    start, needs = least_memories(problem.trace)
-    if problem.memory < max(start, *needs):
+    if problem.memory < scarcest(problem)[1]:
         raise UnknownError(f"{method}: bounds on problems without any schedule")
     most = proved(problem, method, bound["details"])
     if value != most:
@@ -1342,6 +1341,7 @@ def least_memories(trace):
 REQUIRED = ("format", "version", "problem", "problem_sha256", "status", "objective", "lower_bound")
 REQUIRED += ("gap", "bounds", "schedule", "infeasibility", "method", "settings", "versions")
 REQUIRED += ("digest",)
+LACK = ("operation", "name", "needed", "lacking")
 
 
 class Check:
@@ -1382,7 +1382,7 @@ def check(document):
         return found
     trace = problem.trace
     if document.get("execution") is not None:
-        trace = found.run("execution", _execution, problem, document["execution"])
+        trace = found.run("execution", check_execution, problem, document["execution"])
     elif problem.recompute != "none" and document["schedule"] is not None:
         found.wrong.append("execution: missing, although computations may run again")
         return found
@@ -1395,12 +1395,6 @@ def check(document):
     others = {"placement": "addresses", "robust": "uncertain times"}
     found.unknown += [f"{part}: {what}" for part, what in others.items() if part in document]
     return found
-
-
-def _execution(problem, document):
-    if problem.recompute == "none":
-        raise WrongError("there is one, although nothing may run again")
-    return check_execution(problem, document)
 
 
 def _check_document(document):
@@ -1445,8 +1439,11 @@ def _check_status(document, problem, objective, best):
     status, lack = document["status"], document["infeasibility"]
     if (lack is not None) != (status == "INFEASIBLE"):
         raise WrongError("status and infeasibility disagree")
+    limit, needed, where = scarcest(problem)
+    if limit is not None and needed > limit and (lack is None or document["bounds"]):
+        raise WrongError("no schedule exists, and the document must say so and hold no bounds")
     if lack is not None:
-        _check_infeasible(document, problem, lack)
+        _check_infeasible(document, limit, needed, where)
     elif objective is None:
         if status != "UNKNOWN":
             raise WrongError(f"status is {status} without a schedule")
@@ -1454,20 +1451,36 @@ def _check_status(document, problem, objective, best):
         raise WrongError(f"status is {status} with objective {objective} and bound {best}")
 
 
-def _check_infeasible(document, problem, lack):
-    if document["schedule"] is not None or document["bounds"]:
-        raise WrongError("there is a schedule or a bound, although the problem is infeasible")
-    take(lack, "infeasibility", ("operation", "name", "needed", "lacking"))
-    if problem.recompute != "none" or problem.minimise != "time":
-        raise UnknownError("why nothing can be executed where computations may run again")
-    start, needs = least_memories(problem.trace)
+def scarcest(problem):
+    """Return the limit, or None, the least need, and the operation, or -1; bytes or ticks."""
+    if problem.minimise == "memory":
+        return problem.deadline, problem.trace.computing, -1
+    if problem.recompute == "none":
+        start, needs = least_memories(problem.trace)
+    else:
+        network, needs = problem.network, []
+        sizes, read = [size for size, _, _ in network.values], set()
+        for each in network.computations:
+            made = sum(sizes[v] for v in each["writes"] if network.values[v][2] is None)
+            beside = each["workspace"] + made
+            beside = beside if each["lean"] is None else min(beside, each["lean"])
+            needs.append(beside + sum(sizes[v] for v in each["reads"]))
+            read |= {network.memory(v) for v in each["reads"]}
+        start = sum(sizes[v] for v in read if network.writer[v] < 0)
     needed = max(start, *needs)
-    if needed <= problem.memory:
-        raise WrongError("every operation fits if all else has left")
-    where = -1 if start == needed else needs.index(needed)
+    return problem.memory, needed, -1 if start == needed else needs.index(needed)
+
+
+def _check_infeasible(document, limit, needed, where):
+    lack = take(document["infeasibility"], "infeasibility", LACK)
+    if document["schedule"] is not None or document["bounds"] or limit is None:
+        raise WrongError("there is a schedule, a bound or no limit, although nothing is feasible")
+    alone = needed <= limit and lack["name"] == "every execution"
+    if alone and lack["needed"] - lack["lacking"] == limit:
+        raise UnknownError("why nothing can be executed where computations may run again")
     said = (lack["operation"], lack["needed"], lack["lacking"])
-    if said != (where, needed, needed - problem.memory):
-        raise WrongError(f"infeasibility must say that {needed} units are needed at {where}")
+    if needed <= limit or said != (where, needed, needed - limit):
+        raise WrongError(f"infeasibility must say that {needed} is needed at {where}, if it lacks")
 
 
 def main(arguments):

@@ -1,4 +1,4 @@
-"""Attesting what is known: two formulations on two solvers, told nothing but a schedule."""
+"""Attesting best values: two formulations on two solvers, told nothing but a schedule."""
 
 from __future__ import annotations
 

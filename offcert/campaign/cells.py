@@ -204,7 +204,7 @@ def grid(
         Every problem with each of these; by default as each problem says itself. Then limits are
         the same bytes for all of them; see `offcert.campaign.means.varied`.
     recompute : Recompute, optional
-        What may run again where something may; only with `allow`.
+        Kind of recomputation where it is allowed; only with `allow`.
 
     Raises
     ------

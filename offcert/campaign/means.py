@@ -48,9 +48,9 @@ def variant(problem: Problem, means: Means, recompute: Recompute = Recompute.ANY
     problem : Problem
         Given as a chain or network if anything is to run again.
     means : Means
-        What may be done.
+        The means that are allowed.
     recompute : Recompute
-        What may run again where something may: ``CHAIN`` is for chains.
+        Kind of recomputation where it is allowed: ``CHAIN`` is for chains.
 
     Raises
     ------
@@ -87,7 +87,7 @@ def varied(
     means : sequence of Means
         At least one.
     recompute : Recompute, optional
-        What may run again where something may; by default the problem's own choice, or anything.
+        Kind of recomputation where it is allowed; by default the problem's own choice, or any.
     limits : sequence of str or int, optional
         As for `offcert.campaign.cells.grid`.
 

@@ -29,13 +29,13 @@ class Measured:
     problem, digest, group, method, status : str
         As in a campaign's table; the group is the library's, or `OWN`.
     value : int or None
-        What the method attained and a checker has passed: ticks, or bytes of a pool of addresses.
+        The method's result, which a checker has passed: ticks, or bytes of a pool of addresses.
     best : int or None
         The least that is known: a record of the library's, or what any of the methods attained.
     proved : int or None
         The best proved lower bound that is known. What solvers claim does not count.
     seconds : float
-        That the method took.
+        Seconds that the method took.
     reason : str or None
         Why there is no value.
     """
@@ -120,7 +120,7 @@ def measured_of(rows: Sequence[Row], library: Library | None = None) -> list[Mea
     rows : sequence of dict
         Of a campaign's table.
     library : Library, optional
-        Whose records are known; by default the one that comes with the package.
+        The library whose records are known; by default the one that comes with the package.
     """
     known = library or Library()
     found: dict[str, list[Row]] = {}
@@ -171,7 +171,7 @@ def _known(row: Row, library: Library) -> tuple[str, Record]:
 
 
 def standings(measured: Iterable[Measured]) -> list[Standing]:
-    """Return how every method stands in every group, and in all where there are several."""
+    """Return the standing of every method in every group, and in all where there are several."""
     groups: dict[str, dict[str, list[Measured]]] = {}
     for each in measured:
         if each.status == SolveStatus.INFEASIBLE:

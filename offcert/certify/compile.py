@@ -70,7 +70,7 @@ class Compilation:
 
 @compiling("verification")
 def warm_verification() -> None:
-    """Compile what `verify` searches with, whatever it answers here."""
+    """Compile the kernels of `verify`; the answers do not matter here."""
     from offcert.verify.heads.check import ends_fault
     from offcert.verify.matched.check import matched_fault
     from offcert.verify.pivot.check import pivot_fault

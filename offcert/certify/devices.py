@@ -37,7 +37,7 @@ class DevicesSearch(Running[DevicesCertificate]):
     Parameters
     ----------
     problem : DevicesProblem
-        What is being solved.
+        The problem that is being solved.
     time_limit : float
         Seconds.
     progress : callable, optional
@@ -50,7 +50,7 @@ class DevicesSearch(Running[DevicesCertificate]):
     schedule : DevicesSchedule or None
         The shortest one.
     found_by : str
-        What found it, in words.
+        The method that found it, in words.
     alone : Bound or None
         A proved bound for the step of one device with the link to itself.
     """
@@ -129,7 +129,7 @@ def certify_devices(
     Parameters
     ----------
     problem : DevicesProblem
-        What is to be done.
+        The steps of all devices, and the exchange of gradients.
     time_limit : float
         Seconds, more or less. What is known then is returned; an interrupt (Ctrl-C) does the same.
     workers : int

@@ -39,7 +39,7 @@ class Size:
     Attributes
     ----------
     asked : mapping of str to int
-        What makes the size, such as ``{"batch": 8, "sequence": 2048}``.
+        The dimensions that make the size, such as ``{"batch": 8, "sequence": 2048}``.
     samples : int
         Samples that one step trains on, for rates.
     profile : callable
@@ -76,7 +76,7 @@ class OtherWay:
     fits: bool
 
 
-# What PyTorch and frameworks around it do on one line, as `decision_of` reads it.
+# Plans that PyTorch and frameworks around it make on one line, as `decision_of` reads them.
 _OTHERS = (
     {"plan": "trainer", "gradient_checkpointing": True, "name": "every layer checkpointed"},
     {"plan": "save_on_cpu", "name": "save_on_cpu"},
@@ -90,7 +90,7 @@ class Diagnosis:
     Attributes
     ----------
     asked : mapping of str to int
-        What makes the size.
+        The dimensions that make the size.
     samples : int
         Samples that one step trains on.
     device_memory : int

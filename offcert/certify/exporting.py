@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from offcert.core.documents import write_text
-from offcert.core.errors import InputError, OffcertError
+from offcert.core.errors import InputError, MethodError, OffcertError
 from offcert.core.result import Bound, Evidence
 from offcert.core.trace import require_integer
 from offcert.formulations.common.time_grid import choose_grid
@@ -19,6 +19,7 @@ from offcert.formulations.exported.fluid_rows import fluid_argument
 from offcert.formulations.exported.integer_program import CellModel, IntegerProgram
 from offcert.formulations.exported.interval import MODEL, Instance
 from offcert.formulations.exported.joint_rows import joint_argument
+from offcert.formulations.exported.retention import RetentionModel
 from offcert.formulations.exported.text import lp, mps, opb
 from offcert.formulations.exported.vipr import Argument, ViprCertificate
 from offcert.heuristics.evictions.greedy import greedy
@@ -27,7 +28,7 @@ from offcert.proofs.registry import PROOFS
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.simulate import simulate
 
-TIME_INDEXED, INTERVAL = "time-indexed", "interval"
+TIME_INDEXED, INTERVAL, RETENTION = "time-indexed", "interval", "retention"
 # The model that each format holds.
 FORMATS = {
     "mps": TIME_INDEXED,
@@ -97,6 +98,44 @@ class Exported(ModelFiles):
     variables: int | None = None
     rows: int | None = None
     least: int | None = None
+
+
+@dataclass(frozen=True)
+class ExportedRetention(ModelFiles):
+    """A problem of recomputation alone as a program.
+
+    Attributes
+    ----------
+    variables, rows : int
+    """
+
+    variables: int
+    rows: int
+
+
+def export_retention(problem: Problem, form: str) -> ExportedRetention:
+    """Return a linear program of which copies are kept and which computations run again.
+
+    Parameters
+    ----------
+    problem : Problem
+        In which nothing may leave and anything may run again; time or memory is minimised.
+    form : str
+        ``"mps"`` or ``"lp"``: not all of its variables are 0 or 1.
+
+    Raises
+    ------
+    InputError
+        If the format or the problem is another one, or the program is too large.
+    """
+    if form not in ("mps", "lp"):
+        raise InputError(f"format must be mps or lp for the model {RETENTION}, not {form}")
+    try:
+        program = RetentionModel(problem).program()
+    except MethodError as error:
+        raise InputError(str(error)) from None
+    text = "\n".join(PROGRAMS[form](program)) + "\n"
+    return ExportedRetention({f".{form}": text}, len(program.names), len(program.rows))
 
 
 def _make_folder(folder: Path) -> None:
@@ -182,7 +221,7 @@ def _attained(problem: Problem) -> int:
     return best
 
 
-# What makes a program and its proof of the bounds that can be exported.
+# Functions that make a program and its proof, for the bounds that can be exported.
 ARGUMENTS: dict[str, Callable[[Problem, int, Any, bool], Argument]] = {
     "joint-lp": joint_argument,
     "fluid-lp": fluid_argument,
@@ -198,7 +237,7 @@ class ExportedBound(ModelFiles):
     Attributes
     ----------
     method : str
-        Which one it is.
+        Name of the method.
     value : int
         The bound, in ticks.
     variables, rows : int

@@ -20,11 +20,11 @@ class FrontierProgress:
     Attributes
     ----------
     number, limits : int
-        Which limit is looked at, counted from 1, and how many there are.
+        Number of the limit that is looked at, counted from 1, and how many there are.
     problem : Problem
         At this limit.
     news : SearchProgress
-        What its search says.
+        The progress of its search.
     """
 
     number: int
@@ -101,7 +101,7 @@ def frontier(
 
 
 def _is_worse(certificate: Certificate, before: Certificate | None) -> bool:
-    """Whether what takes less memory also takes less time."""
+    """Whether the certificate within less memory also takes less time."""
     least = None if before is None else before.result.objective
     if least is None:
         return False

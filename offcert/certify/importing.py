@@ -14,11 +14,12 @@ from offcert.certify.schedule_tables import read_schedule
 from offcert.certify.search import Search, chooses_execution
 from offcert.certify.search_steps.bounds import climb_combinatorial
 from offcert.core.documents import read_text
-from offcert.core.errors import InputError, PlanError
+from offcert.core.errors import InputError, MethodError, PlanError
 from offcert.core.execution import Execution
 from offcert.core.result import Evidence
 from offcert.formulations.common.outcome import rough_plans
 from offcert.formulations.exported.integer_program import CellModel, read_solution
+from offcert.formulations.exported.retention import RetentionModel
 from offcert.instances.library import Library
 from offcert.instances.records import Record
 from offcert.proofs.certificate import Certificate
@@ -32,6 +33,8 @@ from offcert.questions.schedule.simulate import simulate
 from offcert.verify.execution import legality_faults
 
 METHOD = "import"
+# Bytes of memory where it is minimised, and so no limit. Arbitrary: more than any device has.
+_AMPLE = 2**60
 
 
 @dataclass(frozen=True)
@@ -84,13 +87,15 @@ def import_schedule(
         If the file is no such table.
     """
     if Path(path).suffix.lower() == ".sol":
-        execution, plans = None, _solved(problem, path)
+        execution, plans = _solved(problem, path)
     else:
         execution, schedule = read_schedule(problem, path)
         executed = problem if execution is None else problem.executed(execution)
         plans = rough_plans(executed.trace, schedule) if decisions else []
     if plans:
         executed = problem if execution is None else problem.executed(execution)
+        if problem.minimise is Minimise.MEMORY:
+            executed = executed.with_memory(_AMPLE)
         found = _followed(executed, plans)
         if isinstance(found, str):
             fault = f"its order of transfers cannot be followed: {found}"
@@ -99,13 +104,15 @@ def import_schedule(
     return examined(problem, execution, schedule, time_limit=time_limit, library=library)
 
 
-def _solved(problem: Problem, path: str | Path) -> list[Plan]:
-    """Return the plans that follow a solver's solution of an exported program."""
+def _solved(problem: Problem, path: str | Path) -> tuple[Execution | None, list[Plan]]:
+    """Return the execution and the plans that follow a solver's solution of an exported program."""
     text = read_text(path)
     try:
         cells, values = read_solution(text)
-        return CellModel(problem, cells).plans(values)
-    except InputError as error:
+        if cells is None:
+            return RetentionModel(problem).executed(values), [Plan()]
+        return None, CellModel(problem, cells).plans(values)
+    except (InputError, MethodError) as error:
         raise InputError(f"{path}: {error}") from None
 
 
@@ -133,7 +140,7 @@ def examined(
     memory = None
     executed = problem if execution is None else problem.executed(execution)
     if problem.minimise is Minimise.MEMORY:
-        executed = executed.with_memory(2**60)
+        executed = executed.with_memory(_AMPLE)
     faults = [] if execution is None else legality_faults(problem, execution)
     faults = faults or check(executed, schedule)
     if not faults and problem.minimise is Minimise.MEMORY:

@@ -37,7 +37,7 @@ from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 
 @compiling("plans")
 def warm_checkpoints() -> None:
-    """Compile what selects the checkpoints of a chain."""
+    """Compile the kernels that select the checkpoints of a chain."""
     from offcert.core.checkpoint_chain import CheckpointChain
     from offcert.heuristics.checkpoint.live_curve import live_selection
     from offcert.heuristics.checkpoint.registry import SELECTIONS

@@ -44,7 +44,7 @@ def require_known(problem: Problem, known: Certificate) -> None:
 
 
 def offer_known(search: Search, known: Certificate) -> None:
-    """Offer what a certificate holds; with more memory the same decisions may take less time."""
+    """Offer a certificate's schedule; with more memory the same decisions may take less time."""
     search.begin("what is known")
     schedule, execution = known.result.schedule, known.result.execution
     if isinstance(schedule, FluidSchedule):

@@ -31,7 +31,7 @@ class Effort:
     grid : int or None
         Ticks a cell, for time-indexed models; None lets the model choose.
     solver : str or None
-        Which linear solver, by its PuLP name or ``"scipy"``; None is the model's default.
+        Linear solver, by its PuLP name or ``"scipy"``; None is the model's default.
     options : mapping of str to Value
         The options of the method itself, by name, where they are not as by default.
     climb : callable or None
@@ -66,17 +66,17 @@ class Method:
     run : callable
         Given the search and what it may spend, adds answers or bounds to the search.
     summary : str
-        What it is, in one line.
+        The method in one line.
     bounds : tuple of str
         The bounds that are its own, by their names in the registries of proofs; none if it only
         finds answers.
     reads : tuple of str
-        Which settings of `solve` or `place` may change what it finds.
+        Settings of `solve` or `place` that may change its answer.
     after : tuple of (Method, float)
         What runs before it where it runs alone, each with the part of the time that it may take: a
         method that improves a schedule needs one.
     warm : tuple of callable
-        What compiles the kernels that it uses; that is done outside of the search's clock.
+        Functions that compile its kernels; they are called outside of the search's clock.
     options : tuple of Option
         Its own options, which are written behind its name; see `offcert.certify.option`.
     relaxed_only : bool
@@ -84,15 +84,15 @@ class Method:
     network : str
         For which networks it is.
     recompute : frozenset of Recompute
-        What may run again in the problems that it is for.
+        Kinds of recomputation in the problems that it is for.
     minimise : frozenset of Minimise
-        What is to be least in these problems.
+        Objectives of these problems.
     offload : frozenset of bool
         Whether anything may leave the device in these problems.
     chains : bool
         Whether it is for chains alone, of those problems in which something may run again.
     finds : str
-        What its answers are, in words.
+        The kind of its answers, in words.
     name : str
         As the registry calls it; empty outside of one.
     """
@@ -230,9 +230,9 @@ class Choice:
     name : str
         Of the method.
     method : Method
-        What is known of it.
+        The method's row.
     options : mapping of str to Value
-        Those that are not as by default, in the order in which the method declares them.
+        Options that are not at their defaults, in the order in which the method declares them.
     """
 
     name: str

@@ -28,12 +28,12 @@ class Option:
     name : str
         As it is written, and as the function of the method calls it.
     summary : str
-        What it is, with its unit, in one line.
+        The option in one line, with its unit.
     read : callable
         Returns the value that a text stands for, or None for ``"none"``. Raises `ValueError`, whose
         message says what the text must be.
     default : str
-        What is meant where nothing is said, as it would be written.
+        The value where none is given, as it would be written.
     """
 
     name: str
@@ -100,7 +100,7 @@ def numbers(minimum: int) -> Callable[[str], Value]:
     return read
 
 
-# What `solve` may also be told in arguments of its own.
+# Options for which `solve` has arguments of its own, too.
 SETTINGS = {
     option.name: option
     for option in (
@@ -118,7 +118,7 @@ def read_options(method: str, known: Iterable[Option], parts: Iterable[str]) -> 
     method : str
         Its name, for messages.
     known : iterable of Option
-        Those that the method has; the result is in their order.
+        The method's options; the result is in their order.
     parts : iterable of str
         Each as ``"name=value"``.
 

@@ -31,7 +31,7 @@ from offcert.questions.schedule.simulate import simulate
 GIVEN: dict[str, Callable[..., Any]] = {}
 
 _SPEC = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
-# What a function is told if it has a parameter of that name.
+# Settings that a function is given if it has a parameter of that name.
 _TOLD = ("time_limit", "seed")
 
 

@@ -23,7 +23,7 @@ from offcert.core.messages import meant, show
 
 @compiling("addresses")
 def warm_placement() -> None:
-    """Compile what places residences."""
+    """Compile the kernels that place residences."""
     from offcert.formulations.placement.sections import Sections
     from offcert.formulations.placement.skyline import Skyline
     from offcert.heuristics.placement.ejection import ejection_search
@@ -39,7 +39,7 @@ def warm_placement() -> None:
     ejection_search(disjoint, time_limit=NO_LIMIT, hint=high)
 
 
-# What compiles the kernels of all that places.
+# Functions that compile the kernels of all methods that place.
 _WARM = (warm_placement,)
 _of_addresses = partial(Method, finds="addresses", warm=_WARM)
 

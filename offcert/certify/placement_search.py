@@ -24,7 +24,7 @@ class PlacementSearch(Running[PlacementCertificate]):
     Parameters
     ----------
     problem : PlacementProblem
-        What is being solved.
+        The problem that is being solved.
     time_limit : float
         Seconds.
     progress : callable, optional
@@ -96,7 +96,7 @@ class PlacementSearch(Running[PlacementCertificate]):
         return self._took()
 
     def take(self, outcome: PlacementOutcome) -> None:
-        """Take what a search returned: its placement and its bounds."""
+        """Take over a search's placement and bounds."""
         if outcome.placement is not None:
             self.offer(outcome.placement)
         for bound in outcome.bounds:

@@ -26,7 +26,7 @@ def add(
     group: str = _DEFAULT_GROUP,
     hardware: str | None = None,
 ) -> Entry:
-    """Take what a certificate improves into a library, and its problem if that is new.
+    """Take a certificate's better values into a library, and its problem if that is new.
 
     A problem is known if the library holds it under any name.
 

@@ -56,7 +56,7 @@ def add(library: Library, document: Any, hardware: str | None = None) -> Entry:
 
 
 def improve(library: Library, verification: Verification, hardware: str | None = None) -> Entry:
-    """Take what a verified certificate improves into the library; see `add`."""
+    """Take a verified certificate's better values into the library; see `add`."""
     if not verification.valid:
         raise InputError(f"the certificate does not verify: {verification.reason}")
     certificate = verification.certificate

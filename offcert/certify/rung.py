@@ -52,7 +52,7 @@ class Rung:
     Attributes
     ----------
     method : Method
-        What runs; also says for which transfers it is.
+        The method that runs; also says for which transfers it is.
     share : float
         The part of the remaining time that it may take.
     reason : str
@@ -151,7 +151,7 @@ class Rung:
         return search.workings.outward_open <= self.open_to
 
     def seconds(self, left: float) -> float:
-        """Return how long it may take if so many seconds are left."""
+        """Return the seconds that the rung may take if so many seconds are left."""
         return min(max(self.share * left, min(self.at_least, left)), self.at_most)
 
 

@@ -30,12 +30,12 @@ _SHORTEST, _SHORTEST_PART = 0.1, 0.01
 
 
 class Keeping:
-    """Calls what keeps the best so far; where that fails, a full disk must not cost the search.
+    """Calls the keeper of the best so far; if it fails, a full disk must not cost the search.
 
     Parameters
     ----------
     keep : callable, optional
-        What keeps it; by default nothing does.
+        Called with the certificate to keep; by default nothing is kept.
     """
 
     def __init__(self, keep: Callable[[], None] | None = None) -> None:
@@ -67,10 +67,10 @@ class Keeping:
 
 _LOG = logging.getLogger("offcert")
 
-# What a method that was asked for by name may raise: nothing takes its place.
+# Errors that a method which was asked for by name may raise: no other method takes its place.
 ALONE = (OffcertError, AssertionError)
 
-# What a search returns.
+# The certificate that a search returns.
 Known = TypeVar("Known")
 
 
@@ -83,7 +83,7 @@ class SearchProgress:
     seconds : float
         Since the search began.
     step : str
-        What is running.
+        Name of the step that is running.
     objective, lower_bound : int or None
         The best known so far, in ticks or bytes.
     """
@@ -120,14 +120,14 @@ class Running(Bounded, Generic[Known]):
     Attributes
     ----------
     question : Question
-        What is asked.
+        The question that is asked.
     shortest_step : float
         Seconds below which no step is worth loading what it needs.
     """
 
     question: ClassVar[Question]
 
-    # What a refuted claim was about, and what refutes it.
+    # Words for a refuted claim, and for the answer that refutes it.
     _least, _found = "no schedule is shorter than", "one takes"
     _value_of_found = "the makespan {} of a valid schedule"
 
@@ -193,7 +193,7 @@ class Running(Bounded, Generic[Known]):
     def surviving(
         self, but: tuple[type[Exception], ...] = (MethodError, ContradictionError)
     ) -> Iterator[None]:
-        """Keep what is known if a step fails: a solver is missing or crashes, or a fault of ours.
+        """Keep answer and bounds if a step fails: a solver is missing or crashes, or we err.
 
         Parameters
         ----------
@@ -214,7 +214,7 @@ class Running(Bounded, Generic[Known]):
             self.note_failure(" ".join(f"{type(error).__name__}: {error}".split()))
 
     def note(self, **notes: Any) -> None:
-        """Remember what is to be said beside the result: fields of `Notes`."""
+        """Remember remarks beside the result: fields of `Notes`."""
         self.notes = replace(self.notes, **notes)
 
     def note_failure(self, message: str, step: str | None = None) -> None:
@@ -286,9 +286,9 @@ class Running(Bounded, Generic[Known]):
         Parameters
         ----------
         method : str
-            What runs.
+            Name of the method that runs.
         settings : Settings
-            What it was asked.
+            The settings that the method was given.
         unfinished : str, optional
             The step that is running, if the search goes on.
         """
@@ -315,7 +315,7 @@ class Running(Bounded, Generic[Known]):
         problem : object
             The problem that it must answer.
         answer : object
-            What the question's checker of answers looks at.
+            The answer, as the question's checker takes it.
         what : str
             The kind of thing that it is if anything is wrong.
 
@@ -332,7 +332,7 @@ class Running(Bounded, Generic[Known]):
         return True
 
     def _took(self) -> bool:
-        """Compare what was found with the bounds, and tell of it; return True."""
+        """Compare an answer with the bounds, and tell of it; return True."""
         self._require_consistent()
         self._tell_news()
         return True

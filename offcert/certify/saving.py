@@ -29,7 +29,7 @@ class Saving:
     makers : mapping
         The operator that makes each storage.
     times : mapping
-        What each operator costs that may run again.
+        Cost of each operator that may run again.
     reads : mapping
         The storages that each of these operators reads.
     needs : sequence

@@ -43,7 +43,7 @@ class _Row:
     place : str
         For messages: where it stands.
     kind, name : str
-        What happens, and to which operation or tensor, by name or number.
+        The event, and its operation or tensor, by name or number.
     start, end : int, int or None
         Ticks.
     """
@@ -66,7 +66,7 @@ def read_schedule(problem: Problem, path: str | Path) -> tuple[Execution | None,
     Parameters
     ----------
     problem : Problem
-        Whose names these are.
+        The problem whose names these are.
     path : str or Path
         Ends in ``.csv``: a line a row, below one that names the columns. Ends in ``.json``: a list
         of objects; or an object with ``operations`` and ``transfers``, as certificates have it, or
@@ -210,7 +210,7 @@ def _scheduled(problem: Problem, rows: Sequence[_Row]) -> tuple[Execution | None
 
 
 def _numbers(rows: Iterable[_Row], names: Sequence[str], what: str) -> list[int]:
-    """Return which operation or tensor each row names: by name, or else by number."""
+    """Return the operation or tensor that each row names: by name, or else by number."""
     places: dict[str, list[int]] = {}
     for number, name in enumerate(names):
         places.setdefault(name, []).append(number)

@@ -39,7 +39,7 @@ class Search(Running[Certificate]):
     Parameters
     ----------
     problem : Problem
-        What is being solved.
+        The problem that is being solved.
     time_limit : float
         Seconds.
     target_gap : float
@@ -148,7 +148,7 @@ class Search(Running[Certificate]):
         Parameters
         ----------
         execution : Execution or None
-            What runs; None if the problem leaves that no choice.
+            The runs of computations; None if the problem leaves them no choice.
         schedule : Schedule
             Of ``problem.executed(execution)``.
         memory : int, optional

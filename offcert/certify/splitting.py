@@ -26,7 +26,7 @@ from offcert.questions.split.problem import SplitProblem
 
 # Share of the time that is kept for schedules of the split and the algorithms chosen. Arbitrary.
 _LAST = 0.25
-# What a search that goes on is doing.
+# The step that a search which goes on names.
 _WORK = "a search over choices"
 
 
@@ -87,7 +87,7 @@ class SplitSearch(Running[SplitCertificate]):
     Parameters
     ----------
     problem : SplitProblem
-        What is chosen from.
+        The splits, rounds and alternatives to choose from.
     settings : Settings
         Time limit, threads, target gap and seed.
     progress : callable, optional

@@ -27,7 +27,7 @@ class Group:
     modules : tuple of str
         Beginnings of the names of modules whose kernels these are; the longest that fits says it.
     acts : list of callable
-        What compiles them.
+        Functions that compile them.
     """
 
     seconds: int
@@ -93,7 +93,7 @@ def small() -> Problem:
 
 @compiling("plans")
 def warm_plans() -> None:
-    """Compile what says how long a plan takes, and an ordered one, on either link."""
+    """Compile the simulators of plans, and of ordered ones, on either link."""
     from offcert.heuristics.evictions.least_cover import least_cover_plan
     from offcert.heuristics.orders.ordered import ordered_plan
     from offcert.questions.schedule.simulate import simulate

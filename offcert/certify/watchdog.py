@@ -148,7 +148,7 @@ class _Watch:
         self.disarm()
 
     def leave_threads_behind(self) -> None:
-        """Remember what the block has started and not ended: nobody may wait for it at the end."""
+        """Remember threads that the block has left running: nobody may wait for them at the end."""
         for thread in set(threading.enumerate()) - self._others:
             if thread is not self._own:
                 leave_behind(thread)

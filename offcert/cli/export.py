@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from offcert.cli.arguments import count
 from offcert.cli.output import show
 from offcert.cli.parser import Commands, add_command
 from offcert.cli.searching import add_problem, read_problem
 
+if TYPE_CHECKING:
+    from offcert.questions.schedule.problem import Problem
+
 _EXAMPLES = (
     "offcert export problem.json --format mps -o model.mps",
     "offcert export problem.json --format mzn --grid 1000 --keep schedule -o model.mzn",
     "offcert export problem.json --format csv -o tables",
+    "offcert export network.json --format lp --model retention -o model.lp",
     "offcert export certificate.json --format vipr -o bound.vipr",
 )
-# What `offcert.certify.exporting` knows, which a help text need not load; a test compares.
+# Names that `offcert.certify.exporting` knows, which a help text need not load; a test compares.
 FORMATS = ("mps", "lp", "opb", "mzn", "csv")
-MODELS = ("time-indexed", "interval")
-# What `offcert.certify.exporting` knows.
+MODELS = ("time-indexed", "interval", "retention")
+# Bounds that `offcert.certify.exporting` knows.
 BOUNDS = ("joint-lp", "fluid-lp", "fluid-milp")
 # Options that change a problem; a certificate's bounds are about its own.
 _CHANGES = (
@@ -50,7 +55,8 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--model",
         choices=(*MODELS, *BOUNDS),
-        help="what is stated: starts in cells of time, or intervals; or which bound of the "
+        help="what is stated: starts in cells of time, intervals, or, where things may run again "
+        "and nothing leaves, which copies are kept; or which bound of the "
         "certificate PROBLEM, for vipr, mps and lp (default: the format's, the best bound)",
     )
     parser.add_argument(
@@ -101,6 +107,8 @@ def _run(options: argparse.Namespace) -> int:
     if options.every_fact:
         raise InputError("--every-fact is about bounds of certificates: give --format vipr")
     problem = read_problem(options)
+    if options.model == "retention":
+        return _export_retention(options, problem)
     made = export(
         problem,
         options.form,
@@ -130,6 +138,22 @@ def _run(options: argparse.Namespace) -> int:
         lines.append(f"  {made.variables} variables, {made.rows} rows")
     if made.least is not None:
         lines.append(f"  {made.least} ticks are necessary, by a weighted sum of the rows")
+    show(options, document, "\n".join([*lines, *(f"  wrote {path}" for path in written)]))
+    return 0
+
+
+def _export_retention(options: argparse.Namespace, problem: Problem) -> int:
+    from offcert.certify.exporting import export_retention
+    from offcert.core.errors import InputError
+
+    for name in ("grid", "horizon", "proof"):
+        if getattr(options, name):
+            raise InputError(f"--{name} is not for the model retention, which has no cells of time")
+    made = export_retention(problem, options.form)
+    written = [str(path) for path in made.write(options.target)]
+    document = {"written": written, "variables": made.variables, "rows": made.rows}
+    size = f"{made.variables} variables, {made.rows} rows"
+    lines = [f"{problem.name}: executions in stages, {size}"]
     show(options, document, "\n".join([*lines, *(f"  wrote {path}" for path in written)]))
     return 0
 

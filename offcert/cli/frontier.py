@@ -131,7 +131,7 @@ class _Folder:
         self._settings = settings
 
     def file(self, problem: Problem) -> Path:
-        """Return where the certificate of a problem at its limit is."""
+        """Return the path of a problem's certificate at its limit."""
         return self.path / f"memory-{problem.platform.memory}.json"
 
     def write(self, certificate: Certificate) -> None:

@@ -71,7 +71,7 @@ def run_process(load: Callable[[], Callable[[], int]]) -> int:
 
 
 def _open_missing() -> None:
-    """Open what the process was started without, so that no other file gets its number.
+    """Open standard streams that the process was started without: no other file gets their numbers.
 
     What is written to the standard output is an error then, as everywhere; what is said on stderr
     is lost.

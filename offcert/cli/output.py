@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from offcert.questions.schedule.problem import Problem
     from offcert.report.findings import Text
 
-# What stands for the standard output in the place of a file's name.
+# The file name that stands for the standard output.
 STDOUT = "-"
 
 
@@ -137,7 +137,7 @@ def print_problem(problem: Problem) -> None:
 
 @contextmanager
 def native_output_to_stderr() -> Iterator[None]:
-    """Keep what solvers print (HiGHS does at times) apart from what a command says."""
+    """Keep the prints of solvers (HiGHS has some) apart from a command's output."""
     import ctypes
 
     sys.stdout.flush()

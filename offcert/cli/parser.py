@@ -58,7 +58,7 @@ class Parser(argparse.ArgumentParser):
         return options
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Refuse what is not among the choices (argparse calls this), and suggest one."""
+        """Refuse a word that is not among the choices (argparse calls this), and suggest one."""
         if action.choices is not None and value not in action.choices:
             known = ", ".join(map(str, action.choices))
             hint = meant(str(value), map(str, action.choices))
@@ -104,7 +104,7 @@ def add_command(
     Parameters
     ----------
     commands : object
-        What ``add_subparsers`` returned.
+        The object that ``add_subparsers`` returned.
     name, summary : str
         As they stand in the list of commands.
     run : callable

@@ -41,7 +41,7 @@ def progress(
     describe : callable
         Returns a piece of news in one line, without the time.
     begin : str
-        What is said before there are any news.
+        Text that is shown before there are any news.
     """
     if not options.quiet and sys.stderr.isatty():
         with _live(_Line(describe, begin or "loading")) as tell:

@@ -35,7 +35,7 @@ TRANSFERS = ("atomic", "interruptible", "fractional")
 DEFAULTS: dict[str, Any] = {"time_limit": 60.0, "workers": 2, "target_gap": 0.0, "seed": 0}
 
 
-# What is added to help texts where several limits make a curve.
+# Text added to help texts where several limits make a curve.
 _FOLDER = (
     "; for a curve a folder for certificates, table and picture: limits that it has already are "
     "not searched again"
@@ -117,7 +117,7 @@ def add_effort(parser: argparse.ArgumentParser, *names: str, each: str = "") -> 
     names : str
         Keys of `DEFAULTS`.
     each : str
-        What the time limit is for, if not for all.
+        The part that the time limit is for, if not for all.
     """
     known: dict[str, tuple[Callable[[str], Any], str, str]] = {
         "time_limit": (seconds, "S", f"seconds to search{each}"),
@@ -251,7 +251,7 @@ def search_and_say(
 
 
 def stream(write: Callable[[str | Path], None]) -> None:
-    """Write what was found to the standard output, whole."""
+    """Write a document to the standard output, whole."""
     import sys
     import tempfile
     from pathlib import Path
@@ -263,7 +263,7 @@ def stream(write: Callable[[str | Path], None]) -> None:
 
 
 def write_or_rescue(write: Callable[[str | Path], None], path: str) -> None:
-    """Write what was found where it should be, or where there is space: it may have taken hours."""
+    """Write a document where it should be, or where there is space: it may have taken hours."""
     import tempfile
     from pathlib import Path
 

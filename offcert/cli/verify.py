@@ -45,7 +45,7 @@ def confined(
     Parameters
     ----------
     prepare : callable
-        What loads libraries: their memory does not count.
+        Loads libraries: their memory does not count.
     work : callable
         Returns an exit code; what it prints is printed.
     seconds, memory : float
@@ -209,7 +209,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _load() -> None:
-    """Load what verification may need, so that its memory does not count."""
+    """Load the modules that verification may need, so that their memory does not count."""
     from importlib import import_module
 
     for module in ("report.elsewhere", "verify.document", "verify.pivot_outward.check"):

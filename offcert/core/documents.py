@@ -191,7 +191,7 @@ class Fields:
     Parameters
     ----------
     value : object
-        What should be a JSON object.
+        A value that should be a JSON object.
     place : str
         Where it stands in the document; the empty string for the document itself.
     """
@@ -287,7 +287,7 @@ def require_format(fields: Fields, name: str, version: int, conversion: str = ""
     version : int
         The one that is read.
     conversion : str
-        What to do with files of versions before, if there were any.
+        Advice for files of versions before, if there were any.
     """
     found = fields.get("format", str)
     if found != name:

@@ -38,7 +38,7 @@ def require_torch(purpose: str) -> None:
     Parameters
     ----------
     purpose : str
-        What needs it, for example ``"profile"``: the first words of the message.
+        Name of the command that needs it, such as ``"profile"``: the message begins so.
 
     Raises
     ------

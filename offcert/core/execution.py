@@ -20,7 +20,7 @@ class Execution:
     Attributes
     ----------
     trace : Trace
-        What the device executes.
+        The operations and tensors of the device.
     runs : tuple of int
         For each operation, the computation that it runs.
     values : tuple of int

@@ -82,7 +82,7 @@ class KernelCache:
         return found
 
     def save_overload(self, signature: Any, result: Any) -> None:
-        """Keep what has been compiled, if there is room for it."""
+        """Keep compiled code on disk, if there is room for it."""
         with suppress(OSError):
             self._place(signature).save_overload(signature, result)
 

@@ -32,7 +32,7 @@ class Shown:
 
 
 def drawn_by(module: str) -> None:
-    """Say which module draws: its `html` is called, and it is loaded only when a notebook asks."""
+    """Set the module that draws: its `html` is called, and it is loaded only for a notebook."""
     _drawers[:] = [module]
 
 

@@ -25,7 +25,7 @@ class Segment:
     first, last : int
         The computations from `first` to `last`.
     kept : tuple of int
-        Those among them whose results stay, so that they do not run again.
+        Computations among them whose results stay, so that they do not run again.
     inner : tuple of Segment
         Segments inside of it: what they write does not stay when this segment runs again, but only
         when they themselves do. They do not overlap.
@@ -206,7 +206,7 @@ class Unrolling:
             if inner is not None:
                 stop = max(stop, inner.first - 1)
             elif set(self.network.computations[each].writes).isdisjoint(computation.reads):
-                # It saves what it is given, before it runs.
+                # The computation saves its inputs, before it runs.
                 stop = max(stop, each - 1)
             else:
                 stop = max(stop, each)

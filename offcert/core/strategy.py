@@ -70,7 +70,7 @@ class Strategy:
         Parameters
         ----------
         network : Network
-            What is computed.
+            The network that is computed.
         within : mapping of int to range, optional
             For runs in which only a part of the program's code is at work, the computations of
             that part: it holds what these make, and what is still held when the forward pass is

@@ -31,7 +31,7 @@ def in_threads(
     function : callable
         Compiled for the most part, or it does not get faster.
     items : iterable
-        What it is called with.
+        Its arguments, one for each call.
     workers : int
         Threads; with one, everything happens in that of the caller.
     """

@@ -24,7 +24,7 @@ def require_integer(value: object, field: str, minimum: int | None = None) -> in
     Parameters
     ----------
     value : object
-        What was read or given.
+        The value that was read or given.
     field : str
         The name used in the error message, for example ``"forward[3]"``.
     minimum : int, optional

@@ -97,7 +97,7 @@ def best_by_rules(
     Parameters
     ----------
     problem : DevicesProblem
-        What is to be done.
+        The steps of all devices, and the exchange of gradients.
     plans : iterable of Plan
         Plans for one device; all devices follow the same one.
     rules : iterable of str
@@ -138,7 +138,7 @@ def improve(
     Parameters
     ----------
     problem : DevicesProblem
-        What is to be done.
+        The steps of all devices, and the exchange of gradients.
     schedule : DevicesSchedule
         Where to begin.
     time_limit : float

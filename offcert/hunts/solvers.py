@@ -34,7 +34,7 @@ class Contradiction:
     ----------
     problem : Problem
     faults : tuple of str
-        What contradicts what, in words.
+        The contradictions, in sentences.
     claims : tuple of Claim
         Of all solvers.
     proved, attained : int or None

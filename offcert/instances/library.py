@@ -41,13 +41,13 @@ class Entry:
     Attributes
     ----------
     label : str
-        What is appended to the family's name, for example ``"m25"``; may be empty.
+        Text that is appended to the family's name, for example ``"m25"``; may be empty.
     problem : Problem
         Its name is the entry's.
     digest : str
         SHA-256 of the problem, in hexadecimal.
     record : Record
-        What is known about it.
+        Best schedule and bounds that are known of it.
     """
 
     label: str
@@ -70,7 +70,7 @@ class Family:
     name : str
         Also the file's, without ``.json``.
     group : str
-        What kind of problem it is, for example ``"networks-224"`` or ``"cnn-24"``.
+        Kind of the problem, for example ``"networks-224"`` or ``"cnn-24"``.
     origin : str
         A sentence for people; what a program needs to make the problem again is its ``source``.
     problem : Problem

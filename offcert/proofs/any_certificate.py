@@ -68,11 +68,11 @@ class AnyCertificate(ABC, Generic[P]):
     problem : Problem, DevicesProblem, SplitProblem or PlacementProblem
         Embedded whole.
     method : str
-        What ran: the command of the question, or the name of the single method.
+        The command of the question, or the name of the single method that ran.
     settings : Settings
-        What it was asked.
+        The settings that the method was given.
     notes : Notes
-        What it remarked beside the result.
+        Its remarks beside the result.
     versions : mapping
         Of this program and of what it computed with. Nothing names the machine.
     """

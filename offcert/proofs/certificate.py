@@ -91,7 +91,7 @@ class Certificate(AnyCertificate[Problem]):
         An address for every residence of the schedule's tensors and workspaces, if some were
         found, and bounds on the pool.
     robust : Robust or None
-        What holds in the whole box of the problem's uncertain times, if it has one.
+        The claim about the whole box of the problem's uncertain times, if it has one.
     """
 
     question = SCHEDULE

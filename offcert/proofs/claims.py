@@ -41,7 +41,7 @@ def claimed(method: str, value: int, solver: str, statistics: Mapping[str, Any])
     value : int
         Ticks.
     solver : str
-        Whose claim it is.
+        Name of the solver that claims it.
     statistics : mapping
         JSON values that are good to know: sizes, settings, the solver's own words.
     """

@@ -49,7 +49,7 @@ class Case:
     vertex : int
         An inner vertex, decided for the first time.
     stored, left_out : Case or Packing
-        What holds then.
+        The rest of the proof in either case.
     """
 
     vertex: int

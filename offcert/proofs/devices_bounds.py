@@ -100,7 +100,7 @@ class ResourceProof(Proof):
     Attributes
     ----------
     resource : Resource
-        Which.
+        The resource.
     jobs : mapping
         For each kind of job that counts, the gradients whose jobs do.
     multipliers : mapping of int to Fraction

@@ -35,7 +35,7 @@ class DevicesCertificate(AnyCertificate[DevicesProblem], Bounded):
         A proved bound for the step of one device with the link to itself, which the others rest
         on.
     found_by : str
-        What found the schedule, in words.
+        The method that found the schedule, in words.
     """
 
     question = DEVICES

@@ -10,7 +10,9 @@ of a window's length the link stands for.
 A proof by cases has other fields: ``multipliers``, a list of such objects, and ``tree``, the nodes
 of the case distinction, each before those under it. ``[span, computation]`` is about a run again:
 in the subtree that follows the computation does not run again in that span, in the one after that
-it does. An integer names the multipliers of a leaf.
+it does. ``[span, most, computation, computation, ...]`` is about several: in the subtree that
+follows at most so many of them run again in that span, in the one after that more do. An integer
+names the multipliers of a leaf.
 
 It is packed as `offcert.proofs.fluid_document` says.
 """
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from offcert.core.documents import Fields, show
@@ -26,7 +29,7 @@ from offcert.core.errors import InputError
 from offcert.core.trace import require_integer
 from offcert.proofs.fluid_document import LARGEST, pack, unpack
 
-# What the place of a fact of each family is made of.
+# Parts of the place of a fact, by its family.
 PLACES: dict[str, tuple[str, ...]] = {
     "available": ("span", "value"),
     "inputs": ("span", "computation", "value"),
@@ -62,8 +65,9 @@ class JointWeights:
     rows: Mapping[str, Mapping[Place, int]]
 
 
-# A run again by its span and computation, or a leaf's multipliers.
-Node = tuple[int, int] | int
+# A run again by its span and computation, or span, number and computations; or the multipliers of a
+# leaf.
+Node = tuple[int, ...] | int
 
 
 @dataclass(frozen=True)
@@ -73,8 +77,8 @@ class JointCases:
     Attributes
     ----------
     multipliers : tuple of JointWeights
-        Those that leaves name.
-    nodes : tuple of (int, int) or int
+        Multipliers that leaves name by number.
+    nodes : tuple of (tuple of int) or int
         Each before those under it.
     """
 
@@ -132,12 +136,14 @@ def _weights(fields: Fields) -> JointWeights:
 def _node(value: Any, place: str) -> Node:
     if not isinstance(value, list):
         return require_integer(value, place, 0)
-    if len(value) != 2:
+    if len(value) < 2 or len(value) == 3:
         raise InputError(
             f"{place} must be a span and a computation, or a number, not {show(value)}"
         )
-    span, computation = (require_integer(n, f"{place}[{i}]", 0) for i, n in enumerate(value))
-    return span, computation
+    node = tuple(require_integer(n, f"{place}[{i}]", 0) for i, n in enumerate(value))
+    if any(one >= two for one, two in pairwise(node[2:])):
+        raise InputError(f"{place}: computations must increase, not {show(value)}")
+    return node
 
 
 def _rows(items: list[Any], path: str, parts: int) -> dict[Place, int]:

@@ -27,7 +27,7 @@ class ProofKind(Provable):
     recompute : bool
         Whether the argument holds if computations may run again.
     minimise : Minimise
-        What the value is about.
+        The objective that is bounded: time or memory.
     at_once : bool
         Whether the bound is computed, not searched for: all of these are one method, ``bounds``,
         and are known of every problem that an argument holds for.
@@ -61,7 +61,7 @@ class ClaimKind(Claimable):
     transfers, recompute, offload : frozenset
         For which problems the claim is a bound.
     minimise : Minimise
-        What the value is about.
+        The objective that is bounded: time or memory.
     """
 
     transfers: frozenset[Transfers] = ATOMIC

@@ -73,7 +73,7 @@ class Provable:
         function takes the problem, the bound's value, the proof and limits, and returns what is
         wrong, or None.
     summary : str
-        What the bound says, in one line.
+        The bound in one line.
     page : str
         Of the documentation, below ``docs/theory``.
     searched : bool
@@ -123,7 +123,7 @@ class Claimable:
     families : tuple of str
         Solvers that may claim it, under one name for all that are the same inside.
     summary : str
-        What the bound says, in one line.
+        The bound in one line.
     page : str
         Of the documentation, below ``docs/theory``.
     """

@@ -17,7 +17,7 @@ class Question:
     Attributes
     ----------
     name : str
-        What is asked for, in words.
+        The object that is asked for, in words.
     format : str
         Name of the documents.
     version : int
@@ -62,7 +62,7 @@ class Question:
         Module and function below `offcert.campaign` that measures methods on problems; empty if
         nobody's own methods can be measured.
     conversion : str
-        What to do with documents of versions before.
+        Advice for documents of versions before.
     """
 
     name: str

@@ -49,7 +49,7 @@ class Division:
     parts : tuple of (tuple of int, Case)
         Alternatives by their positions, and the case of those.
     bounds : tuple of Bound
-        Which hold for all parts, as those of a `Leaf` do for its choices.
+        Bounds that hold for all parts, as those of a `Leaf` do for its choices.
     """
 
     operation: int

@@ -47,7 +47,7 @@ class Look:
     Attributes
     ----------
     name : str
-        What the legend says.
+        Text in the legend.
     colour : str
         Of the palette by Okabe and Ito, whose colours the colour-blind can tell apart.
     text : str
@@ -62,7 +62,7 @@ class Look:
     hatch: str
 
 
-# What is seldom there: the legend has it only if it is.
+# Looks that are rare: the legend has them only if a bar does.
 AGAIN, WAITS = "again", "waits"
 _SELDOM = (AGAIN, WAITS)
 LOOKS = {
@@ -96,7 +96,7 @@ class Bar:
     start, end : Fraction or int
         Ticks.
     label : str
-        What stands on it where there is room.
+        Text on the bar where there is room.
     title : str
         Everything about it.
     """
@@ -140,7 +140,7 @@ def bars_of(
         title = f"{name}: {_times(start, end, units)}"
         if operation.workspace:
             title += f", workspace {format_size(operation.workspace, units)}"
-        # That it is not the first run, its look says; a number would cost its name the room.
+        # The look says that this is not the first run; a number would cost the name its room.
         label = RUN_AGAIN.sub("", name) if look == AGAIN else name
         yield Bar(DEVICE, look, start, end, label, title)
     moves = schedule.transfers if isinstance(schedule, Schedule) else schedule.pieces

@@ -166,12 +166,12 @@ class Panel:
             self.low, self.high = 1.0 - 0.06 * room, high + 0.06 * room
 
     def x(self, percent: float) -> float:
-        """Return where a limit is."""
+        """Return the horizontal coordinate of a memory limit."""
         left, _, width, _ = self.box
         return left + (percent - self.first) / (self.last - self.first) * width
 
     def y(self, level: float) -> float:
-        """Return where a level is; one that is off the scale is outside of the axes."""
+        """Return the vertical coordinate of a level; one off the scale is outside of the axes."""
         _, top, _, height = self.box
         part = (level - self.low) / (self.high - self.low)
         return top + (1 - part) * height

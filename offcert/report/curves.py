@@ -49,7 +49,7 @@ class Curves:
     problem : str
         Its name.
     what : Quantity
-        What `methods`, `best`, `proved` and `optimum` hold.
+        The quantity of `methods`, `best`, `proved` and `optimum`.
     percents : tuple of float
         The feasible limits, increasing; all curves are over these.
     ends : pair of int
@@ -120,7 +120,7 @@ def curves_of(points: Sequence[Point], what: Quantity = Quantity.MAKESPAN) -> Cu
     points : sequence of Point
         All of the same problem, by increasing memory.
     what : Quantity
-        What to draw.
+        The quantity to draw.
 
     Raises
     ------

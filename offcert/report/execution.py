@@ -19,7 +19,7 @@ class Reruns:
     Attributes
     ----------
     execution : Execution
-        What is executed.
+        The execution.
     compute_time : int
         Ticks if everything runs once.
     """

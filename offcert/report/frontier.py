@@ -50,7 +50,7 @@ class FrontierRow:
     saved_by_next : int or None
         Ticks by which the makespan at the next limit is less; None where one of them is missing.
     recomputed_ticks, moved_bytes : int or None
-        What the schedule computes again, and how many bytes it moves out.
+        Ticks that the schedule computes again, and bytes that it moves out.
     """
 
     memory: int

@@ -36,12 +36,12 @@ class _Scale:
         self.highest = 1.0 + max(highest - 1.0, 0.05) * 1.06
 
     def x(self, memory: float) -> float:
-        """Return where a limit is."""
+        """Return the horizontal coordinate of a memory limit."""
         span = max(1, self.last - self.first)
         return _LEFT + (memory - self.first) / span * (_WIDTH - _LEFT - _RIGHT)
 
     def y(self, slowdown: float) -> float:
-        """Return where a multiple of the computing time is."""
+        """Return the vertical coordinate of a multiple of the computing time."""
         part = (slowdown - 1.0) / (self.highest - 1.0)
         return _TOP + (1 - part) * (_HEIGHT - _TOP - _BOTTOM)
 

@@ -66,11 +66,11 @@ class Frame:
     top: float
 
     def x(self, time: float) -> float:
-        """Return where a tick is."""
+        """Return the horizontal coordinate of a tick."""
         return LEFT + float(time) / self.span * (self.width - LEFT - RIGHT)
 
     def y(self, size: float) -> float:
-        """Return where a number of bytes is."""
+        """Return the vertical coordinate of a number of bytes."""
         return self.top + _MEMORY * (1 - float(size) / self.largest)
 
     @property
@@ -157,7 +157,7 @@ class Panel(Protocol):
         """Where the lowest panel ends."""
 
     def x(self, time: float) -> float:
-        """Return where a moment is."""
+        """Return the horizontal coordinate of a moment."""
 
 
 def picture(frame: Panel, title: str, looks: Mapping[str, Look] = LOOKS) -> Element:
@@ -252,7 +252,7 @@ def draw_memory(
     Parameters
     ----------
     problem : Problem or TrainingRecord
-        Whose units the axis has.
+        The problem whose units the axis has.
     limit : int
         Bytes.
     curves : sequence of (corners, colour, name)

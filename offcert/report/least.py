@@ -44,7 +44,7 @@ def least_lines(problem: Problem) -> list[str]:
 
 
 def tail_remedy(problem: Problem) -> str | None:
-    """Return how to lower the least memory if the loss of a language model sets it; None if not.
+    """Return advice that lowers the least memory if a language model's loss sets it, or None.
 
     It does if the largest operation is where the forward pass turns to the backward pass, from the
     layer that makes the logits on.

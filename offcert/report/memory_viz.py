@@ -175,9 +175,9 @@ class Comparison:
     others : int
         Events on the way whose size no tensor of the plan has: what computing takes besides.
     expected : tuple of str
-        What the plan has next, of which one event would have followed it; empty if all came.
+        Events that the plan has next, of which one would have followed it; empty if all came.
     instead : str or None
-        What came instead; None at the end of the snapshot.
+        The event that came instead; None at the end of the snapshot.
     """
 
     followed: int
@@ -249,7 +249,7 @@ def _said_of(entry: Mapping[str, Any]) -> str:
 
 
 def _frames(entry: Mapping[str, Any]) -> Iterator[str]:
-    """Yield where the program was, the innermost frame first."""
+    """Yield the frames of the program as texts, the innermost first."""
     for frame in entry.get("frames") or ():
         name, file, line = (frame.get(key, "") for key in ("name", "filename", "line"))
         yield cut(f"{name} ({file}:{line})" if line else f"{name}", 100)

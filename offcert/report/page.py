@@ -60,9 +60,9 @@ class Shown:
     name : str
         Of its file.
     document : Certificate or TrainingRecord
-        What it holds.
+        The document on the page.
     verification : Verification or None
-        What verification found of a certificate; None if it was not asked.
+        The verification of a certificate; None if it was not asked for.
     notes : tuple of (str, str)
         Names and values that are to stand beside its numbers.
     """

@@ -116,7 +116,7 @@ def describe_placed_step(step: SplitCertificate) -> str:
 
 
 def _limit_lines(certificate: Certificate) -> list[str]:
-    """Return how the pool compares with the memory limit of the schedule."""
+    """Return lines that compare the pool with the memory limit of the schedule."""
     assert certificate.placement is not None
     pool = certificate.placement.result.pool
     limit, units = certificate.executed.platform.memory, certificate.problem.units
@@ -167,6 +167,6 @@ def _checked_lines(placed: PlacementCertificate, bounds: list[CheckedBound]) -> 
 
 
 PLACEMENT = Text(placement_summary, describe_placement, describe_valid=_describe_valid)
-# What `offcert place` says of certificates to which it has added addresses.
+# Texts of `offcert place` about certificates to which it has added addresses.
 OF_SCHEDULE = Text(placed_summary, describe_placed)
 OF_SPLIT = Text(placed_step_summary, describe_placed_step)

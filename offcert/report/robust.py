@@ -64,7 +64,7 @@ class Frame(Protocol):
         """Where the lowest panel ends."""
 
     def x(self, time: float) -> float:
-        """Return where a tick is."""
+        """Return the horizontal coordinate of a tick."""
 
 
 def latest_end(certificate: Certificate) -> int:

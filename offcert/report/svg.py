@@ -38,7 +38,7 @@ def element(parent: Element | None, tag: str, text: str = "", **attributes: obje
     Parameters
     ----------
     parent : Element or None
-        What it is appended to.
+        The element to which it is appended.
     tag : str
         Its name.
     text : str

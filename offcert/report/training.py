@@ -54,7 +54,7 @@ def describe_host(report: dict[str, Any], units: Units) -> str:
 
 
 def _times(report: dict[str, Any], units: Units) -> Iterator[str]:
-    """Yield how long a step took on its device, and by how much anything was not as planned."""
+    """Yield lines about a step's time on its device, and its differences from the plan."""
     if report.get("device", "cpu") == "cpu":
         # There a plan costs what copying costs; how long the problem says anything takes is about
         # another device, unless it was measured here.

@@ -45,7 +45,7 @@ _MOST, _PIXELS = 5000, 0.5
 
 
 def training_svg(record: TrainingRecord) -> Element:
-    """Draw what the device and the link do against time, planned above measured, and the memory.
+    """Draw the work of device and link against time, planned above measured, and the memory.
 
     Measured bytes are drawn only if they were counted.
     """

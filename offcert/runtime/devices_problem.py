@@ -30,9 +30,9 @@ def devices_problem(
     Parameters
     ----------
     step : TrainingStep
-        What one device does: `problem` was profiled from it, or from one like it.
+        The step of one device: `problem` was profiled from it, or from one like it.
     problem : Problem
-        What `offcert.profile` has returned, with the clock of modules.
+        The problem that `offcert.profile` has returned, with the clock of modules.
     devices : int
         How many.
     accumulation : Accumulation

@@ -44,7 +44,7 @@ class HostGradients(AbstractContextManager["HostGradients"]):
     Parameters
     ----------
     parameters : iterable of Parameter
-        Those whose gradients are added up; the same, in the same order, on the host.
+        Parameters whose gradients are added up; the same, in the same order, on the host.
     host : int
         Rank of the process that runs `add_gradients`.
     group : ProcessGroup, optional

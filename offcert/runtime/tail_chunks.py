@@ -34,7 +34,7 @@ def chunked_loss(
     Parameters
     ----------
     hidden : Tensor
-        What the head takes, (..., features).
+        Input of the head, (..., features).
     weight, bias : Tensor
         Of the head, (words, features) and (words,).
     labels : Tensor
@@ -42,7 +42,7 @@ def chunked_loss(
     chunks : int
         In how many parts, of as many tokens each, but for the last.
     items : Tensor or int, optional
-        What the sum of losses is divided by, instead of the number of tokens that count.
+        Divisor of the sum of losses, instead of the number of tokens that count.
 
     Raises
     ------
@@ -115,7 +115,7 @@ class _Tail(torch.autograd.Function):
 def _add(
     made: list[Tensor | None], part: slice, gradient: Tensor, hidden: Tensor, matrix: Tensor
 ) -> None:
-    """Add what a chunk's logits tell to the gradients of what the head takes and has."""
+    """Add the gradients by a chunk's logits to those of the head's input and weights."""
     of_hidden, of_weight, of_bias = made
     if of_hidden is not None:
         torch.mm(gradient, matrix, out=of_hidden[part])

@@ -40,7 +40,7 @@ class OffloadHook(ModelHook):
     plan : Certificate, Plan, Schedule, sequence of certificates, or ``"auto"``
         As for `offcert.training.offload`.
     problem : Problem, optional
-        What a plan or schedule was made for.
+        The problem that a plan or schedule was made for.
     **options : object
         Of `offcert.training.offload`.
 

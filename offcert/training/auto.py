@@ -165,9 +165,9 @@ class AutoOffload(Making):
         return isinstance(super()._choose(call), str) or self._branches.wants(call)
 
     def _conclude(self, study: Study) -> None:
-        """Take what a study has found out, and make a plan once it is complete."""
+        """Take over a study's findings, and make a plan once it is complete."""
         if study.broken:
-            # That has been told.
+            # The user has been told of the reason.
             self._study = None
             self._settled.append(study.call)
             self._reasons.append(study.broken)

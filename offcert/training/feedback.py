@@ -26,7 +26,7 @@ def plan_numbers(certificate: Certificate, plan: StepPlan) -> dict[str, float]:
     certificate : Certificate
         With a schedule.
     plan : StepPlan
-        What is followed of it.
+        The step plan made from it, which is followed.
     """
     problem, result = certificate.problem, certificate.result
     assert result.schedule is not None

@@ -136,7 +136,7 @@ class _Search:
         sizes = _sizes(self.problem)
         leaving = _kept(found, self.room)
         if certainly or _aligned(sizes[each] for each in leaving) <= self.room:
-            # Those that the plan moved first, then the largest ones.
+            # Tensors that the plan moved first, then the largest ones.
             order = sorted(sizes, key=lambda each: (each not in leaving, -sizes[each], each))
             leaving, total = set(), 0
             for each in order:

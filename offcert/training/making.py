@@ -48,7 +48,7 @@ class _Made:
     times : Times or None
         Taken of its steps, before a better plan is searched for.
     search : Searching or None
-        What is under way.
+        The search that is under way.
     before : Certificate or None
         Of the plan of which something was refused, in whose place this one is.
     """

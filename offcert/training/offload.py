@@ -74,9 +74,9 @@ def offload(
     model : nn.Module
         The network.
     plan : Certificate, Plan, Schedule, sequence of certificates, or ``"auto"``
-        What to follow.
+        The plan to follow.
     problem : Problem, optional
-        What a plan or schedule was made for.
+        The problem that a plan or schedule was made for.
     memory : int or str, optional
         With ``"auto"``: the budget, in bytes or as ``"6GiB"``, without what a trace does not count
         (parameters, gradients, buffers, batch, optimiser state), or ``"25%"`` of the way from the

@@ -41,7 +41,7 @@ _ANY = Problem(
 
 
 def first_call(problem: Problem) -> Signature:
-    """Return how the model is called first in the step that a problem was captured from."""
+    """Return the signature of the model's first call in the step that was captured."""
     assert problem.source is not None
     call: Signature = problem.source["capture"]["calls"][0]
     return call
@@ -135,7 +135,7 @@ class Planner:
         durations : sequence of int
             Nanoseconds, one an operation that runs if everything runs once.
         device : torch.device
-            Whose link is measured.
+            The device whose link is measured.
         """
         plain = problem.plain().trace
         found = measured(retimed(plain, durations), device)

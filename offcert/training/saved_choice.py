@@ -39,7 +39,7 @@ class Outcome:
     saved : frozenset of Key
         Storages.
     cost, bytes, peak : int
-        What running again costs, what is saved, what both passes take at most.
+        Cost of running again, bytes that are saved, and the most bytes that both passes take.
     again : tuple of torch.fx.Node
         Operators that run again.
     computed : frozenset of torch.fx.Node
@@ -242,7 +242,7 @@ class Choice:
             read.update(work.reads)
         return frozenset(read.intersection(saved))
 
-    # What PyTorch makes of it.
+    # Outcomes of choices as PyTorch divides the graph.
 
     def _outcome(self, saved: Collection[Key], nodes: Sequence[fx.Node] | None = None) -> Outcome:
         again = self.joint.again(saved)
@@ -263,7 +263,7 @@ class Choice:
         )
 
     def _better(self, *outcomes: Outcome) -> Outcome:
-        """Return which keeps to the peak at less cost, or takes less."""
+        """Return the outcome that exceeds the peak least; of several, the one of least cost."""
         limit = self.peak or 0
         return min(outcomes, key=lambda each: (max(0, each.peak - limit), each.cost, each.peak))
 

@@ -112,7 +112,7 @@ def _find(order: Order) -> Found:
             certificate = certify_within_host(problem, room, order.seconds, pool)
         result = certificate.result
         if result.schedule is not None:
-            # What cannot be followed shows now.
+            # A plan that cannot be followed is refused now.
             pool(certificate)
         elif otherwise is not None and result.infeasibility is None:
             return _find(otherwise)
@@ -142,7 +142,7 @@ class Search:
     Parameters
     ----------
     order : Order
-        What is wanted.
+        The plan that is wanted.
     """
 
     def __init__(self, order: Order) -> None:

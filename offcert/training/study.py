@@ -111,7 +111,7 @@ class Study:
         self.begun = begun
         self.tries = 0
         self.broken: str | None = None
-        # What the recorded step was: nothing yet, or it has been looked at.
+        # The capture of the recorded step, once it is made, and whether a step was recorded.
         self.capture: Capture | None = None
         self.recorded = False
         self.session: Recorder
@@ -145,7 +145,7 @@ class Study:
 
     @property
     def oddity(self) -> str | None:
-        """In what the recorded step was odd: calls of the model that no gradient came to."""
+        """The oddity of the recorded step: calls of the model that no gradient came to."""
         if not self.session.abandoned:
             return None
         return repr((self.session.calls, self.session.abandoned))

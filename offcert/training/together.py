@@ -61,7 +61,7 @@ class Together:
     store : torch.distributed.Store
         Where the processes have met.
     training : int
-        Which training it is.
+        Number of the training.
     """
 
     alone = False

@@ -31,7 +31,7 @@ class SelectionOutcome:
     lower_bound : int
         Bytes; no other checkpoints take less, as far as the solver is right.
     error : str or None
-        What went wrong, in the solver or around it.
+        The failure in a sentence, in the solver or around it; None if there was none.
     interrupted : bool
         Whether the user ended it.
     seconds : float

@@ -49,11 +49,11 @@ class ChainCounterexample:
     sizes : tuple of int
         The data ``d_0 … d_n``.
     stated : int
-        What the algorithm returns as printed.
+        The bytes that the algorithm returns as printed.
     optimum : int
         The least of Eq. (6) for Algorithm 3, of Eq. (9) for 5 and 6.
     reason : str
-        Which printed line is wrong.
+        The printed line that is wrong.
     """
 
     algorithm: int

@@ -53,7 +53,7 @@ def least_stored(
     Parameters
     ----------
     graph : CheckpointGraph
-        Whose inner vertices are decided about.
+        The graph whose inner vertices are decided about.
     limit : int
         Bytes of a component.
     most : int

@@ -26,7 +26,7 @@ class GraphOutcome:
     solver : str
         Who says so.
     error : str or None
-        What went wrong.
+        The failure in a sentence; None if there was none.
     statistics : mapping
         JSON values that are good to know and that nothing depends on.
     """
@@ -46,7 +46,7 @@ class GraphRun:
     Parameters
     ----------
     graph : CheckpointGraph
-        What is solved.
+        The graph that is solved.
     best : GraphSelection
         A known one; the models have no solution that is worse.
     solver : str

@@ -25,7 +25,7 @@ def solve(
     seed: int = 0,
     hint: GraphSelection | None = None,
 ) -> GraphOutcome:
-    """Choose what to store so that it and the largest component have the least bytes together.
+    """Choose vertices to store: they and the largest component have the least bytes together.
 
     Parameters
     ----------

@@ -21,9 +21,9 @@ class Claim:
     place : str
         Where the paper makes it: section, figure.
     statement : str
-        What it says, in our words.
+        The claim in our words.
     test : str
-        What is evaluated, for people: one case, and when the claim holds in it.
+        The test, for people: one case, and when the claim holds in it.
     cases : callable
         Evaluates it on points.
     share : Share

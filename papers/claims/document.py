@@ -127,7 +127,7 @@ def write_report(
     experiments : sequence of Experiment
         About the theorems.
     facts : TableFacts
-        What the table is.
+        The facts of the table.
     folder : Path
         Of the table: certificates are found from there.
     figure : str, optional

@@ -84,7 +84,7 @@ class EvidenceFile:
     section : str
         Name of the file.
     command : str
-        Which makes all of it again.
+        The command that makes all of it again.
     rows : tuple of EvidenceRow
         In the order of the cases.
     documents : mapping of str to JSON value
@@ -119,7 +119,7 @@ def _write_bytes(path: Path, content: bytes) -> None:
 
 
 def evidence_path(folder: Path, section: str) -> Path:
-    """Return where the evidence of a section is, below the folder of the documentation."""
+    """Return the path of a section's evidence, below the folder of the documentation."""
     return folder / EVIDENCE_FOLDER / f"{section}{_SUFFIX}"
 
 

@@ -37,7 +37,7 @@ class ClaimCheck:
     said : sequence of str
         The verdicts on the page.
     follows : sequence of str or None
-        Those that follow from the figures of its cases; None if these do not tell.
+        Verdicts that follow from the figures of its cases; None if these do not tell.
     here, elsewhere, lost, computed : int
         Certificates that were verified, those known by their digest alone, those that were not
         kept, and cases whose figures are computed without one.
@@ -194,7 +194,7 @@ def instance(verification: Verification[Any]) -> Any:
 
 
 def _shown(verification: Verification[Any], figures: Mapping[str, Any]) -> Iterator[str]:
-    """Yield where figures say more than a certificate establishes."""
+    """Yield the figures that say more than a certificate establishes."""
     if not verification.valid:
         yield f"its certificate is not valid: {verification.reason}"
         return

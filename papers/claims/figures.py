@@ -46,7 +46,7 @@ class FigureClaim:
     Attributes
     ----------
     why : str
-        What explains a difference, or which reading it is; "" if there is nothing to say.
+        The reason of a difference, or the reading; "" if there is nothing to say.
     """
 
     key: str
@@ -56,7 +56,7 @@ class FigureClaim:
     why: str = ""
 
     def verdict(self, rows: Iterable[EvidenceRow]) -> Agreement:
-        """Return how the worst of its figures agrees, other readings left out."""
+        """Return the agreement of its worst figure, other readings left out."""
         found = [agreement_of(row) for row in rows if not row.figures["reading"]]
         return max(found, key=_ORDER.index, default=Agreement.NOT)
 
@@ -91,7 +91,7 @@ def figure_row(
 
 
 def agreement_of(row: EvidenceRow) -> Agreement:
-    """Return how a figure agrees with the paper's."""
+    """Return the agreement of a figure with the paper's."""
     paper, here = _number(row, "paper"), _number(row, "here")
     if row.figures["unit"] == "×":
         if paper == here:

@@ -26,7 +26,7 @@ class CaseClaim:
     Attributes
     ----------
     certified : str
-        What the cases rest on, in a word.
+        The evidence of the cases, in a word.
     """
 
     key: str

@@ -86,7 +86,7 @@ class TimeRow:
     Attributes
     ----------
     network, memory : str, int
-        Which.
+        The network and the memory.
     ideal_time : int
         With memory for everything.
     modnn_size, modnn_time, modnn_moved : int or None
@@ -129,7 +129,7 @@ class DeviceRow:
     Attributes
     ----------
     network, case : str
-        Which; cases as in `benchmarks/devices.py`.
+        The network and the case, as in `benchmarks/devices.py`.
     devices : int
         How many.
     sub_batch : int

@@ -173,7 +173,7 @@ def within_seconds(method: str, seconds: float) -> Cases:
 
 
 def view_of(point: Point) -> str:
-    """Return which of the views a problem is, by the end of its name."""
+    """Return the view of a problem, by the end of its name."""
     if point.problem.endswith("-chain"):
         return CHAINS
     return BLOCKS if point.problem.endswith("-blocks") else TRACES

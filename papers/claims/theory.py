@@ -80,7 +80,7 @@ class TheoryClaim:
         Whether it holds where a schedule of the stated length exists; otherwise it holds where
         none is shorter.
     shown : str
-        What the certificates' numbers are.
+        The kind of the certificates' numbers.
     """
 
     key: str

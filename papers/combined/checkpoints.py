@@ -36,9 +36,9 @@ def profile_checkpoints(
     Parameters
     ----------
     module : nn.Module
-        What takes one tensor and returns one; without data only if `hardware` is given.
+        A module that takes one tensor and returns one; without data only if `hardware` is given.
     workload : Workload
-        What it is fed with, and the loss, which is the last stage.
+        Inputs of the module, and the loss, which is the last stage.
     hardware : Hardware or None
         The roofline; None: measure the first CUDA device or, without one, the CPU.
 

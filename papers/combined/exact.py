@@ -32,11 +32,11 @@ class CombinedOutcome:
     lower_bound : int
         Ticks: nothing under these assumptions is shorter, as far as the solvers are right.
     execution : Execution or None
-        What the best schedule executes.
+        The execution of the best schedule.
     schedule : FluidSchedule, Schedule or None
         The best one, checked.
     scheduled : Problem or None
-        Whose schedule it is; see `TransferOutcome.problem`.
+        The problem whose schedule it is; see `TransferOutcome.problem`.
     strategies, solved : int
         How many were listed, and for how many of them transfers had to be solved.
     seconds : float
@@ -72,7 +72,7 @@ def solve_combined(
     problem : Problem
         A chain of a few stages.
     assumptions : Assumptions
-        What is assumed; all that the combined paper assumes by default.
+        The assumptions; by default all of the combined paper.
     upper_bound : int, optional
         Ticks: only schedules of at most that are looked for.
     time_limit : float

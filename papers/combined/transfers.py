@@ -113,7 +113,7 @@ class _WindowedProgram(FluidProgram):
     turn : int
         The last forward operation of the first pass.
     assumptions : Assumptions
-        Which windows there are.
+        The assumptions, on which the windows depend.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ def solve_transfers(
     turn : int
         The last forward operation of the first pass.
     assumptions : Assumptions
-        Which windows there are, and whether transfers may pause.
+        The assumptions: which windows there are, and whether transfers may pause.
     upper : int, optional
         Ticks.
     time_limit : float

@@ -142,6 +142,6 @@ class _Run:
         self.schedule, self.placement = schedule, placement
 
     def take_bound(self, bound: float) -> None:
-        """Take what the solver says of the objective."""
+        """Take over the solver's bound on the objective."""
         if math.isfinite(bound):
             self.lower_bound = max(self.lower_bound, math.ceil(bound - _MARGIN))

@@ -325,7 +325,7 @@ def _nested(one: Span, other: Span) -> bool:
 
 
 def faults(problem: Problem, choices: Sequence[Choice], execution: Execution) -> str:
-    """Return how an execution goes against a rule; "" if it keeps to it.
+    """Return a sentence on how an execution goes against a rule; "" if it keeps to it.
 
     What runs again has to do so after the cut (`cut_of`), too, as the bounds assume.
     """

@@ -223,7 +223,7 @@ def audited(problem: Problem, decision: Decision, time_limit: float) -> Audit:
 
 
 def beginning(problem: Problem, execution: Execution, schedule: Schedule) -> Certificate | None:
-    """Return where a search begins: with the plan itself, if the runtime can carry it out."""
+    """Return the certificate a search begins with: of the plan, if the runtime can carry it out."""
     if execution.program is None and execution.repeated:
         return None
     result = Result(SolveStatus.FEASIBLE, schedule, execution=execution)

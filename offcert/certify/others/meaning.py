@@ -26,7 +26,7 @@ class Decision:
     name : str
         For tables.
     execution : Execution
-        What runs, and what runs again.
+        The operations that run, and those that run again.
     away : frozenset of int
         Gaps of the execution in which tensors leave, one a tensor.
     wait : bool

@@ -86,7 +86,7 @@ _FINE = 1 / 256
 
 
 def descend_combined(search: Search, effort: Effort) -> None:
-    """Offer what the combined paper's dynamic program finds, at ever more slots while time is left.
+    """Offer plans of the combined paper's dynamic program, at ever more slots while time is left.
 
     By itself, and with sweeps that keep all of their last stage (`combined_plan`'s `bare`), which
     the paper does not know: neither is always better once transfers are whole. Where memory is

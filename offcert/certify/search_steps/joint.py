@@ -41,7 +41,7 @@ def descend_sequentially(search: Search, effort: Effort) -> None:
 
 
 def descend_plain(search: Search, effort: Effort) -> None:
-    """Offer what offloading alone can do, if that fits into the memory."""
+    """Offer plans of offloading alone, if these fit into the memory."""
     search.begin("offloading alone")
     plain = search.problem.plain()
     if search.problem.minimise is Minimise.MEMORY or search.objective == plain.trace.compute_time:

@@ -78,7 +78,7 @@ def descend_persistent(search: Search, effort: Effort) -> None:
             strategy = persistent(chain, memory, None, _MOST_POINTS)
             _offer(search, strategy.expand(chain.network()))
     except MethodError:
-        # It finds none at so many slots, or with so many points: that says nothing.
+        # No strategy is found at so many slots, or with so many points: that proves nothing.
         return
 
 
@@ -214,7 +214,7 @@ def _incumbent(search: Search, alone: Problem) -> Execution | None:
 
 
 def _take(search: Search, outcome: object, claim: str, effort: Effort) -> None:
-    """Take what a model found, and what its solver claims where nothing may leave."""
+    """Take over a model's execution, and its solver's claim where nothing may leave."""
     from offcert.formulations.rematerialisation.outcome import RematerialisationOutcome
 
     assert isinstance(outcome, RematerialisationOutcome)

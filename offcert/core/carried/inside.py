@@ -29,7 +29,7 @@ class Inside:
     outlasting : set of int
         Copies that somebody else holds when the program lets go of them.
     groups : sequence of Group
-        What runs again, in order.
+        The groups of computations that run again, in order.
     lines : container of int
         Operations at which calls of a line are made again, one after another.
 
@@ -107,7 +107,7 @@ class Inside:
         return found.items()
 
     def _wait(self, asking: int, groups: list[Group]) -> None:
-        """Note what waits while segments run again, until the operation that asks goes on.
+        """Note the bytes that wait while segments run again, until the operation that asks goes on.
 
         It begins to run before they do, during what comes before them.
         """

@@ -24,7 +24,7 @@ class Range:
     path : str
         Of the module that is called, or of the container; of the first module of a line.
     call : int
-        Which call of it.
+        Number of the module's call.
     children : tuple of two str, or None
         The first and the last child, if these are children of an `nn.Sequential`.
     line : tuple of (str, int)
@@ -48,7 +48,7 @@ class Row:
     path : str
         Of the container.
     call : int
-        Which call of it.
+        Number of the module's call.
     names : tuple of str
         Of those children that compute something.
     first, last : tuple of int

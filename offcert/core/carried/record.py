@@ -44,7 +44,7 @@ class Call:
     path : str
         Of the module.
     call : int
-        Which call of it.
+        Number of the module's call.
     enter, leave : int
         Its first and last moment.
     inputs : tuple of Sight
@@ -73,9 +73,9 @@ class StepRecord:
     calls : tuple of Call
         Of modules in forward passes, as they are entered.
     saved : tuple of Sight
-        What autograd saves there, in order, as often as it does.
+        Tensors that autograd saves there, in order, as often as it does.
     results : tuple of Sight
-        What operators make there.
+        Tensors that operators make there.
     within : Within
         What happens within operations. Empty in what was profiled before it was recorded: then
         peaks of what runs again may lie above those that are foreseen.

@@ -186,7 +186,7 @@ def keeping(
     record : StepRecord
         Of the capture.
     program : Program
-        What runs again.
+        The program: segments that run again.
     inputs : mapping of Segment to sequence of Sight
         The tensors that each segment is given, also those inside of others.
     """

@@ -45,7 +45,7 @@ class Clock:
         self._group: Group | None = None
         # Of the calls in it that it makes again.
         self._numbers: dict[tuple[str, int], int] = {}
-        # That something begins to run again, and that something has, if nothing came after.
+        # The events by which a group begins to run again, and has run if nothing came after.
         self._again: Tick | None = None
         self._resumed: Tick | None = None
 
@@ -76,7 +76,7 @@ class Clock:
 
     def _begin(self, group: Group) -> None:
         if not group.nested:
-            # What is inside asks first, and for that what is around it.
+            # An inner group asks first, and for that the group around it.
             chain = [group]
             for following in reversed(self._waiting):
                 if not following.nested:
@@ -135,7 +135,7 @@ class Group:
     Attributes
     ----------
     segment : Segment
-        Which.
+        The segment.
     begin : int
         Its first operation in the execution.
     runs : tuple of int
@@ -171,7 +171,7 @@ class CarriedUnrolling(Unrolling):
     network : Network
         Of a captured step.
     program : Program
-        What runs again.
+        The program: segments that run again.
     ranges : Ranges
         Of the capture.
     record : StepRecord

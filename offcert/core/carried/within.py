@@ -27,11 +27,11 @@ class Making:
     Attributes
     ----------
     computation : int
-        Which.
+        Number of the computation.
     more : int
         Bytes that it takes beside its workspace if one of the values does not die then.
     values : tuple of int
-        What dies.
+        Values that die.
     """
 
     computation: int
@@ -54,7 +54,7 @@ class Ask:
     left_otherwise, most_otherwise : int
         The same if one of the values does not die on the way.
     values : tuple of int
-        What dies on the way.
+        Values that die on the way.
     """
 
     computation: int
@@ -96,7 +96,7 @@ class Within:
         return found
 
     def first_ask(self, computation: int, first: int, last: int) -> Ask | None:
-        """Return how a computation asks first for what is saved from one to another, if it does."""
+        """Return a computation's first ask for values saved by a range of others, or None."""
         for each in self.asks_of.get(computation, ()):
             if first <= each.saver <= last:
                 return each

@@ -12,7 +12,7 @@ from pathlib import Path
 
 @contextmanager
 def stopping_children() -> Iterator[None]:
-    """Kill what this thread started inside the block if an exception (an interrupt) leaves it.
+    """Kill processes that this thread started in the block if an exception leaves it.
 
     PuLP does not, so the solver would go on until its time limit.
     Where the system does not list children (elsewhere than on Linux) nothing is killed.

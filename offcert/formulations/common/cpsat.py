@@ -62,7 +62,7 @@ def run_cpsat(
     solver : ortools.sat.python.cp_model.CpSolver
         With all its parameters but those that are about time and interrupts.
     model : ortools.sat.python.cp_model.CpModel
-        What to solve.
+        The model to solve.
     time_limit : float
         Seconds.
     on_solution, on_bound : callable, optional
@@ -76,7 +76,7 @@ def run_cpsat(
     OverrunError
         If the solver takes no notice of the limit.
     Exception
-        What the solver or a callback raised.
+        Exceptions of the solver or of a callback.
     """
     solver.parameters.max_time_in_seconds = time_limit
     solver.parameters.catch_sigint_signal = False

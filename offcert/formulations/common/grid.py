@@ -155,7 +155,7 @@ def useful_gaps(trace: Trace, required: Sequence[int]) -> Iterator[tuple[int, Ga
     Parameters
     ----------
     trace : Trace
-        Whose gaps.
+        The trace whose gaps they are.
     required : sequence of int
         For each operation, bytes that must be absent while it runs.
 

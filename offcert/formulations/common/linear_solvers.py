@@ -79,7 +79,7 @@ class LinearAnswer:
     infeasible : bool
         Whether the solver claims that there is no solution, and can be trusted.
     error : str or None
-        What went wrong.
+        The failure in a sentence; None if there was none.
     statistics : dict
         JSON values that are good to know: solver, version, its own words, sizes, seconds.
     """

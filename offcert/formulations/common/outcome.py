@@ -53,9 +53,9 @@ class ModelOutcome:
         Ticks, whatever the grid; no schedule of the problem at full resolution is shorter, as far
         as the solver's claim is right. At least the bound that the model was given.
     claim : SolverClaim or None
-        What the solver showed by itself, if that says anything.
+        The bound that the solver showed by itself, if it did.
     error : str or None
-        What went wrong, in the solver or around it.
+        The failure in a sentence, in the solver or around it; None if there was none.
     interrupted : bool
         Whether the user ended it.
     seconds : float
@@ -111,7 +111,7 @@ class ModelRun:
     lower_bound : int
         Ticks, proved elsewhere.
     solver : str
-        Whose claims these are.
+        Name of the solver whose claims these are.
     claim_name : str
         Under which the statistics mention the claim.
     on_solution : callable, optional
@@ -131,9 +131,9 @@ class ModelRun:
     lower_bound : int
         Ticks.
     claimed : int or None
-        What the solver alone has shown, in ticks.
+        Ticks that the solver alone has shown to be necessary.
     error : str or None
-        What went wrong.
+        The failure in a sentence; None if there was none.
     interrupted : bool
         Whether the user has ended it.
     statistics : dict
@@ -183,7 +183,7 @@ class ModelRun:
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Keep what is known if the block is interrupted or a solver fails in it.
+        """Keep incumbent and bound if the block is interrupted or a solver fails in it.
 
         That costs the solver's contribution only. Bad input is raised all the same.
         """
@@ -285,7 +285,7 @@ def rough_plans(trace: Trace, rough: Schedule) -> list[Plan]:
     Parameters
     ----------
     trace : Trace
-        Whose operations and gaps.
+        The trace whose operations and gaps they are.
     rough : Schedule
         The times, in any unit.
     """

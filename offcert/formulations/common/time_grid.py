@@ -99,7 +99,7 @@ class TimeGrid(GridData):
     offloads : dict of int to StartWindow
         By tensor.
     gaps : tuple of GridGap
-        Those worth evicting.
+        Gaps that are worth evicting.
     idle_required : tuple of int
         Bytes that must be absent in the idle time before each operation, rounded up to reachable
         sums.
@@ -140,7 +140,7 @@ class TimeGrid(GridData):
         Parameters
         ----------
         trace : Trace
-            Whose operations and gaps.
+            The trace whose operations and gaps they are.
         starts : sequence of int
             Cell of each operation.
         offloads, prefetches : dict of int to int

@@ -160,7 +160,7 @@ def devices_bounds(
     Parameters
     ----------
     problem : DevicesProblem
-        Which.
+        The problem.
     alone : int
         Ticks below which no schedule of a single device goes, proved elsewhere.
     time_limit : float

@@ -16,7 +16,7 @@ class Work:
     Attributes
     ----------
     kind, gradient : JobKind, int
-        Which jobs.
+        Kind and gradient of the jobs.
     head, tail : int
         Ticks before each of them, and after.
     ticks : int
@@ -36,7 +36,7 @@ class Times:
     Parameters
     ----------
     problem : DevicesProblem
-        Which.
+        The problem.
     alone : int
         Ticks that no schedule of one device alone goes below; at least its operations take.
 

@@ -44,7 +44,7 @@ class Cells:
     grid : int
         Ticks a cell.
     keeps : Keeps
-        What stays valid.
+        Whether bounds or schedules stay valid.
     horizon : int
         Ticks; longer schedules are not described.
     """

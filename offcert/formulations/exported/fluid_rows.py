@@ -32,7 +32,7 @@ class FluidFacts:
     problem : Problem
         Any.
     proof : FluidProof
-        Which says whether tensors are whole.
+        The proof; it says whether tensors are whole.
 
     Raises
     ------
@@ -160,7 +160,7 @@ class FluidFacts:
         return CaseLeaf({row: Fraction(1) for row in rows}, possible=False)
 
     def steps(self, decided: Mapping[int, bool]) -> Iterator[Elimination]:
-        """Yield how variables are got rid of: the last moments first, then the last gaps."""
+        """Yield the eliminations of variables: the last moments first, then the last gaps."""
         yield Elimination(0, self.total, None)
         column = self.building.columns
         for o in reversed(range(len(self.trace))):

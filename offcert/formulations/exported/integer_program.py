@@ -164,14 +164,17 @@ def _limit(value: float) -> int | None:
 
 
 _VALUE = re.compile(r"-?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?")
-_NAME = re.compile(r"(grid_[0-9]+_[a-z]+_[0-9]+)|((op|out|back)_[0-9]+_by_[0-9]+)")
+_NAME = re.compile(
+    r"(grid_[0-9]+_[a-z]+_[0-9]+)|((op|out|back)_[0-9]+_by_[0-9]+)"
+    r"|retention|(run|lean)_[0-9]+|(kept|made)_[0-9]+_[0-9]+"
+)
 
 
-def read_solution(text: str) -> tuple[Cells, dict[str, float]]:
+def read_solution(text: str) -> tuple[Cells | None, dict[str, float]]:
     """Return the cells and the values of variables in what a solver wrote.
 
     Any line counts in which a variable's name is followed by a number, as HiGHS, CBC, SCIP and
-    GUROBI write them.
+    GUROBI write them. A solution of the retention model has no cells.
 
     Raises
     ------
@@ -189,6 +192,6 @@ def read_solution(text: str) -> tuple[Cells, dict[str, float]]:
                 if match[1]:
                     cells = Cells.of_name(name)
                 break
-    if cells is None:
+    if cells is None and "retention" not in values:
         raise InputError("it is no solution of an exported program: no variable grid_… is in it")
     return cells, values

@@ -297,7 +297,7 @@ class JointFacts:
         ]
         return terms, -most
 
-    # What a proof makes of them.
+    # A proof's weights of the rows.
 
     def weights(self, listed: JointWeights) -> dict[int, Fraction]:
         """Return the weights of rows that a proof lists."""
@@ -311,7 +311,7 @@ class JointFacts:
         return found
 
     def steps(self, _: Mapping[int, bool]) -> Iterator[Elimination]:
-        """Yield how variables are got rid of: lengths first, then what has left, the rest last."""
+        """Yield the eliminations of variables: lengths, then values that left, then the rest."""
         columns = self.building.columns
         yield Elimination(0, self.total, None)
         for window, row in enumerate(self.compute):
@@ -353,7 +353,7 @@ def joint_argument(
     value : int
         The bound, in ticks.
     proof : JointProof
-        What proves it.
+        The proof of the bound.
     every : bool
         Whether the program has every fact, not only those that the proof weighs.
 
@@ -372,15 +372,16 @@ def joint_argument(
                 raise InputError(f"proof.tree[{index}] must be below {len(weights)}, not {node}")
             nodes.append(CaseLeaf(weights[node]))
             continue
-        span, computation = node
+        span, computation, *others = node
+        if others:
+            raise InputError(f"proof.tree[{index}] counts runs again, which is not exported")
         if span >= len(facts.grid.spans) or not facts.runs_again(computation, span):
             raise InputError(
                 f"proof.tree[{index}]: computation {computation} does not run again in span {span}"
             )
         nodes.append(facts.building.column("again", span, computation))
-    if every:
-        for family, place in list(facts.every_place()):
-            facts.fact(family, place)
+    for family, place in list(facts.every_place()) if every else ():
+        facts.fact(family, place)
     program = facts.building.program(_comments(problem, facts), ("again",), ("length",))
     return Argument(program, value, tuple(nodes), facts.steps)
 

@@ -64,7 +64,7 @@ class FluidOutcome:
         Whether the solver claims that there is no ordered schedule, which can be where tensors have
         several gaps; the bound is then the compute time.
     error : str or None
-        What went wrong.
+        The failure in a sentence; None if there was none.
     seconds : float
         How long it took.
     statistics : mapping

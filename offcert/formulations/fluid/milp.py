@@ -296,7 +296,7 @@ class FluidBound:
     optimal : bool
         Whether the optimum of the program was reached.
     error : str or None
-        What went wrong.
+        The failure in a sentence; None if there was none.
     seconds : float
         How long it took.
     statistics : mapping

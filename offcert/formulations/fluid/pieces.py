@@ -52,7 +52,7 @@ def exact_amounts(program: FluidProgram, values: list[float], denominator: int) 
     Parameters
     ----------
     program : FluidProgram
-        Whose evictions are decided, or fractional.
+        The program; its evictions are decided, or fractional.
     values : list of float
         Of its columns.
     denominator : int
@@ -99,7 +99,7 @@ def fluid_schedule(
     idle : sequence of int
         Ticks before each operation.
     amounts : Amounts
-        What has moved by each instant.
+        Amounts that have moved by each instant.
     parts : int
         Number of parts into which each stretch is cut.
     """

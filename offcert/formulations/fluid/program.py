@@ -92,9 +92,9 @@ class FluidProgram:
     problem : Problem
         A feasible one.
     rules : Rules
-        What is allowed.
+        Rules for transfers.
     decisions : Decisions
-        What is fixed.
+        Decisions that are fixed.
     slack : float
         Scaled: how much more must be absent, and how much less an operation's stretch may move, so
         that a solution survives its rounding.

@@ -64,7 +64,7 @@ class ProvedTree:
     value : int
         No schedule is shorter, in ticks.
     multipliers : list of Multipliers
-        Those that leaves name.
+        Multipliers that leaves name by number.
     tree : list of Branch or Leaf
         Every node, each before its children.
     complete : bool

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -20,7 +21,7 @@ from offcert.formulations.joint.room import (
     least_need,
     rooms,
 )
-from offcert.formulations.joint.tree import JointBound, grow, rounded
+from offcert.formulations.joint.tree import JointBound, Runs, grow, rounded
 from offcert.proofs.claims import proved
 from offcert.proofs.joint_document import PLACES, JointCases, JointWeights, write
 from offcert.proofs.kinds.joint import JointProof
@@ -42,6 +43,11 @@ _GROWTH = 3.0
 # Grids before cases of large networks are decided, the number of runs between which they
 # are decided, and the share of the time that this gets. Arbitrary.
 _COARSE, _BETWEEN, _DECIDING = 2, 3, 0.8
+# The grid, by its place in the order, in whose last window runs again are counted: the finest of
+# the coarse ones. Arbitrary.
+_COUNTED = 1
+# Equal computations from which on they are counted, and the share of the time for it. Arbitrary.
+_EQUAL, _COUNTING = 16, 0.2
 # Values below this part of the memory are ignored there. Arbitrary.
 _TINY = 1e-4
 
@@ -89,6 +95,7 @@ def joint_bounds(
     known = contents(network, problem.offload)
     # Whole values cannot be told from parts where transfers may pause.
     whole = not problem.offload or problem.transfers is Transfers.ATOMIC
+    repeats = len(network) > _LARGE and _repeats(network, known)
     most, took = network.compute_time, 0.0
     finest = None
     for number, grid in enumerate(_grids(network, known, problem.platform.memory)):
@@ -112,6 +119,12 @@ def joint_bounds(
         if found.value > most:
             most = found.value
             yield found
+        if number == _COUNTED and repeats:
+            seconds = _COUNTING * (deadline - time.monotonic())
+            numbers = counted(problem, known, grid, whole, seconds, target)
+            if numbers is not None and numbers.value > most:
+                most = numbers.value
+                yield numbers
     if finest is None or len(network) > _SMALL or (target is not None and most >= target):
         return
     decided = cases(problem, known, finest, whole, deadline - time.monotonic(), target)
@@ -126,13 +139,13 @@ class _Marks:
     Attributes
     ----------
     worst : int
-        That during which most has to be absent.
+        The run during which most bytes have to be absent.
     first : int
         The moment from which on there is something that may leave.
     crowded : list of int
-        Those during which something has to be absent.
+        The runs during which some bytes have to be absent.
     greedy : list of int
-        Those worth a cut that take most memory themselves, by how much.
+        Runs worth a cut that take most memory themselves, by how much.
     """
 
     worst: int
@@ -142,7 +155,7 @@ class _Marks:
 
 
 def _marks(network: Network, known: Contents, memory: int) -> _Marks | None:
-    """Return where to cut; None if nothing has to be absent at any time."""
+    """Return the runs at which to cut; None if no bytes have to be absent at any time."""
     demand = demands(network, known)
     crowded = [number for number in range(len(network)) if demand[number] > memory]
     if not crowded:
@@ -268,6 +281,50 @@ def between(
         return None
     left = deadline - time.monotonic()
     return proof_of(program, grow(program, solved, left, target, by_size=True), whole)
+
+
+def counted(
+    problem: Problem,
+    known: Contents,
+    grid: Grid,
+    whole: bool,
+    seconds: float,
+    target: int | None = None,
+) -> Bound | None:
+    """Return the bound of cases about how many of equal computations run again after the last cut.
+
+    Equal layers share equally in the linear program, and deciding one by itself leaves the others
+    to make up for it; but how many of them do something is a whole number. Parameters are those of
+    `cases`.
+    """
+    deadline = time.monotonic() + seconds
+    found = _solved(problem, known, grid, whole, seconds)
+    if found is None:
+        return None
+    window = grid.windows - 1
+    columns = found[0].again[window]
+    runs = [
+        Runs(window, row, tuple(columns[number] for number in row))
+        for row in _equal(grid.network, known, sorted(columns))
+    ]
+    left = deadline - time.monotonic()
+    return proof_of(found[0], grow(*found, left, target, runs=runs), whole)
+
+
+def _repeats(network: Network, known: Contents) -> bool:
+    """Return whether so many computations that may run again are equal that they are counted."""
+    again = (n for n, each in enumerate(network.computations) if each.repeatable)
+    return max(map(len, _equal(network, known, again)), default=0) >= _EQUAL
+
+
+def _equal(network: Network, known: Contents, computations: Iterable[int]) -> list[tuple[int, ...]]:
+    """Return the classes of computations that last as long, and read and make as many bytes."""
+    rows = defaultdict(list)
+    for number in computations:
+        each = network.computations[number]
+        sizes = [tuple(known.size[v] for v in row[number]) for row in (known.makes, known.reads)]
+        rows[each.duration, each.workspace, *sizes].append(number)
+    return [tuple(row) for row in rows.values()]
 
 
 def _has_to_come(known: Contents, grid: Grid, room: Sequence[Room], begin: int, end: int) -> bool:

@@ -13,10 +13,9 @@ Rows are written as ``sum >= 0``. Each has a family and a key, by which proofs n
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +38,15 @@ _PENALTY = 1.0
 # A row's name: its family, the span, boundary or window, and what it is about.
 Key = tuple[str, int, tuple[int, ...]]
 Terms = list[tuple[int, float]]
+Floats = NDArray[np.float64]
+
+
+class Count(NamedTuple):
+    """The number of columns of runs again that are 1: at least, and at most."""
+
+    columns: tuple[int, ...]
+    least: int
+    most: int
 
 
 @dataclass
@@ -321,20 +329,17 @@ class JointProgram:
         self,
         time_limit: float,
         method: str = "highs-ipm",
-        fixed: Mapping[int, int] = MappingProxyType({}),
+        counts: Sequence[Count] = (),
     ) -> Solved | None:
         """Return an optimum, or None if HiGHS finds none in time.
 
-        Columns that are fixed may differ from what they are fixed at, at a price: so there is
-        always an optimum, and multipliers.
+        Columns that are counted may differ from their number, at a price: so there is always an
+        optimum, and multipliers.
         """
         if time_limit <= 0:
             return None
-        rows = self.rows
-        cost = np.array(self.cost)
-        for column, value in fixed.items():
-            cost[column] += _PENALTY * (1 - 2 * value)
-        shape = (len(rows.low), len(self.cost))
+        rows, cost, upper = _counted(self, counts)
+        shape = (len(rows.low), len(cost))
         matrix: Any = csr_array((rows.values, (rows.rows, rows.columns)), shape=shape)
         answer = run_highs(
             "linprog",
@@ -342,19 +347,37 @@ class JointProgram:
             c=cost,
             A_ub=-matrix,
             b_ub=-np.array(rows.low),
-            bounds=np.stack([np.zeros(len(self.upper)), self.upper], axis=1),
+            bounds=np.stack([np.zeros(len(upper)), upper], axis=1),
             method=method,
             options={"time_limit": time_limit},
         )
         if answer.status != 0:
             return None
-        weights = dict(zip(rows.keys, (-answer.ineqlin.marginals).tolist(), strict=True))
+        found = (-answer.ineqlin.marginals).tolist()
+        weights = dict(zip(self.rows.keys, found[: len(self.rows.keys)], strict=True))
         chosen = {
-            # Those of a window's length are shares of it.
+            # Weights of a window's length are shares of it.
             key: weight if key[0] in LENGTHS else weight * self.unit
             for key, weight in weights.items()
             if weight > 0
         }
         single = sum(map(self.grid.duration, filter(self.grid.single, range(self.grid.windows))))
-        best = float(answer.fun) + _PENALTY * sum(fixed.values())
-        return Solved(best * self.unit + single, chosen, answer.x)
+        return Solved(float(answer.fun) * self.unit + single, chosen, answer.x)
+
+
+def _counted(program: JointProgram, counts: Sequence[Count]) -> tuple[_Rows, Floats, Floats]:
+    """Return the rows, costs and upper bounds of a program some of whose columns are counted.
+
+    What is lacking to a number, or beyond it, is a column with a price.
+    """
+    old = program.rows
+    rows = _Rows((), [*old.keys], [*old.rows], [*old.columns], [*old.values], [*old.low])
+    cost, upper = list(program.cost), list(program.upper)
+    for columns, least, most in counts:
+        for sign, low in ((1.0, least), (-1.0, -most)):
+            if low > (0 if sign > 0 else -len(columns)):
+                terms = [(column, sign) for column in columns]
+                rows.add(("count", len(cost), ()), [*terms, (len(cost), 1.0)], low)
+                cost.append(_PENALTY)
+                upper.append(np.inf)
+    return rows, np.array(cost), np.array(upper)

@@ -28,7 +28,7 @@ class Grid:
     Attributes
     ----------
     network : Network
-        What is executed.
+        The network that is executed.
     moments : tuple of int
         Increasing, before the last computation's end.
     joined : tuple of (int, int)
@@ -86,7 +86,7 @@ def grid_of(network: Network, moments: Iterable[int], worst: int | None = None) 
     moments : iterable of int
         In any order.
     worst : int, optional
-        That where most has to be absent.
+        The one of these moments where most bytes have to be absent.
     """
     chosen = tuple(sorted(set(moments)))
     last = len(chosen) + 1

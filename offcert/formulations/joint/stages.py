@@ -35,7 +35,7 @@ class StagesClaim:
     details : dict
         For the certificate: solver, version, sizes.
     error : str or None
-        What went wrong.
+        The failure in a sentence; None if there was none.
     """
 
     value: int | None

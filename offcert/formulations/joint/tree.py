@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offcert.core.platform import Kind
-from offcert.formulations.joint.program import JointProgram, Key, Solved
+from offcert.formulations.joint.program import Count, JointProgram, Key, Solved
 from offcert.proofs.joint_document import PLACES, JointCases, JointWeights, Node
 
 Prices = NDArray[np.object_]
@@ -108,12 +109,13 @@ class Weighed:
         """The constant, and every column at its cheapest value."""
         return self.constant + sum(price for price in self.prices if price < 0)
 
-    def bound(self, fixed: dict[int, int]) -> int:
-        """Return the bound in ticks if some columns are 0 or 1."""
+    def bound(self, counts: Sequence[Count] = ()) -> int:
+        """Return the bound in ticks if of some columns so many are 1, the others 0."""
         total = self.cheapest
-        for column, value in fixed.items():
-            price = self.prices[column]
-            total += price * value - min(price, 0)
+        for columns, least, most in counts:
+            prices = sorted(self.prices[column] for column in columns)
+            paying = [price for price in prices if price < 0]
+            total += sum(prices[: min(max(len(paying), least), most)]) - sum(paying)
         return math.ceil(Fraction(int(total), self.over))
 
 
@@ -139,7 +141,7 @@ class Exact:
 
     def bound(self, whole: dict[Key, int], over: int) -> int:
         """Return the ticks that multipliers over a denominator prove."""
-        return self.weighed(whole, over).bound({})
+        return self.weighed(whole, over).bound()
 
     def weighed(self, whole: dict[Key, int], over: int) -> Weighed:
         """Return the prices of all columns that multipliers over a denominator give."""
@@ -198,30 +200,47 @@ _DENOMINATORS = (60, 1 << 20)
 class _Node:
     """A case: what is decided, what it proves, and its two parts (0, 1), if any."""
 
-    fixed: dict[int, int]
+    fixed: dict[int, tuple[int, int]]
     weighed: Weighed
     weights: JointWeights
     bound: int
-    amounts: dict[int, float] | None = None
+    amounts: list[float] | None = None
     branch: int = -1
     children: tuple[_Node, ...] = ()
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Runs again of which it is decided how many there are: a span, computations, their columns."""
+
+    span: int
+    computations: tuple[int, ...]
+    columns: tuple[int, ...]
+
+    def node(self, most: int) -> Node:
+        """Return the node of two cases: at most so many, and more."""
+        if len(self.computations) == 1:
+            return self.span, *self.computations
+        return self.span, most, *self.computations
 
 
 class _Growing:
     """A tree that grows where its bound is least."""
 
-    def __init__(self, program: JointProgram, deadline: float, by_size: bool) -> None:
+    def __init__(
+        self, program: JointProgram, deadline: float, by_size: bool, runs: Sequence[Runs]
+    ) -> None:
         self.program, self.deadline = program, deadline
         # Measured on ResNet-50, by modules: 2 s for two cases instead of 4.
         self.method = "highs-ds" if by_size else "highs-ipm"
         self.exact = Exact(program)
         spans = program.grid.windows if by_size else len(program.again)
-        # Columns of runs again that may be decided, with span and computation.
-        self.runs = {
-            column: (span, computation)
+        # Runs again that may be decided.
+        self.runs = runs or [
+            Runs(span, (computation,), (column,))
             for span, again in enumerate(program.again[:spans])
             for computation, column in again.items()
-        }
+        ]
         network, known = program.network, program.contents
         self.worth = [each.duration for each in network.computations]
         if by_size:
@@ -231,8 +250,12 @@ class _Growing:
         self.order = count()
         self.heap: list[tuple[int, int, _Node]] = []
 
-    def solve(self, fixed: dict[int, int]) -> Solved | None:
-        return self.program.solve(self.deadline - time.monotonic(), self.method, fixed)
+    def counts(self, fixed: dict[int, tuple[int, int]]) -> list[Count]:
+        return [Count(self.runs[number].columns, *ends) for number, ends in fixed.items()]
+
+    def solve(self, fixed: dict[int, tuple[int, int]]) -> Solved | None:
+        left = self.deadline - time.monotonic()
+        return self.program.solve(left, self.method, self.counts(fixed))
 
     def push(self, node: _Node) -> None:
         heapq.heappush(self.heap, (node.bound, next(self.order), node))
@@ -241,37 +264,42 @@ class _Growing:
         """Let a node have the multipliers of its own program, if they are better."""
         if solved is None:
             return
-        node.amounts = {column: float(solved.amounts[column]) for column in self.runs}
+        node.amounts = [float(solved.amounts[list(each.columns)].sum()) for each in self.runs]
         for over in _DENOMINATORS:
             whole = whole_weights(self.program, solved, over)
             weighed = self.exact.weighed(whole, over)
-            bound = weighed.bound(node.fixed)
+            bound = weighed.bound(self.counts(node.fixed))
             if bound > node.bound or node.weights.over == 0:
                 node.weighed, node.bound, node.weights = weighed, bound, listed(whole, over)
 
     def undecided(self, node: _Node) -> int | None:
         """Return the run to decide next: of those run in part that worth most, nearest a half."""
         assert node.amounts is not None
-        scores = [
-            (min(part, 1 - part) * self.worth[self.runs[column][1]], column)
-            for column, part in node.amounts.items()
-            if column not in node.fixed and _DECIDED < part < 1 - _DECIDED
-        ]
+        scores = []
+        for number, (runs, amount) in enumerate(zip(self.runs, node.amounts, strict=True)):
+            part = amount - math.floor(amount)
+            least, most = node.fixed.get(number, (0, len(runs.columns)))
+            if least <= math.floor(amount) < most and _DECIDED < part < 1 - _DECIDED:
+                scores.append((min(part, 1 - part) * self.worth[runs.computations[0]], number))
         return max(scores)[1] if scores else None
 
-    def split(self, node: _Node, column: int, target: int) -> bool:
-        """Decide a run of a node; return False if there was no time for it."""
+    def split(self, node: _Node, number: int, target: int) -> bool:
+        """Decide about runs of a node; return False if there was no time for it."""
+        assert node.amounts is not None
+        least, most = node.fixed.get(number, (0, len(self.runs[number].columns)))
+        at = math.floor(node.amounts[number])
         children = []
-        for value in (0, 1):
-            fixed = {**node.fixed, column: value}
-            child = _Node(fixed, node.weighed, node.weights, node.weighed.bound(fixed))
+        for ends in ((least, at), (at + 1, most)):
+            fixed = {**node.fixed, number: ends}
+            bound = node.weighed.bound(self.counts(fixed))
+            child = _Node(fixed, node.weighed, node.weights, bound)
             if child.bound < target:
                 solved = self.solve(fixed)
                 if solved is None:
                     return False
                 self.adopt(child, solved)
             children.append(child)
-        node.branch, node.children = column, tuple(children)
+        node.branch, node.children = number, tuple(children)
         for child in children:
             self.push(child)
         return True
@@ -284,6 +312,7 @@ def grow(
     target: int | None = None,
     most: int = 400,
     by_size: bool = False,
+    runs: Sequence[Runs] = (),
 ) -> JointBound:
     """Return a tree of cases for a program.
 
@@ -302,8 +331,10 @@ def grow(
     by_size : bool
         Whether to decide only what runs in single windows, what makes the largest values first;
         otherwise what runs in any span, the longest first.
+    runs : sequence of Runs, optional
+        What is counted instead: sets of which no two share a column.
     """
-    growing = _Growing(program, time.monotonic() + seconds, by_size)
+    growing = _Growing(program, time.monotonic() + seconds, by_size, runs)
     enough = 1 << 62 if target is None else target
     root = _Node({}, Weighed(0, [0] * len(program.cost), 1), JointWeights(0, {}), 0)
     growing.adopt(root, solved)
@@ -312,8 +343,8 @@ def grow(
         bound, _, node = growing.heap[0]
         if bound >= enough or node.amounts is None:
             break
-        column = growing.undecided(node)
-        if column is None or not growing.split(node, column, enough):
+        number = growing.undecided(node)
+        if number is None or not growing.split(node, number, enough):
             break
         heapq.heappop(growing.heap)
         # The node itself was the least; its parts are in the heap by now.
@@ -329,7 +360,8 @@ def _written(growing: _Growing, root: _Node) -> JointBound:
     while stack:
         node = stack.pop()
         if node.children:
-            nodes.append(growing.runs[node.branch])
+            most = node.children[0].fixed[node.branch][1]
+            nodes.append(growing.runs[node.branch].node(most))
             stack += reversed(node.children)
             continue
         if id(node.weights) not in numbers:

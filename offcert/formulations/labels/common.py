@@ -74,7 +74,7 @@ class Race(Generic[R]):
     Attributes
     ----------
     runners : list
-        Those that have not dropped out.
+        Runners that have not dropped out.
     budget : int
         Labels that each may store in the present round.
     """
@@ -83,7 +83,7 @@ class Race(Generic[R]):
         self.runners = runners
         self.budget = budget
         self._growth = growth
-        # Those before this place have had their turn in the present round.
+        # Runners before this place have had their turn in the present round.
         self._place = 0
 
     @property

@@ -288,7 +288,7 @@ def dive(
             on_solution=on_solution,
         )
         dives += 1
-        # Those of the last dive count.
+        # Solver and grid of the last dive count.
         settings = outcome.statistics
         statistics |= {name: settings[name] for name in ("solver", "grid") if name in settings}
         error, interrupted = outcome.error, outcome.interrupted

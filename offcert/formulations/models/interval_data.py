@@ -41,7 +41,7 @@ class IntervalGap(UsefulGap):
     offload_time, prefetch_time : int
         Of a transfer.
     height : int
-        What it takes of the cumulative's capacity.
+        Units of the cumulative's capacity that it takes.
     """
 
     first: int
@@ -62,7 +62,7 @@ class IntervalData(GridData):
     durations, earliest, latest : tuple of int, one entry an operation
         Cells; earliest and latest start.
     gaps : tuple of IntervalGap
-        Those worth evicting.
+        Gaps that are worth evicting.
     room, idle_room : tuple of (int or None)
         For each operation, what its evictable tensors may take of the capacity while it runs and
         in the idle time before it; None where memory cannot bind.
@@ -89,7 +89,7 @@ class Instant:
     operation : int
         Its index.
     at_end : bool
-        Which of the two.
+        Whether it is the end; else it is the start.
     """
 
     operation: int

@@ -105,7 +105,7 @@ class StageLeg:
     Attributes
     ----------
     tensor : int
-        What it moves.
+        Number of the tensor that it moves.
     opens, closes : int
         Instants: it has had no link time at the first and all of it at the second, if it happens.
     length : float

@@ -169,7 +169,7 @@ class TimeIndexedModel:
         Ticks; what times are scaled by.
     """
 
-    # What solvers' tolerances may hide of a row, and whether columns for absence are integers.
+    # Part of a row that solvers' tolerances may hide, and whether columns for absence are integers.
     slack, whole = ROUNDING, False
 
     def __init__(self, data: TimeGrid, windows: TimeGrid, duplex: bool, upper: int) -> None:

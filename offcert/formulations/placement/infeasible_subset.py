@@ -30,7 +30,7 @@ class Infeasible:
     value : int
         Bytes; into less these do not fit.
     residences : tuple of int
-        Which they are.
+        Numbers of the residences.
     """
 
     value: int
@@ -100,9 +100,9 @@ def reduced(
     Parameters
     ----------
     problem : PlacementProblem
-        Whose residences they are.
+        The problem whose residences they are.
     excluded : Infeasible
-        What does not fit.
+        A set of residences that does not fit.
     until : float
         Of the monotonic clock: when to stop.
     seed : int
@@ -117,7 +117,7 @@ def reduced(
     area = {
         each: problem.sizes[each] * (rows[each].end - rows[each].start) for each in range(len(rows))
     }
-    # Those of the least area first: they are the least likely to be needed.
+    # Residences of the least area first: they are the least likely to be needed.
     kept = sorted(excluded.residences, key=lambda each: area[each])
     _, nodes = _refuted(problem, kept, excluded.value, until, None, seed)
     length = len(kept) // 2

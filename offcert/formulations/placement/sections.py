@@ -29,7 +29,7 @@ class Sections:
     Attributes
     ----------
     residence : tuple of int
-        Which residence each box is.
+        Number of the residence of each box.
     unit : int
         Bytes that divide every size.
     size : int64 array

@@ -70,13 +70,13 @@ class _Program:
     Attributes
     ----------
     lengths : list of int
-        Ticks that what begins at a time lasts.
+        For each time, ticks of the stretch that begins then.
     last : int
-        What ends at `latest`.
+        Number of the time at which the last stretch begins; that stretch ends at `latest`.
     latest : int
-        When everything has ended.
+        Tick at which everything has ended.
     rows : list of (int, int)
-        What begins at the first one's time has ended by the second one's.
+        Pairs of times: the stretch of the first has ended by the second.
     cost : list of int
         Bytes by which a tick later is worse, or better if negative.
     """

@@ -63,7 +63,7 @@ class Skyline:
     Parameters
     ----------
     sections : Sections
-        What is to be placed.
+        The boxes to be placed, section by section.
     seed : int
         Of the priorities.
 
@@ -105,7 +105,7 @@ class Skyline:
             rule = number % _LATER
         self._prioritise(turn)
         answer = self.search(capacity, until, limit, _RULES[rule])
-        # What failed long ago counts less.
+        # Failures of long ago count less.
         weight = self._state.weight
         weight[:] = 1 + (weight - 1) / max(1.0, float(weight.max(initial=1.0)) / len(weight))
         return answer
@@ -184,7 +184,7 @@ def least_capacity(
     Parameters
     ----------
     skyline : Skyline
-        What searches.
+        The search.
     lower, upper : int
         There is a placement within `upper`, and none within less than `lower`.
     until : float

@@ -63,7 +63,7 @@ def push_parts(boxes: Boxes, state: SkylineState) -> int:
 
 @plain_inner
 def push_frame(state: SkylineState, kind: int, start: int, point: int) -> None:
-    """Remember what is on the stack from `start` on, to go through it one by one."""
+    """Remember the decisions on the stack from `start` on, to go through them one by one."""
     registers = state.registers
     used = registers[FRAMES]
     if used + 1 >= len(state.frames) or registers[STACK] + len(state.low) >= len(state.stack):
@@ -134,7 +134,7 @@ def _count_choices(boxes: Boxes, state: SkylineState, left: int, right: int) -> 
 
 @plain_inner
 def push_choices(boxes: Boxes, state: SkylineState, point: int) -> None:
-    """Push what can be done at a point of a valley: the boxes of high priority first.
+    """Push the decisions at a point of a valley: the boxes of high priority first.
 
     Of equal boxes only the first, and last that nothing lies there, if there is room to spare.
     """

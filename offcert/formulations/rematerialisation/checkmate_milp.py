@@ -13,6 +13,7 @@ checks `retention_cpsat`: with another solver, another idea of time, and other v
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 from offcert.core.execution import Execution
 from offcert.formulations.common.linear_model import ONE, LinearModel, Terms, scaled
@@ -58,27 +59,34 @@ class CheckmateModel:
     Parameters
     ----------
     states : StateNetwork
-        What can run.
+        The runs of the network, with the states that they read and make.
     memory : int
         Bytes: the limit, or what is certainly enough where memory is minimised.
     time : int or None
         The most ticks of all runs.
     least_bytes : bool
         Whether bytes are minimised.
+    whole : bool
+        Whether amounts are in bytes and ticks, so that all coefficients are integers.
     """
 
     def __init__(
-        self, states: StateNetwork, memory: int, time: int | None, least_bytes: bool
+        self,
+        states: StateNetwork,
+        memory: int,
+        time: int | None,
+        least_bytes: bool,
+        whole: bool = False,
     ) -> None:
         self.states = states
         self.model = LinearModel()
-        # All amounts are counted in this, so that coefficients are near 1.
-        self.unit = max(1, memory)
-        cost = 1.0 if least_bytes else 0.0
-        self.capacity: Terms = [(ONE, 1.0)]
-        if least_bytes:
-            self.capacity = [(self.model.column(0.0, 1.0, cost=cost), 1.0)]
         self.compute = sum(step.duration for step in states.steps)
+        # All amounts are counted in these, so that coefficients are near 1.
+        self.unit, self.ticks = (1, 1) if whole else (max(1, memory), max(1, self.compute))
+        self.capacity: Terms = [(ONE, float(memory) if whole else 1.0)]
+        if least_bytes:
+            most = inf if whole else 1.0
+            self.capacity = [(self.model.column(0.0, most, cost=1.0), 1.0)]
         self.slots: list[Slot] = []
         self._at_start: dict[int, Terms] = {s: [(ONE, 1.0)] for s in states.sources}
         self._held = self._at_start
@@ -95,11 +103,11 @@ class CheckmateModel:
         for slot in self.slots:
             duration = self.states.steps[slot.computation].duration
             if slot.runs[0][0] != ONE and duration:
-                spent += scaled(slot.runs, duration / max(1, self.compute))
+                spent += scaled(slot.runs, duration / self.ticks)
                 if not least_bytes:
-                    self.model.cost[slot.runs[0][0]] = duration / max(1, self.compute)
+                    self.model.cost[slot.runs[0][0]] = duration / self.ticks
         if time is not None:
-            rest = (time - self.compute) / max(1, self.compute)
+            rest = (time - self.compute) / self.ticks
             self.model.row(scaled(spent, -1.0), -rest)
         at_start = sum(self.states.states[state].size for state in self.states.sources)
         self.model.row([*self.capacity, (ONE, -at_start / self.unit)], 0.0)
@@ -168,7 +176,7 @@ class CheckmateModel:
         for terms, state in ((terms, state) for state, terms in old.items()):
             taken += scaled(terms, states[state].size / self.unit)
         whole = step.workspace + sum(states[state].size for state in step.makes)
-        own: Terms = [(self.model.column(0.0, 1.0 + whole / self.unit), 1.0)]
+        own: Terms = [(self.model.column(0.0, inf), 1.0)]
         self.model.at_most(
             [*scaled(slot.runs, whole / self.unit), *scaled(slot.lean, -whole / self.unit)], own
         )
@@ -284,7 +292,7 @@ def _search(linear: LinearRun) -> None:
         return
     run.take(model.execution(answer.values))
     if run.objective is not None and answer.bound > -float("inf"):
-        unit = model.unit if run.least_bytes else max(1, model.compute)
+        unit = model.unit if run.least_bytes else model.ticks
         base = 0 if run.least_bytes else model.compute
         if base + (answer.bound + RELATIVE_MARGIN) * unit > run.objective - 1:
             run.within = run.objective

@@ -30,7 +30,7 @@ class LinearRun:
     Parameters
     ----------
     run : RematerialisationRun
-        What is known, and what becomes of it.
+        Best execution and bound, which the search improves.
     solver : str
         ``"scipy"``, or a name that PuLP knows.
     time_limit : float

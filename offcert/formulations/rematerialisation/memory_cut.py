@@ -60,7 +60,7 @@ class CutFinder:
     Parameters
     ----------
     problem, network
-        What is executed.
+        The problem and its network.
     turn : int
         The computation during whose first run bytes are counted.
     last_again : sequence of int

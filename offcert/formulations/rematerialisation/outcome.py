@@ -42,9 +42,9 @@ class RematerialisationOutcome:
         The least objective among the executions that the model describes, if the solver found
         that. It is no bound on others.
     claim : SolverClaim or None
-        What the solver showed about all executions by itself, if that says anything.
+        The bound on all executions that the solver showed by itself, if it did.
     error : str or None
-        What went wrong, in the solver or around it.
+        The failure in a sentence, in the solver or around it; None if there was none.
     interrupted : bool
         Whether the user ended it.
     seconds : float
@@ -85,7 +85,7 @@ class RematerialisationRun:
     lower_bound : int
         Ticks or bytes, proved elsewhere.
     solver : str
-        Whose claims these are.
+        Name of the solver whose claims these are.
     **statistics : JSON values
         Settings.
 
@@ -175,7 +175,7 @@ class RematerialisationRun:
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Keep what is known if the block is interrupted or a solver fails in it."""
+        """Keep incumbent and bound if the block is interrupted or a solver fails in it."""
         try:
             yield
         except KeyboardInterrupt:

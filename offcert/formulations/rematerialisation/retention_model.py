@@ -63,7 +63,7 @@ class RetentionModel:
     Parameters
     ----------
     states : StateNetwork
-        What can run.
+        The runs of the network, with the states that they read and make.
     runs : sequence of int
         How often each computation may run at most.
     memory : int

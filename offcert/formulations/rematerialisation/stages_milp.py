@@ -101,7 +101,7 @@ class StagesModel:
     Parameters
     ----------
     states : StateNetwork
-        What can run.
+        The runs of the network, with the states that they read and make.
     memory : int
         Bytes: the limit, or what is certainly enough where memory is minimised.
     spare : int or None

@@ -51,7 +51,7 @@ def executed(network: Network, order: Sequence[int], copies: Sequence[Copy]) -> 
     order : sequence of int
         The computation of each run.
     copies : sequence of Copy
-        Those that are kept; what a run writes beyond them it discards.
+        Copies that are kept; other results of a run are discarded.
     """
     kept: dict[int, list[int]] = {}
     tensors, values = [], []
@@ -157,9 +157,9 @@ class StateNetwork:
     Attributes
     ----------
     network : Network
-        What it was made of.
+        The network that it was made from.
     states : tuple of ValueState
-        Those that some computation makes or needs.
+        States that some computation makes or needs.
     steps : tuple of ComputationRun
         One a computation.
     readers : tuple of tuple of int

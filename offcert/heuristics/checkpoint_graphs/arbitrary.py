@@ -100,7 +100,7 @@ class ArbitrarySolution:
 def arbitrary_graph_solver(
     graph: networkx.DiGraph | CheckpointGraph, reading: Reading = Reading.DEFINITION
 ) -> ArbitrarySolution:
-    """Choose what to store with the arbitrary-graph solver (re-forwarding paper, Algorithm 5).
+    """Choose vertices to store by the arbitrary-graph solver (re-forwarding paper, Algorithm 5).
 
     For every max term, closed sets that cost more are expanded: what they are divided at is stored,
     and the members of the division are looked at in turn. What stays in a row unexpanded in a

@@ -184,7 +184,7 @@ def splitting_vertices(graph: CheckpointGraph, closed: ClosedSet) -> list[int]:
 
 
 def _heads(graph: CheckpointGraph, closed: ClosedSet, tail: int) -> int:
-    """Return where the edges of a closed set lead from a vertex, as bits."""
+    """Return the vertices to which edges of a closed set lead from a vertex, as bits."""
     heads = graph.successors[tail] & closed.closure
     if tail == closed.source and not closed.edge:
         heads &= ~(1 << closed.target)

@@ -284,7 +284,7 @@ def _inputs(source: Recorded, first: int, last: int) -> tuple[list[int], bool]:
             source.network, Program([segment]), source.ranges, source.record
         )
     except InputError:
-        # It is never drawn.
+        # Such a segment is never drawn.
         return [], False
     span = unrolling.spans[segment]
     storages = {sight.storage for sight in span.inputs} - {-1}
@@ -317,7 +317,7 @@ def _needing(network: Network) -> list[int]:
 
 
 def _until(network: Network) -> list[int]:
-    """Return where the program gives up what cannot leave."""
+    """Return the computations at which the program gives up values that cannot leave."""
     last: dict[int, int] = {}
     for index, each in enumerate(network.computations):
         for value in (*each.writes, *each.reads, *each.holds):

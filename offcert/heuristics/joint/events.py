@@ -237,7 +237,7 @@ def _note_kept(
             lent = lent or handed
         elif handed:
             _add(work, carrying.result[place], run, -1)
-            # It is in the program's variables again.
+            # The result is in the program's variables again.
             _note_holder(tables, work, carrying.result[place], computation, (run, end), line)
         elif own:
             _add(work, carrying.result[place], run, until)
@@ -288,7 +288,7 @@ def _note_holder(
 
 @inlined
 def _returned(tables: Tables, value: int, writer: int, line: tuple[int, int]) -> int:
-    """Return where the last call of a line returns that takes a value, or a late one if none."""
+    """Return the place where a line's last call that takes a value returns, or a late one."""
     carrying = tables.carrying
     first, last = line
     found = -1

@@ -119,7 +119,7 @@ def _longest(same: Integers) -> tuple[int, int, int, int] | None:
 
 
 def _aligned(tables: Tables, first: int, period: int, spare: int) -> int:
-    """Return where the first copy begins so that most segments may lie inside of it."""
+    """Return the beginning of the first copy with which most segments may lie inside of it."""
 
     def inside(shift: int) -> int:
         begin = first + shift
@@ -218,7 +218,7 @@ def take_over(
         first, last = state.first[index], state.last[index]
         inside = low <= first and last < low + length
         if inside and allowed(tables, first + shift, last + shift):
-            # What is put before it moves it on.
+            # A segment that is inserted before this one moves it on by a place.
             index += insert(tables, state, first + shift, last + shift) and shift < 0
         index += 1
     for computation in range(low, low + length):

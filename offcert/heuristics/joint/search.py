@@ -127,7 +127,7 @@ class _Cooling:
 
 
 def _spreading(way: int, part: float) -> Spreading:
-    """Return how changes spread when some part of a cooling is over.
+    """Return the spreading of changes when some part of a cooling is over.
 
     Coolings take turns in three ways, for nobody knows before whether copies want the same: any
     copies do what one does; groups of them do; or each is changed alone.
@@ -192,12 +192,12 @@ class _Search:
     ) -> None:
         begin = time.monotonic()
         end = begin + (1 - transfers) * time_limit
-        # What leaves alone, and what runs again alone, are plans, too.
+        # Plans in which tensors only leave, or computations only run again, count, too.
         for state in (new_state(self.tables), self._start(0)):
             self._realise(state, anyhow=True)
         if self.known is not None:
             self._realise(self.known)
-            # What a relaxation says has not been tried yet, so the first one keeps that.
+            # The relaxation's program has not been tried yet, so the first annealer keeps it.
             for annealer in self.annealers[1 if self.guided else 0 :: 2]:
                 annealer.restart(self.known)
         done = 0
@@ -221,7 +221,7 @@ class _Search:
         return self.best is not None and self.best.schedule.makespan <= self.target
 
     def _cooling(self, done: int, left: float, limit: float, steps: int | None) -> _Cooling:
-        """Return how the next cooling goes; what is left of the time is divided equally."""
+        """Return heat and steps of the next cooling; the time left is divided equally."""
         hot = _HOT[done % len(_HOT)] * max(1.0, self.compute)
         if steps is not None:
             return _Cooling(hot, steps)

@@ -71,7 +71,7 @@ def copy_stretch(
         low, high = state.first[index], state.last[index]
         inner = first <= low and high <= last and high - low < last - first
         if inner and allowed(tables, low + shift, high + shift):
-            # What is put before it moves it on.
+            # A segment that is inserted before this one moves it on by a place.
             index += insert(tables, state, low + shift, high + shift) and shift < 0
         index += 1
     for computation in range(first, last + 1):

@@ -252,7 +252,7 @@ class _Flow:
 def _states(
     network: Network, root: Sequence[int], reads: Sequence[Sequence[int]]
 ) -> tuple[list[list[int]], list[list[int]]]:
-    """Return how often what each computation reads has been changed in place before and after."""
+    """Return how often the values a computation reads were changed in place, before and after."""
     changed = [0] * len(network.values)
     found, left = [], []
     for each, row in zip(network.computations, reads, strict=True):
@@ -313,7 +313,7 @@ def _frozen(network: Network, groups: Sequence[Sequence[int]]) -> list[bool]:
 
 
 def _cuts(groups: Sequence[Sequence[int]]) -> Integers:
-    """Return where nothing begins or ends inside of what runs again together."""
+    """Return 1 for each place that lies inside of no group of computations, else 0."""
     inside = np.zeros(len(groups) + 1, dtype=np.int64)
     for index, group in enumerate(groups):
         if index == group[0]:

@@ -217,7 +217,7 @@ def _limit_culprit(
         return False
     share = len(before) / (len(before) + len(after))
     suspects = before[::-1] if random.random() < share else after
-    # Those next to the wait most often.
+    # Transfers next to the wait are drawn most often.
     transfer = suspects[min(len(suspects), int(random.geometric(_NEAREST))) - 1]
     gap = trace.gaps[transfer.gap]
     if transfer.kind is Kind.OFFLOAD:

@@ -184,7 +184,7 @@ def _cheapest(boxes: Boxes, pool: Pool, box: int, near: int, capacity: int) -> i
         following = highest
         if left < near:
             following = min(following, pool.top[pool.near_top[left]])
-        # Those that would be met from here on, and not only from the next address on.
+        # Boxes that would be met from here on, and not only from the next address on.
         ahead = entered
         while ahead < near and pool.address[pool.near_address[ahead]] - size <= address:
             ahead += 1

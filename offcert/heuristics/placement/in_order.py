@@ -130,7 +130,7 @@ def greedy_by_degree(problem: PlacementProblem) -> Placement:
 
 
 def lifetimes(problem: PlacementProblem) -> list[int]:
-    """Return how long each residence lasts."""
+    """Return the length of each residence in time."""
     return [each.end - each.start for each in problem.residences]
 
 

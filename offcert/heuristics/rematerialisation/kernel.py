@@ -53,7 +53,7 @@ from offcert.heuristics.rematerialisation.state import (
 
 Floats = NDArray[np.float64]
 Lists = tuple[Integers, Integers]
-# What `ExecutorArrays.network_arrays` returns.
+# The arrays that `ExecutorArrays.network_arrays` returns.
 NetworkArrays = tuple[Integers, Integers, Lists, Lists, Lists, Lists, Integers]
 
 # How often the needs of one stage are looked at anew, at most. Arbitrary.
@@ -185,7 +185,7 @@ def _run(
     changes, changed = net[TURNS]
     for place in range(reads[run], reads[run + 1]):
         held[SEEN, read[place]] = _IN_USE
-    # What is written again takes the place of what was there.
+    # An item that is written again takes the place of the one that was there.
     for place in range(begin[run], begin[run + 1]):
         old = there[items[VALUE, members[place]]]
         if old >= 0:
@@ -227,7 +227,7 @@ def _run_stage(
     marks: Integers,
     longest: int,
 ) -> int:
-    """Run what is marked, in order; return how it ended, or -1 if it has to be marked anew."""
+    """Run marked computations in order; return how that ended, or -1 to mark anew."""
     begin, members = net[NEEDS]
     for run in range(stage + 1):
         if not marks[run]:
@@ -247,7 +247,7 @@ def _run_stage(
 
 @inner
 def _forget(stage: int, net: Any, held: Integers, there: Integers, totals: Integers) -> None:
-    """Free what is of no use after a first run."""
+    """Free items that are of no use after a first run."""
     items = net[ITEMS]
     for place in range(totals[LISTED] - 1, -1, -1):
         item = held[LIST, place]

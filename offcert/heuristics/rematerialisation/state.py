@@ -237,7 +237,7 @@ def look(
     redo: Integers,
     stack: Integers,
 ) -> bool:
-    """Mark what has to run before a stage's first run; return whether that is possible."""
+    """Mark computations to run before a stage's first run; return whether that is possible."""
     steps, items = net[STEPS], net[ITEMS]
     begin, members = net[NEEDS]
     marks[:] = 0

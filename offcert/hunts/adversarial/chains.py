@@ -41,7 +41,7 @@ class AdversarialChains(Hunted):
 
     @property
     def measure(self) -> str:
-        """By what it is measured."""
+        """The value by which `against` is measured."""
         return self.by
 
     def terms(self) -> Terms:

@@ -226,7 +226,7 @@ class CheckpointContest(Contest):
     against : str
         Who shall look bad: one of `checkpoint_values.NAMES`.
     by : str
-        What it is measured by, of the same unit.
+        The value by which it is measured, of the same unit.
 
     Raises
     ------
@@ -301,7 +301,7 @@ class AdversarialCheckpoints(Hunted):
 
     @property
     def measure(self) -> str:
-        """By what it is measured."""
+        """The value by which `against` is measured."""
         usual = USUAL[checkpoint_value(self.against, "against").minimise]
         return usual if self.by == "usual" else self.by
 

@@ -34,7 +34,7 @@ class Contest:
         Who shall look bad: a method or ``"ordered"``, whose value is divided by the other one, or a
         bound, by which the other one is divided. One of `values.NAMES`.
     by : str
-        What it is measured by: the optimum, or another method or bound.
+        The value by which it is measured: the optimum, or another method or bound.
     transfers : Transfers
         Of all problems.
 

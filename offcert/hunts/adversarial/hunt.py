@@ -26,7 +26,7 @@ def minimise(numbers: Numbers, holds: Callable[[Numbers], bool], box: Box) -> Nu
         Whether simpler numbers have it too. It may raise to end the search early; whoever calls
         then remembers the last numbers for which it returned true.
     box : Box
-        What is simpler must lie in it; of its stages, only the fewest matter.
+        Limits for simpler numbers; of its stages, only the fewest matter.
 
     Notes
     -----
@@ -75,7 +75,7 @@ class HuntProgress:
     seconds : float
         Since the search began.
     phase : str
-        What is being done.
+        Name of the phase.
     steps : int
         Problems that were tried.
     find : Find or None
@@ -95,13 +95,13 @@ class Terms:
     Attributes
     ----------
     contest : Contest
-        What is maximised.
+        The ratio that is maximised.
     transfers : Transfers
         Of all problems.
     box : Box
-        What the numbers may be.
+        Limits of the numbers.
     tolerance : Fraction
-        Which share of what the best ratio is above 1 minimising may give up.
+        Share of the best ratio's excess over 1 that minimising may give up.
     """
 
     contest: Contest
@@ -120,7 +120,7 @@ class Hunt:
     Parameters
     ----------
     terms : Terms
-        What is searched for.
+        The terms of the search.
     seed : int
         Of all random choices. Two searches with the same seed agree in everything if `steps`, not
         the time, ends them.
@@ -136,7 +136,7 @@ class Hunt:
     best : Find or None
         The worst that was found for whom the search is against; None if all ratios were 1 or less.
     simplest : Find or None
-        What minimising made of it.
+        The simplest find, after minimising.
     no_plan : Numbers or None
         The simplest problem met on which the method found no plan.
     no_plans : int

@@ -53,7 +53,7 @@ class Hunted(Generator):
     @property
     @abstractmethod
     def measure(self) -> str:
-        """By what `against` is measured."""
+        """The value by which `against` is measured."""
 
     @abstractmethod
     def terms(self) -> Terms:
@@ -99,7 +99,7 @@ class Hunted(Generator):
         hunt : Hunt
             Ended.
         problem : Problem or None
-            What it found. Its source holds the number of steps that find it again.
+            The problem that it found. Its source holds the number of steps that find it again.
         """
         require_integer(seed, "seed", 0)
         hunt = Hunt(self.terms(), seed, steps=steps, time_limit=time_limit, progress=progress)

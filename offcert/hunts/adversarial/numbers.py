@@ -123,7 +123,7 @@ class Box:
     shortest : int
         Durations are at least this.
     kind : type of Numbers
-        What the numbers make.
+        Kind of the objects that the numbers make.
     """
 
     stages: range

@@ -125,7 +125,7 @@ class EffortMap:
     efforts : dict
         By point, in the order in which they were measured.
     behind : set of Point
-        Those that were given up: open, but after fewer labels.
+        Points that were given up: open, but after fewer labels.
     complete : bool
         Whether the search came to its own end.
     interrupted : bool

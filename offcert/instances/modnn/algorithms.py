@@ -169,7 +169,7 @@ def alternatives(
     shape : Convolution
         Of the convolution.
     way : Pass
-        What is computed.
+        The pass that is computed.
     images : int
         Images in a sub-batch.
     traffic : int

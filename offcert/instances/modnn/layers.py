@@ -32,7 +32,7 @@ class Layer:
     name : str
         For people.
     kind : Kind
-        What it computes.
+        Kind of the layer.
     inputs : tuple of int
         The layers whose outputs it reads.
     channels, side : int

@@ -65,7 +65,7 @@ def step_round(
     count : int
         How often the round is repeated.
     accelerator : Accelerator
-        Whose model says how long tasks take.
+        The accelerator whose model says how long tasks take.
     weights_leave : bool
         Whether the weights of a layer are a tensor that may leave, and its gradient one that is
         given to the host. Then a round begins by writing the weights back to the host, one layer

@@ -95,7 +95,7 @@ class Pivot(Proof):
     once : tuple of int
         Gaps whose tensors must not leave twice.
     ends : Ends or None
-        What is known of both sides beforehand, if that is needed.
+        Proved ends of both sides, if they are needed.
     """
 
     pivot: int = integer(-1)
@@ -114,11 +114,11 @@ class PivotOutward(Proof):
     pivot : int
         The operation at whose start schedules are cut; -1 if the bound needs no search.
     side : int
-        What is searched: 0 for the front, 1 for the back.
+        The side that is searched: 0 for the front, 1 for the back.
     limit : int
         Ticks after which it may end without being searched.
     ends : Ends
-        What is known of both sides beforehand.
+        Proved ends of both sides.
     free_below : tuple of int
         Bytes below which tensors are absent on the other side at no cost; decreasing.
     """

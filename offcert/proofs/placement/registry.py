@@ -20,7 +20,7 @@ class InfeasibleSubset(Proof):
     Attributes
     ----------
     residences : tuple of int
-        Which they are.
+        Numbers of the residences.
     """
 
     residences: tuple[int, ...] = integers(0)

@@ -24,7 +24,7 @@ def check_devices(problem: DevicesProblem, schedule: DevicesSchedule) -> list[st
     Parameters
     ----------
     problem : DevicesProblem
-        What is to be done.
+        The steps of all devices, and the exchange of gradients.
     schedule : DevicesSchedule
         Claimed times, in ticks.
 

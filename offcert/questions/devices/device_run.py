@@ -27,7 +27,7 @@ class DeviceRun:
     problem : Problem
         The device's own.
     plan : Plan
-        Which of its activations leave.
+        The plan: which of its activations leave.
 
     Raises
     ------

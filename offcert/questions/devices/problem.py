@@ -120,11 +120,11 @@ class Job:
     Attributes
     ----------
     kind : JobKind
-        What.
+        Kind of the job.
     gradient : int
         Index into ``problem.gradients``.
     device : int
-        Whose gradient, or who gets the weights. 0 for ``COLLECT``.
+        The device whose gradient it is, or that gets the weights. 0 for ``COLLECT``.
     """
 
     kind: JobKind
@@ -149,7 +149,7 @@ class DevicesProblem:
     name : str
         For people.
     step : Problem
-        What one device executes, its memory, and the link; with atomic transfers.
+        The step of one device, its memory, and the link; with atomic transfers.
     devices : int
         At least 1; one device has nothing to exchange.
     gradients : iterable of Gradient

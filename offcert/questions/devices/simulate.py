@@ -68,9 +68,9 @@ def dispatch(problem: DevicesProblem, plans: Iterable[Plan], priority: Priority)
     Parameters
     ----------
     problem : DevicesProblem
-        What is to be done.
+        The steps of all devices, and the exchange of gradients.
     plans : iterable of Plan
-        Which activations leave, and in which order, a plan a device.
+        A plan for each device: which activations leave, and in which order.
     priority : callable
         Of a transfer or an addition and the time at which it became possible; the least comes
         first, among those that can start first. Nothing is left idle for what comes later.
@@ -160,7 +160,7 @@ class _Run:
             step.advance()
         self._follow()
 
-    # What can be done.
+    # Transfers and jobs that can be done.
 
     def waiting(self) -> list[LinkUse]:
         """Return the transfers that a rule may choose among, possible or not.
@@ -244,7 +244,7 @@ class _Run:
         known = [end for end in ends if end is not None]
         return max(known) if len(known) == len(ends) else None
 
-    # What is done.
+    # Transfers and jobs that are done.
 
     def take(self, use: LinkUse, start: int) -> None:
         """Do a transfer, and all that follows from it."""

@@ -77,7 +77,7 @@ class PlacementProblem:
     alignment : int
         Every address must be a multiple of it, and every residence takes a multiple of it.
     units : Units
-        What times and sizes stand for.
+        Units of times and sizes.
 
     Raises
     ------

@@ -104,7 +104,7 @@ class Grid:
     Parameters
     ----------
     values : iterable of Fraction
-        What is to be whole.
+        Numbers that are to be whole.
     """
 
     def __init__(self, values: Iterable[Fraction]) -> None:
@@ -153,7 +153,7 @@ def absent_at(
     Parameters
     ----------
     flows : sequence of Flow
-        Whose times are whole on the clock, if all are.
+        Flows, whose times are whole on the clock, if all are.
     places : sequence of (station, time)
         Times as the clock has them.
     """

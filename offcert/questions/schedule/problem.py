@@ -75,11 +75,11 @@ class Problem:
     transfers : Transfers or str
         Whether transfers are atomic (Problem 1), interruptible (Problem 2) or fractional (§4).
     units : Units
-        What ticks and sizes stand for.
+        Units of ticks and sizes.
     source : mapping, optional
         Where the trace comes from; what ``offcert train`` needs to rebuild the network.
     recompute : Recompute or str
-        What may run again.
+        Kind of recomputation that is allowed.
     offload : bool
         Whether anything may leave the device.
     minimise : Minimise or str
@@ -125,7 +125,7 @@ class Problem:
         object.__setattr__(self, name, kind(value))
 
     def _validate_choices(self) -> None:
-        """Refuse what does not go together."""
+        """Refuse fields that do not go together."""
         if self.recompute is not Recompute.NONE and self.computed is None:
             raise InputError(
                 f'recompute "{self.recompute}" needs a network that says what is computed from '

@@ -97,9 +97,9 @@ def host_residences_in_order(trace: Trace, plan: Plan) -> HostResidences:
     Parameters
     ----------
     trace : Trace
-        What is executed.
+        The trace that is executed.
     plan : Plan
-        That makes sense on it (`Plan.require_consistent`).
+        A plan that makes sense on the trace (`Plan.require_consistent`).
 
     Returns
     -------

@@ -20,7 +20,7 @@ class Result(Bounded):
     Attributes
     ----------
     status : SolveStatus
-        What is known.
+        Whether the schedule is optimal, or none exists.
     schedule : Schedule, FluidSchedule or None
         The best schedule found; its transfers are in pieces only if the problem allows that.
     bounds : tuple of Bound
@@ -30,11 +30,11 @@ class Result(Bounded):
     infeasibility : Infeasibility or None
         Set if the status is ``INFEASIBLE``.
     execution : Execution or None
-        What the schedule schedules, where the problem lets computations run again.
+        The execution that is scheduled, where the problem lets computations run again.
     memory : int or None
         Bytes within which the schedule stays: the objective where memory is minimised, else None.
     minimise : Minimise
-        What the bounds are about.
+        The objective that is bounded: time or memory.
     """
 
     status: SolveStatus
@@ -64,7 +64,7 @@ class Result(Bounded):
         """
         units = units or Units()
         if self.infeasibility is not None:
-            # What lacks is what is limited.
+            # The lacking amount has the unit of the limit.
             limited = format_size if self.minimise is Minimise.TIME else format_time
             lacking = limited(self.infeasibility.lacking, units)
             return f"{self.status}: {cut(self.infeasibility.name)} lacks {lacking}"

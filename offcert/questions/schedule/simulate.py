@@ -50,7 +50,7 @@ class Simulator:
     gap_tensor, gap_size, offload_time, prefetch_time : int64 arrays, one entry a gap
         Index of the gap's tensor, its bytes, and the ticks of a transfer in either direction.
     tables : tuple of int64 arrays
-        What `run_claims` needs to know of the problem.
+        The problem's numbers, as `run_claims` reads them.
     scratch : tuple of int64 arrays
         What `run_claims` writes to: the operations' starts first; the rest is its own.
     """

@@ -70,7 +70,7 @@ class Course:
         Parameters
         ----------
         kind : Kind
-            Which way.
+            Direction of the transfer.
         size_of : mapping of int to int
             The bytes of each gap's tensor; what is in no plan does not count.
         """
@@ -109,13 +109,13 @@ class StepNumbers:
     time : int or None
         Nanoseconds from its begin to the end of its last operation; None if that never came.
     late_bytes : int
-        That came back only when they were asked for.
+        Bytes that came back only when they were asked for.
     unfreed_bytes : int
-        That the plan wanted to free and could not.
+        Bytes that the plan wanted to free and could not.
     outside_bytes : int
         Copied to the host that the arena had no room for.
     unforeseen_bytes : int
-        That the forward pass saved, but not when it was captured.
+        Bytes that the forward pass saved, but not when it was captured.
     differences : int
         Losses, gradients, parameters, buffers and random states that were not those of plain
         training.
@@ -244,7 +244,7 @@ class TrainingRecord:
     operations : tuple of str
         Names.
     moved : mapping of int to Moved
-        What each gap in the transfers moves.
+        Tensors and bytes that each gap in the transfers moves.
     planned : Course
         What follows from the plan as this runtime carries it out, if all takes as long as the
         problem says.
@@ -255,7 +255,7 @@ class TrainingRecord:
     shown : int or None
         Index of the one that is shown.
     host : HostMemory
-        What the plan needs there.
+        Host memory that the plan needs.
     memory : AllocatorPeaks or None
         Of the step that is shown (on CUDA, of the first one), if the device tells.
     """
@@ -337,7 +337,7 @@ class TrainingRecord:
             yield from ((None, each) for each in left)
 
 
-# What `TrainingRecord.errors` has.
+# Meanings of the numbers in `TrainingRecord.errors`.
 ERRORS = {
     "time": "step time as measured over that of the plan as it is carried out, less 1",
     "time_to_certified": "step time as measured over the makespan of the schedule, less 1",

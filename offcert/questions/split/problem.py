@@ -37,7 +37,7 @@ class Round:
     count : int
         How many sub-batches of that size follow each other.
     trace : Trace
-        What the device executes for one of them.
+        The device's trace for one of them.
     menu : Menu
         Alternatives for its operations.
     """
@@ -103,7 +103,7 @@ class SplitProblem:
     transfers : Transfers or str
         As in `Problem`.
     units : Units
-        What ticks and sizes stand for.
+        Units of ticks and sizes.
     source : mapping, optional
         Where it comes from.
 

@@ -53,9 +53,9 @@ class Capture:
     Attributes
     ----------
     trace : Trace
-        What the device executes.
+        The operations and tensors of the device.
     clock : Clock
-        What its operations are.
+        The kind of its operations: modules, operators or stages.
     ticks : tuple of Event
         For each operation, the event with which it begins.
     storages : tuple of Storage
@@ -67,16 +67,16 @@ class Capture:
     tensors : str
         ``"fake"`` or ``"real"``: what the step was run on.
     device : str
-        Whose operators were run; those of another kind of device may save other tensors.
+        Kind of device whose operators were run; others may save other tensors.
     uncounted : mapping of str to int
         Bytes that the trace does not count: parameters, gradients, buffers, batch, optimiser.
     network : Network or None
         What can be computed from what; its plain trace is the trace. None if that is not clear, or
         if the capture was read from a problem, which has it.
     ranges : Ranges
-        Which operations can run again as one segment.
+        Ranges of operations that can run again as one segment.
     record : StepRecord or None
-        What says how they do; only with the clock of modules.
+        The record of how they run again; only with the clock of modules.
     nodes : tuple of int
         For each call of the model, the nodes of the autograd graph that it made, or -1 if that is
         not known; empty in problems that do not say.

@@ -125,7 +125,7 @@ class Group:
     size : int
         Bytes of all of them.
     lives : list of Life
-        What happened to each.
+        The life of each storage.
     name : str
         Of the tensor.
     """

@@ -31,7 +31,7 @@ Rule = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 
 
 class CpuKernels(TorchDispatchMode):
-    """Corrects what fake tensors say about operators on the CPU; enter it within the fake mode."""
+    """Corrects fake tensors where operators of the CPU differ; enter it within the fake mode."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run `func` by its rule here, if it has one."""

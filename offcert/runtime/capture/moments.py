@@ -18,7 +18,7 @@ class Moment:
     Attributes
     ----------
     event : Event
-        What it is; operators are events too.
+        The event of this moment; operators are events too.
     backward : bool
         Whether a backward pass was under way.
     live : int

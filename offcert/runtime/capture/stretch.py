@@ -169,7 +169,7 @@ class _Stretch:
         return start + place.offset
 
     def _place(self, moment: int) -> Place | None:
-        """Return where a moment is; None if that is outside of layers, or of the recording."""
+        """Return the layer of a moment; None outside of layers, or of the recording."""
         return self.places[moment] if 0 <= moment < len(self.places) else None
 
     def _only_shift(self, layer: int) -> int:

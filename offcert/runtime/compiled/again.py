@@ -1,4 +1,4 @@
-"""Marks what runs again in the backward pass, before the joint graph is divided."""
+"""Marks of nodes that run again in the backward pass, made before the joint graph is divided."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Marked:
     Attributes
     ----------
     segment : str
-        What runs again.
+        The segment that runs again, for people.
     nodes : tuple of str
         Nodes of the joint graph.
     why : tuple of str
-        What is not as planned.
+        Reasons why it is not as planned.
     """
 
     segment: str
@@ -169,7 +169,7 @@ def _is_saved_outside(
 
 
 def _copy_what_changes(joint: fx.GraphModule, outputs: int, rerun: set[fx.Node]) -> None:
-    """Let what runs again read a copy of each input that the step changes afterwards."""
+    """Let nodes that run again read a copy of each input that the step changes afterwards."""
     output = joint.graph.find_nodes(op="output")[0]
     changed = _changed(joint, output, outputs)
     for node in changed:

@@ -130,7 +130,7 @@ class Anchors:
 
 
 def _ends(path: str) -> Iterable[int]:
-    """Yield where the names of the modules around a module end in its path, and its own."""
+    """Yield the positions in a path where the names of modules around it end, and its own."""
     return (place for place in range(len(path) + 1) if path[place : place + 1] in (".", ""))
 
 

@@ -58,7 +58,7 @@ def backend(
     plan : Certificate, Plan or Schedule
         When tensors leave and come back, and what runs again.
     problem : Problem, optional
-        What a plan or schedule was made for; a certificate brings its own.
+        The problem that a plan or schedule was made for; a certificate brings its own.
     strict : bool
         Raise an `InputError` where a graph carries out less than the plan.
     compiler : callable or str, optional
@@ -118,7 +118,7 @@ class Backend:
         self._compiler = compiler or as_it_is
 
     def __call__(self, module: fx.GraphModule, inputs: Sequence[Any], **options: Any) -> Any:
-        """Compile what Dynamo has traced.
+        """Compile the graph that Dynamo has traced.
 
         Raises
         ------

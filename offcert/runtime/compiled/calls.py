@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from torch import fx
 
-# What Dynamo writes before and inside of the path of a module.
+# Text that Dynamo writes before and inside of the path of a module.
 _ROOT = re.compile(r"^[LG]\[['\"](.*?)['\"]\]\.?")
 _MODULES = re.compile(r"\._modules\[['\"](.*?)['\"]\]")
 _INDEX = re.compile(r"\[['\"]?(.*?)['\"]?\]")

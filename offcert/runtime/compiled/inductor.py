@@ -60,7 +60,7 @@ def compiled_by_inductor(
     Parameters
     ----------
     module : torch.fx.GraphModule
-        What was traced.
+        The graph that was traced.
     inputs : sequence
         Its inputs.
     partition : callable

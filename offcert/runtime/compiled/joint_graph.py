@@ -29,7 +29,7 @@ class Work:
     Attributes
     ----------
     node : torch.fx.Node
-        It.
+        The node of the operator.
     time : int
         What it costs to run it again, in whole units; nothing if the results of the forward pass do
         not depend on it, so that it only runs where it is read.
@@ -53,9 +53,9 @@ class Kept:
     Attributes
     ----------
     key : Key
-        Which.
+        Key of the storage.
     maker : Work
-        What makes it.
+        The operator that makes it.
     size : int
         Bytes.
     node : torch.fx.Node or None
@@ -98,7 +98,7 @@ class JointGraph:
     backward : collection of torch.fx.Node
         Nodes that depend on gradients.
     time : callable
-        What running a node costs, in whole units, at least 0.
+        Gives the cost of running a node, in whole units, at least 0.
     again : callable
         Whether a node of the forward pass may run again.
     outputs : int

@@ -77,7 +77,7 @@ class Planned:
     moved : tuple of PlannedMove
         In the order in which they leave.
     segments : PlacedProgram
-        What runs again.
+        The segments that run again.
     """
 
     name: str

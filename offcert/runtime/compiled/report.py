@@ -69,13 +69,13 @@ class RunsAgain:
     Attributes
     ----------
     segment : str
-        What runs again.
+        The segment that runs again, for people.
     marked : int
         How many nodes of the forward pass are to.
     nodes : tuple of str
-        Those of them that do: the others compute what the backward pass has no need of.
+        Nodes of it that do run again; the backward pass has no need of the others' results.
     why : tuple of str
-        What is not as planned; empty if nothing.
+        Reasons why it is not as planned; empty if it is.
     """
 
     segment: str
@@ -95,9 +95,9 @@ class GraphReport:
     planned_bytes : int
         Of the storages that the plan moves.
     carried : tuple of MovedInGraphs
-        Those that move.
+        Storages that move.
     stays : tuple of Stays
-        Those that do not.
+        Storages that do not.
     again : tuple of RunsAgain
         For every segment.
     refused : str or None

@@ -24,7 +24,7 @@ class Storage:
     nodes : list of torch.fx.Node
         In their order; the first one makes it.
     saved : list of torch.fx.Node
-        Those that are saved for the backward graph.
+        Nodes that are saved for the backward graph.
     returned : bool
         Whether one of them goes to the caller.
     """

@@ -21,7 +21,7 @@ def divided(
     Parameters
     ----------
     joint : torch.fx.GraphModule
-        It stays as it is.
+        The joint graph, which stays as it is.
     saved : sequence of torch.fx.Node
         As `torch._functorch.partitioners.solve_min_cut` returns them.
     outputs : int

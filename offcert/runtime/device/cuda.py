@@ -163,7 +163,7 @@ class CudaStream:
         return CudaEvent(event)
 
     def wait(self, event: Event) -> None:
-        """Let what is given from now on begin only after an event of any CUDA stream."""
+        """Let work that is given from now on begin only after an event of any CUDA stream."""
         assert isinstance(event, CudaEvent)
         self.stream.wait_event(event.event)
 
@@ -340,7 +340,7 @@ def cuda_device(model: nn.Module, *, timed: bool = False) -> CudaDevice | None:
 
 
 def bus_id(device: torch.device) -> str | None:
-    """Return where a device is on the PCI bus; None if this PyTorch does not tell."""
+    """Return the address of a device on the PCI bus; None if this PyTorch does not tell."""
     known: Any = torch.cuda.get_device_properties(device)
     numbers = [getattr(known, f"pci_{part}_id", None) for part in ("domain", "bus", "device")]
     if not all(isinstance(number, int) for number in numbers):

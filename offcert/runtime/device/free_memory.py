@@ -47,7 +47,7 @@ def require_free(size: int, of: int | None = None) -> None:
     size : int
         Bytes that are about to be taken.
     of : int, optional
-        What they are a part of, for the message.
+        Bytes that they are a part of, for the message.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def in_memory(descriptor: int, root: Path = _ROOT) -> bool:
 
 @cache
 def _kind(number: str, root: Path) -> str | None:
-    """Return which kind of file system has a number."""
+    """Return the kind of file system that has a number."""
     for line in _lines(root / "proc/self/mountinfo"):
         before, _, after = line.partition(" - ")
         if before.split()[2] == number:

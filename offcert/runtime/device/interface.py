@@ -45,7 +45,7 @@ class Stream(Protocol):
         """Return an event after all that the stream has been given so far."""
 
     def wait(self, event: Event) -> None:
-        """Let what is given from now on begin only after an event."""
+        """Let work that is given from now on begin only after an event."""
 
 
 class Arena(Protocol):
@@ -108,7 +108,7 @@ class MemoryReading:
     Attributes
     ----------
     allocated, reserved : int
-        What tensors take now, and what the allocator has taken from the device for them.
+        Bytes that tensors take now, and that the allocator has taken from the device for them.
     peak_allocated, peak_reserved : int
         The most since `Device.reset_peaks`.
     """

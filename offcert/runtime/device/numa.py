@@ -89,7 +89,7 @@ def near(
     Yields
     ------
     Placement
-        What is done.
+        The place where the arena has been put, in words.
     """
     if node is None or size == 0:
         yield Placement("where the system puts it: no node is known to be nearer to the device")

@@ -64,7 +64,7 @@ class CudaRegistrar:
     device : torch.device
         In whose context it is done.
     streams : sequence of torch.cuda.Stream
-        Those that copy.
+        The streams that copy.
     """
 
     def __init__(self, device: torch.device, streams: Sequence[torch.cuda.Stream]) -> None:

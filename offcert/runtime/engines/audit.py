@@ -220,7 +220,7 @@ class _Checked:
         )
 
     def shown(self, order: list[int]) -> list[str]:
-        """Return how an order differs in what a program sees."""
+        """Return the differences of an order in the values that a program sees."""
         values = self.orders.run(order)
         return list(self.orders.differences(self.given, values, self.among))
 

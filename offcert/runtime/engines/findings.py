@@ -19,7 +19,7 @@ _LIBRARY = (str(Path(os.__file__).parent) + os.sep, "<frozen ")
 
 
 def place() -> Place:
-    """Return where the program is that is being audited."""
+    """Return the source line that the audited program is at."""
     frame = sys._getframe(1)
     last = None
     while frame is not None:
@@ -86,7 +86,7 @@ class Place:
     file : str
     line : int
     function : str
-        Which the line belongs to.
+        Name of the function to which the line belongs.
     """
 
     file: str

@@ -46,7 +46,7 @@ class Peaks:
         The same, if blocks for which ``record_stream`` was called come back only once the host has
         waited for those streams.
     reserved : int
-        What the allocator has taken for them.
+        Bytes that the allocator has taken for them.
     pinned : int
         Pinned bytes of the host, in powers of two, as PyTorch takes them, and registered ones.
     """
@@ -147,7 +147,7 @@ class Machine:
         return self.streams[stream].record()
 
     def wait(self, stream: int, event: SimulatedEvent) -> None:
-        """Let what a stream is given from now on begin only after an event."""
+        """Let work that a stream is given from now on begin only after an event."""
         self.streams[stream].wait(event)
 
     def host_waits(self, event: SimulatedEvent) -> None:
@@ -270,7 +270,7 @@ class Machine:
         self._peak, self._peak_late = self._live, self._live + self._put_off
 
     def bases(self) -> tuple[dict[tuple[int, bool], int], int]:
-        """Return where each pool begins in one space of addresses, and how long that is."""
+        """Return the address at which each pool begins in one space, and the space's length."""
         found, end = {}, 0
         for key, pool in self._pools.items():
             found[key] = end
@@ -278,7 +278,7 @@ class Machine:
         return found, end
 
     def address(self, life: Life, bases: dict[tuple[int, bool], int]) -> int | None:
-        """Return where a life lies in that space, or among pinned memory; None if nowhere."""
+        """Return the address of a life in that space, or in pinned memory; None if it has none."""
         if life.address is None or life.where != "device":
             return life.address
         return bases[life.stream, life.size <= _LARGEST_SMALL] + life.address

@@ -151,7 +151,7 @@ class Life:
     recorded : set of int
         Streams it was recorded for, by ``record_stream`` or by copies to pinned memory.
     accesses : list of Access
-        Those that a later one may race.
+        Accesses that a later one may race.
     block : Block or None
         Of the device's memory, until it is given back.
     taken : int

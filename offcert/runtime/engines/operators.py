@@ -218,7 +218,7 @@ def _result(
 
 
 def _asked_place(kwargs: Any) -> tuple[str | None, Any]:
-    """Return where an operator is told to put its result, and its arguments without that."""
+    """Return the place where an operator is to put its result, and its other arguments."""
     device, pinned = kwargs.get("device"), kwargs.get("pin_memory")
     if device is None and not pinned:
         return None, kwargs

@@ -49,7 +49,7 @@ class Orders:
     machine : Machine
         After the run.
     left : sequence of Life
-        Those that had not ended.
+        Lives that had not ended.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class Orders:
         self.queues: list[list[int]] = [[] for _ in range(STREAMS + 1)]
         for number, work in enumerate(self.works):
             self.queues[work.stream].append(number)
-        # What comes before each work in other streams.
+        # Counts of works in other streams that come before each work.
         self._before = [
             [(other, count) for other, count in enumerate(work.knows) if count]
             for work in self.works
@@ -169,7 +169,7 @@ class Orders:
         return Values(got, left)
 
     def differences(self, one: Values, other: Values, among: _Same) -> Iterator[str]:
-        """Yield how what a program sees differs between two orders, if it does."""
+        """Yield the differences between two orders in the values that a program sees."""
         for number, value in one.got.items():
             if number in among.got and not _equal(value, other.got[number]):
                 work = self.works[number]

@@ -32,7 +32,7 @@ class Accounts:
     report : StepReport
         Of the latest step.
     promises : list of dict of str to float
-        What each plan promises, by what it is.
+        Numbers that each plan promises, by their names.
     """
 
     def __init__(self, strict: bool) -> None:

@@ -25,7 +25,7 @@ class Spared(NamedTuple):
     Attributes
     ----------
     place : Place
-        What it is in the captured step.
+        Its place in the captured step.
     size : int
         Bytes that it takes less than there.
     """
@@ -45,7 +45,7 @@ def spared_bytes(step_plan: StepPlan, spared: Iterable[Spared]) -> list[int]:
     step_plan : StepPlan
         Of the captured step.
     spared : iterable of Spared
-        What the smaller one has saved.
+        Tensors that the smaller step has saved.
     """
     trace, prediction = step_plan.trace, step_plan.prediction
     by_tensor: dict[int, list[Spared]] = {}
@@ -86,7 +86,7 @@ class StepEntries(PlacedEntries):
         The first call that asks for less than the captured one, or has other numbers; None if all
         were as captured.
     spared : list of Spared
-        What a smaller step has saved.
+        Tensors that a smaller step has saved.
     """
 
     def __init__(self, step_plan: StepPlan) -> None:
@@ -130,12 +130,12 @@ class Stayed(NamedTuple):
 
 
 class Excess:
-    """Finds what a step takes beyond what its plan says.
+    """Finds memory that a step takes beyond its plan.
 
     Parameters
     ----------
     step_plan : StepPlan
-        That the step follows.
+        The plan that the step follows.
     parts : Parts
         Of the model.
     """
@@ -236,9 +236,9 @@ class IdleRun(Session):
     Parameters
     ----------
     hooks : Hooks
-        Which tell it of events.
+        The hooks that tell it of events.
     step_plan : StepPlan
-        Whose limit it is to keep.
+        The plan whose limit it is to keep.
     exceeds : callable
         Told if the step does more than the captured one.
     """

@@ -10,7 +10,7 @@ _BYTES = Units("ns", "B")
 
 
 class Reserved:
-    """Reads what a device's allocator says of a step, and compares it with a limit.
+    """Reads the memory that a device's allocator reserves in a step, and compares it with a limit.
 
     Without a limit it only reads: the peaks, which are the program's own as well, are then those
     since the program has reset them.
@@ -18,7 +18,7 @@ class Reserved:
     Parameters
     ----------
     device : Device or None
-        Whose allocator; None on the CPU, where nothing is known.
+        The device whose allocator is read; None on the CPU, where nothing is known.
     limit : int or None
         Bytes that it may have reserved at most.
 

@@ -44,9 +44,9 @@ class StepRun(Session):
     Parameters
     ----------
     hooks : Hooks
-        Which tell it of events.
+        The hooks that tell it of events.
     step_plan : StepPlan
-        What to follow.
+        The plan to follow.
     mover : Mover or None
         Who moves tensors; None for a plan that moves nothing.
     counter : LiveBytes, optional
@@ -65,7 +65,7 @@ class StepRun(Session):
     finished : bool
         Whether its last backward pass has ended.
     superseded : str or None
-        What has happened before that, so that the step is not alone any more.
+        The earlier event by which the step is not alone any more.
     counted_as : str or None
         As what kind of step it has been counted.
     counter : LiveBytes or None
@@ -76,7 +76,7 @@ class StepRun(Session):
     broken : bool
         Whether an error of ours is why it does not follow its plan.
     alternatives : tuple of StepPlan
-        Those that the plan was chosen from, if there were several.
+        Plans that the plan was chosen from, if there were several.
     entered : list of str or None
         Then the modules that its forward pass has called, in order.
     """
@@ -289,7 +289,7 @@ class StepRun(Session):
 
     @property
     def breach(self) -> str | None:
-        """In what the step did not follow its plan, or took more."""
+        """The reason why the step did not follow its plan, or took more; None if there is none."""
         return self.deviation or self.exceeded
 
     def stays(self, tensor: int, operation: int, size: int) -> None:
@@ -369,7 +369,7 @@ class StepRun(Session):
         """Return the name of an operation."""
         return self.step_plan.trace.operations[operation].name if operation >= 0 else "nothing"
 
-    # What the forward pass saves.
+    # Tensors that the forward pass saves.
 
     def entry(self, place: Place) -> Entry | None:
         """Return the entry that was saved at a place, if autograd still needs it, or None."""

@@ -201,7 +201,7 @@ def read_link(
     Parameters
     ----------
     device : Device
-        Whose events know times.
+        The device whose events know times.
     compute : callable, optional
         Hands operators over to ``compute``, and returns events between which they run.
     compute_ns : int
@@ -283,7 +283,7 @@ class Measurement:
     link : Link
         Whether both directions are served at once.
     details : mapping
-        What else was measured, as a JSON value.
+        Other measurements, as a JSON value.
     spread : tuple of (int, int)
         The least and the most nanoseconds of each operation, if it was timed several times.
     """

@@ -66,7 +66,7 @@ def operator_cost(
     func, args, kwargs
         The call, as a `TorchDispatchMode` gets it.
     out
-        What the call returned.
+        The result of the call.
 
     Returns
     -------
@@ -150,7 +150,7 @@ def computed_as(func: OpOverload, args: Sequence[Any]) -> tuple[str, Work]:
         One of `offcert.runtime.hardware.model.TYPES`. Products in float32 count as TF32 where
         PyTorch may use that: convolutions by default, other products if it was asked for.
     work : Work
-        What it multiplies for; of an operator without products it does not matter.
+        Kind of the products; of an operator without products it does not matter.
     """
     packet = func.overloadpacket
     work = Work.PRODUCT

@@ -110,7 +110,7 @@ class Hardware:
         return self.rates.get(dtype, self.flops)
 
     def reached(self, work: str, dtype: str = "") -> Fraction:
-        """Return which part of its peak a class of work reaches, in a type."""
+        """Return the part of its peak that a class of work reaches, in a type."""
         kernel = self.kernels.get(self.attention) if work == Work.ATTENTION else None
         if kernel is not None:
             return kernel

@@ -40,17 +40,17 @@ def training_record(
     Parameters
     ----------
     problem : Problem
-        That was planned.
+        The problem that was planned.
     plan : object
-        Which was followed: a schedule tells the certified makespan.
+        The plan that was followed: a schedule tells the certified makespan.
     step_plan : StepPlan
-        What was carried out.
+        The plan that was carried out.
     device : TrainDevice
         Where.
     taken : sequence of Taken
         All steps.
     host : HostMemory
-        What the plan needs of the host.
+        Host memory that the plan needs.
     """
     shown = _shown(taken)
     planned, measured = planned_course(step_plan), None

@@ -38,7 +38,7 @@ class Taken:
     times : Schedule or None
         When its operations and transfers ran.
     memory : AllocatorPeaks or None
-        What its device's allocator says.
+        Peaks of its device's allocator.
     """
 
     report: StepReport
@@ -76,9 +76,9 @@ class StepPair:
     Parameters
     ----------
     plain : TrainingStep
-        Which is trained, too.
+        The step that is trained, too.
     planned : StepPlan
-        What the copy follows.
+        The plan that the copy follows.
     device : TrainDevice
         Where both are trained, one after the other.
     training : Training
@@ -158,10 +158,10 @@ class StepPair:
     def _follow(self, batch: Any, context: Offload, followed: _Followed) -> torch.Tensor | None:
         streams, batch = self._device.streams, self._turns.batch(batch)
         if not self.taken:
-            # What plain training had reserved is not what the plan reserves.
+            # Memory that plain training had reserved is not the plan's.
             self._device.empty_cache()
         with warnings.catch_warnings():
-            # What they say is in the comparison.
+            # The warnings' texts are in the comparison.
             warnings.simplefilter("ignore", OffloadWarning)
             with context:
                 if streams is not None:

@@ -141,7 +141,7 @@ def train(
     problem : Problem
         Its source names the network or the training step.
     schedule : Schedule or Plan
-        What the planned training follows.
+        The schedule that the planned training follows.
     steps : int
         Optimiser steps, at least 1.
     seed : int
@@ -161,7 +161,7 @@ def train(
         Count live bytes and compare them with the prediction at every event. A problem whose
         operations are stages is always counted.
     execution : Execution, optional
-        What the schedule is of, if parts of the network run again: training carries it out.
+        The execution that is scheduled, if parts of the network run again: training carries it out.
     device : str or Device
         ``"auto"``: where the model is. ``"cpu"``: tensors move at once, between two operations.
         ``"simulated"``: the plan is carried out on the streams of a simulated device, which has the

@@ -36,7 +36,7 @@ class TrainDevice:
     kind : str
         ``"cpu"``, ``"simulated"`` or ``"cuda"``.
     streams : Device or None
-        What copies; None where tensors move at once.
+        The device whose streams copy; None where tensors move at once.
     tensors : torch.device
         Where the model trains.
     """
@@ -77,7 +77,7 @@ class TrainDevice:
 def train_device(
     asked: str | Device, model: nn.Module, problem: Problem, *, count: bool
 ) -> TrainDevice:
-    """Return where a model is to be trained under a plan.
+    """Return the device on which a model is to be trained under a plan.
 
     Parameters
     ----------

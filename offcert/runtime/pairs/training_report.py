@@ -103,7 +103,7 @@ class TrainReport:
     predicted_begin, predicted_end : tuple of int
         Live bytes that the plan predicts when each operation begins and ends.
     counted_begin, counted_end, counted_peaks : tuple of int
-        What was counted in the last step; empty if live bytes were not counted.
+        Bytes that were counted in the last step; empty if live bytes were not counted.
     arena_bytes : int
         Of the arena on the host that offloaded tensors are laid out in.
     arena_load : int

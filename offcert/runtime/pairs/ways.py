@@ -24,7 +24,7 @@ class Way:
     Attributes
     ----------
     means : str
-        What the plan may do about the memory, for people.
+        The means by which the plan may save memory, for people.
     report : TrainReport
         Training by it beside plain training.
     compute_time : int

@@ -77,7 +77,7 @@ class HostPlan(Generic[Key]):
 def host_plan(
     layout: HostLayout[Key], limit: int | None, spill: bool = False, *, staged: bool = False
 ) -> HostPlan[Key]:
-    """Return where copies are on the host, within a limit.
+    """Return the places of copies on the host, within a limit in bytes.
 
     Parameters
     ----------

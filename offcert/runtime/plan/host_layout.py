@@ -71,7 +71,7 @@ def host_layout(
     name : str
         Of the problem.
     stays : HostResidences
-        Which tensors have a copy on the host, and before which operations it is needed.
+        Tensors that have a copy on the host, and the operations before which it is needed.
     parts : mapping of int to sequence of (key, int)
         For each tensor that the plan moves, its storages and their bytes.
     """

@@ -154,7 +154,7 @@ def kept_with(network: Network, first: int, last: int, computation: int) -> tupl
     Parameters
     ----------
     network : Network
-        What is computed.
+        The network that is computed.
     first, last : int
         The segment.
     computation : int

@@ -51,7 +51,7 @@ def predict(trace: Trace, plan: Plan | Schedule | FluidSchedule) -> Prediction:
     Parameters
     ----------
     trace : Trace
-        What is executed.
+        The trace that is executed.
     plan : Plan or Schedule
         Of a schedule only the decisions count, not the times. One in pieces is refused.
 
@@ -108,7 +108,7 @@ def predict_in_order(trace: Trace, moves: Sequence[Sequence[tuple[int, bool]]]) 
     Parameters
     ----------
     trace : Trace
-        What is executed.
+        The trace that is executed.
     moves : sequence of sequence of (int, bool)
         For each operation, the tensors that leave (False) and come back (True) before it begins, in
         this order. What is on the device between two of them counts towards the operation's peak if

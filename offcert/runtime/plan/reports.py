@@ -65,20 +65,20 @@ class StepReport:
     finished : bool
         Whether the backward pass has ended.
     prediction : Prediction or None
-        What the plan says; None if there is no plan for such a step.
+        Bytes that the plan predicts; None if there is no plan for such a step.
     limit : int
         Bytes that the plan was made for.
     at_begin, at_end, peaks : tuple of int
         Live bytes when each operation began (after its transfers) and ended, and the most while it
         ran; empty unless live bytes are counted.
     unfreed : tuple of Unfreed
-        What could not leave.
+        Storages that could not leave.
     unforeseen : tuple of Unforeseen
-        What was saved beyond the plan.
+        Tensors that were saved beyond the plan.
     late_bytes : int
         Bytes that came back only when they were asked for.
     offloaded_bytes, prefetched_bytes : int
-        What was copied.
+        Bytes that were copied to the host and back.
     arena_bytes : int
         Of the arena on the host that the plan's copies are laid out in.
     arena_load : int
@@ -86,7 +86,7 @@ class StepReport:
     outside_entries, outside_bytes : int
         Copies that were not where the layout wants them, since something there was still needed.
     again : tuple of PlacedSegment
-        What the plan lets run again in the backward pass.
+        Segments that the plan lets run again in the backward pass.
     refused : tuple of (str, str)
         Segments that do not run again any more, and why: they did not make the same again.
     state_bytes : int

@@ -136,11 +136,11 @@ class StepPlan:
     name : str
         Of the problem.
     trace : Trace
-        What is executed.
+        The trace that is executed.
     capture : Capture
         Where the trace comes from.
     prediction : Prediction
-        What the plan says about every operation.
+        Bytes that the plan predicts around and during every operation.
     limit : int
         Bytes of memory that the plan was made for.
     operation_of : dict
@@ -157,11 +157,11 @@ class StepPlan:
     host : HostLayout
         Where each storage that moves lies on the host.
     segments : PlacedProgram
-        What runs again in the backward pass.
+        The segments that run again in the backward pass.
     timetable : Timetable or None
-        What is handed to the streams of a device; None where tensors move at once.
+        Copies that are handed to the streams of a device; None where tensors move at once.
     problem : Problem
-        What runs, everything as often as it does, and on which platform.
+        The operations, as often as they run, and the platform.
     registered : int or None
         Addresses of the host from there on are in a file; None if all are in its memory.
     staging : int
@@ -267,7 +267,7 @@ def step_plan(
     plan : Plan or Schedule
         Of the problem, or of the execution.
     execution : Execution, optional
-        What runs, if not everything just once.
+        The execution, if not everything runs just once.
     streams : bool
         Whether the streams of a device move tensors, or they move at once, between two operations.
 

@@ -40,7 +40,7 @@ class Action:
     Attributes
     ----------
     act : Act
-        What.
+        Kind of the action.
     gap : int
         For which gap (index into ``trace.gaps``); a copy to the host is for the first evicted gap
         of its tensor.
@@ -60,9 +60,9 @@ class Timetable:
     Attributes
     ----------
     actions : tuple of tuple of Action
-        What is done before each operation, in order.
+        Actions before each operation, in order.
     prediction : Prediction
-        What is on the device when.
+        Bytes on the device around and during each operation.
     simplex : bool
         Whether transfers in both directions follow each other.
     """
@@ -84,7 +84,7 @@ def timetable(
     problem : Problem
         Its trace is what runs.
     plan : Plan or Schedule
-        That fits into the problem's memory. Of a plan the times are those of the simulator.
+        One that fits into the problem's memory. Of a plan the times are those of the simulator.
     ready : mapping of int to int, optional
         For tensors that move, the operation in which they are saved; a tensor may be complete only
         some operations after it was written first, if they change it in place.

@@ -73,9 +73,9 @@ def measure_step(
     clock : Clock
         Of modules.
     device : Device, optional
-        What its model is on; by default the CUDA device, or the CPU by the host's clock.
+        The device of its model; by default the CUDA device, or the CPU by the host's clock.
     hardware : Hardware, optional
-        What gives operations their durations on a simulated device.
+        The hardware model that gives operations their durations on a simulated device.
     repetitions : int
         Steps to take the median of.
 

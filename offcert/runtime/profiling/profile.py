@@ -203,9 +203,9 @@ class _Made:
     found : Measurement
         A trace with durations, and the device that they are of.
     network : Trace or Network
-        What the problem is about.
+        The trace or network of the problem.
     source : mapping
-        What is recorded of its origin.
+        The record of its origin.
     uncounted : mapping of str to int
         The bytes that it does not count.
     """

@@ -62,7 +62,7 @@ class RepeatedStep:
     Parameters
     ----------
     step : TrainingStep
-        What was captured. It is run as it is, and everything that it changes is put back.
+        The step that was captured. It is run as it is, and everything that it changes is put back.
     capture : Capture
         With the clock of modules.
     device : Device, optional

@@ -165,7 +165,7 @@ class Segments(Calls):
     programs : sequence of PlacedProgram
         One of them is followed in each step.
     hooks : Hooks, optional
-        Whose sessions are told when a segment has run again.
+        The hooks whose sessions are told when a segment has run again.
     rehearsed : bool
         Whether segments are seen to make the same again before they are relied on (`Proof`); not
         while a step is captured.
@@ -291,7 +291,7 @@ class Segments(Calls):
         Parameters
         ----------
         program : int
-            Which of the programs is followed.
+            Number of the program that is followed.
         calls : dict
             How often each module has been called in the step; empty at its first call.
         sizes : str

@@ -25,7 +25,7 @@ class Calls:
     Parameters
     ----------
     hooks : Hooks or None
-        Whose sessions are told when a segment has run again.
+        The hooks whose sessions are told when a segment has run again.
     rehearsed : bool
         Whether segments are seen to make the same again before they are relied on.
     verify_every : int or None
@@ -34,7 +34,7 @@ class Calls:
     Attributes
     ----------
     now : Now
-        What runs in each thread.
+        The walk that is under way in each thread.
     """
 
     def __init__(self, hooks: Hooks | None, rehearsed: bool, verify_every: int | None) -> None:
@@ -104,7 +104,7 @@ class Teller:
     Parameters
     ----------
     calls : Calls
-        Whose segment it is.
+        The calls to whose segment it belongs.
     path : str
         Of the module that names it.
     """

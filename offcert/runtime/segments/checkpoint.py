@@ -242,7 +242,7 @@ class _Frame(_CheckpointFrame):
         return tensor
 
     def check_recomputed_tensors_match(self, gid: Any) -> None:
-        """Judge what was made again; called before anything of it is used."""
+        """Judge the tensors that were made again; called before any of them is used."""
         found, asked = self.recomp_counter[gid], len(self.weak_holders)
         difference, self.difference = self.difference, None
         flags, self.flags = self.flags, []

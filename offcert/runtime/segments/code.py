@@ -171,7 +171,7 @@ class Cache(Content):
     Parameters
     ----------
     names : set of str
-        That the code refers to.
+        Names that the code refers to.
     """
 
     __slots__ = ("names",)
@@ -186,7 +186,7 @@ class Cache(Content):
         return len(value) == 2
 
     def take(self) -> Any:
-        """Return how often it has computed something, and how often it was asked if that counts."""
+        """Return how often the cache has computed, and how often it was asked if that counts."""
         hits, misses, most, size = self.thing.cache_info()
         counts = (most is not None and size >= most) or "cache_info" in self.names
         return (misses, size, hits) if counts else (misses, size)

@@ -32,7 +32,7 @@ class Content:
     Parameters
     ----------
     thing : object
-        Whose content it is.
+        The object whose content it is.
     name : str
         For people: how the object was reached.
 
@@ -191,7 +191,7 @@ class Globals(_Keyed):
     Parameters
     ----------
     names : sequence of str
-        They need not exist.
+        Names of attributes, which need not exist.
     """
 
     __slots__ = ("names",)

@@ -27,7 +27,7 @@ class Sample:
     tensor : torch.Tensor
         Of any kind; of fake tensors and of kinds without plain storages no elements are taken.
     turn : int
-        Which elements are taken: steps should differ in it.
+        Number that chooses the elements that are taken: steps should differ in it.
     """
 
     __slots__ = ("bits", "kind", "turn")
@@ -193,7 +193,7 @@ def version_of(tensor: torch.Tensor) -> int:
 
 
 def address_of(tensor: torch.Tensor) -> int:
-    """Return where the bytes of a tensor are; 0 for those without an address.
+    """Return the address of a tensor's bytes; 0 for those without an address.
 
     Of a parameter, in which storage: `fully_shard` frees and gathers what is in it.
     """

@@ -46,7 +46,7 @@ class Walk:
     watch : Watch or None
         Of the kept results.
     lines : list
-        Those that are open, from the outermost to the innermost.
+        Lines that are open, from the outermost to the innermost.
     calling : bool
         Whether a call of theirs is being made.
     """
@@ -113,9 +113,9 @@ class Body:
     frame : Frame
         Of the segment.
     function : callable
-        What is called.
+        The function that is called.
     args, kwargs : tuple, dict
-        What it is given.
+        Arguments of the call.
     """
 
     def __init__(
@@ -315,7 +315,7 @@ class Frame:
             self.now.walk = outer
             if walk.watch is not None:
                 walk.watch.leave()
-                # It knows the walk: nothing is to live on because of that.
+                # The watch refers to the walk, which must not live on because of that.
                 walk.watch = None
             if outer is None and self.told.may_drop_casts():
                 # Within an autocast of the user's, the weights that were cast would stay until that

@@ -40,7 +40,7 @@ class Handed:
     Parameters
     ----------
     tensor : torch.Tensor
-        What was returned.
+        The tensor that was returned.
     """
 
     __slots__ = ("_facts", "_settings", "_tensor")

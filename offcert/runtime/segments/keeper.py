@@ -131,11 +131,11 @@ class Record:
     Attributes
     ----------
     results : list
-        What it returned: `Stored`, `StandIn`, `Alias`, or what is no tensor.
+        Its results: `Stored`, `StandIn`, `Alias`, or objects that are no tensors.
     spec : TreeSpec
         How they are nested.
     changed : list of int
-        Which of the tensors that it was given it has changed in place.
+        Numbers of the tensors among its arguments that it has changed in place.
     generators : list of (device, state)
         Of random generators that it has used, afterwards.
     used : bool

@@ -23,9 +23,9 @@ class Kept:
     path : str
         Of the module, as in ``model.named_modules()``.
     call : int
-        Which call of it in the forward passes of the step.
+        Number of its call in the forward passes of the step.
     operators : tuple of int, or None
-        Which of the operators that compute something, in their order; None for all.
+        Numbers among the operators that compute something, in their order; None for all.
     unread : tuple of int
         Which of the results of all operators, in their order, nobody needs again: they do not stay,
         and stand-ins are handed out in their place.
@@ -59,7 +59,7 @@ class PlacedSegment:
     path : str
         Of the module; of the container, if `children` are named; of the first module of a line.
     call : int
-        Which call of it in the forward passes of the step.
+        Number of its call in the forward passes of the step.
     children : tuple of two str, or None
         Names of the first and the last child.
     kept : tuple of Kept

@@ -101,7 +101,7 @@ class Reached:
 
 
 class Reach:
-    """Finds what code can reach, object by object, each once.
+    """Finds the objects that code can reach, each once.
 
     Parameters
     ----------

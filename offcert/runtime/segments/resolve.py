@@ -38,9 +38,9 @@ class Part:
     inner : list of Part
         Runs of the same container's children inside of it.
     kept : dict
-        What is kept in it, if it is an outermost one; see `Keeper`.
+        Results that are kept in it, if it is an outermost one; see `Keeper`.
     unread : dict
-        What of that nobody needs again; see `Keeper`.
+        Kept results that nobody needs again; see `Keeper`.
     """
 
     name: str
@@ -63,9 +63,9 @@ class Member:
     path : str
         Of the module.
     call : int
-        Which call of it.
+        Number of the module's call.
     module : nn.Module
-        That is called.
+        The module that is called.
     states : ModuleStates
         Of it and all modules in it.
     """
@@ -98,9 +98,9 @@ class Lookup:
     calls : dict
         Segments that are calls of modules, by path and call.
     runs : dict
-        Those that are children of a container, the outermost ones, by its path and call.
+        Segments of children of a container, the outermost ones, by its path and call.
     lines : dict
-        Those that are lines, the outermost first, by path and call of their first modules.
+        Segments that are lines, the outermost first, by path and call of their first modules.
     modules, containers : dict
         The modules and containers that they are calls of, by path.
     watched : dict
@@ -123,7 +123,7 @@ def resolve(root: nn.Module, program: PlacedProgram, told: Told | None = None) -
     root : nn.Module
         The model.
     program : PlacedProgram
-        What runs again.
+        The segments that run again.
     told : callable, optional
         Called with the proof of a segment that turns out not to make the same again.
 

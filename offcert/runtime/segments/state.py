@@ -35,7 +35,7 @@ class Before:
     contents : list of Content
         Of the objects that its code can reach.
     values : list
-        What each held.
+        The content of each object.
     rows : list of Row
         The tensors among that.
     settings : tuple
@@ -113,7 +113,7 @@ class ModuleStates:
         Parameters
         ----------
         arguments : iterable of object
-            What the segment is given besides tensors.
+            Arguments of the segment besides tensors.
         rehearses : bool
             Whether parameters are to be compared by their elements, too.
         """
@@ -143,7 +143,7 @@ class ModuleStates:
         )
 
     def _look(self, things: Iterable[tuple[str, Any]]) -> None:
-        """Add what can be reached from these objects and was not known yet."""
+        """Add the contents that can be reached from these objects and were not known yet."""
         assert self._reach is not None
         found = self._reach.visit(iter(things))
         self._unseen += found.unseen

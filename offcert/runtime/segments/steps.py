@@ -26,7 +26,7 @@ class SegmentedSteps:
     segments : Segments
         Attached as long as steps begin.
     program_of : callable, optional
-        Which of the programs of the segments a session follows, or None; by default the first.
+        Gives the number of the program that a session follows, or None; by default the first.
     """
 
     def __init__(
@@ -70,9 +70,9 @@ def segmented(
     Parameters
     ----------
     model : nn.Module
-        It may be wrapped by DistributedDataParallel.
+        The model, which may be wrapped by DistributedDataParallel.
     program : PlacedProgram
-        What runs again.
+        The segments that run again.
     calls : int
         How often a step calls the model: calls of modules are counted anew after so many.
     verify_every : int, optional

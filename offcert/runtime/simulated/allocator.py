@@ -276,7 +276,7 @@ class Ledger:
     Parameters
     ----------
     allocator : Allocator
-        Which gives out the blocks.
+        The allocator that gives out the blocks.
     """
 
     def __init__(self, allocator: Allocator) -> None:

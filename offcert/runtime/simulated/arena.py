@@ -55,7 +55,7 @@ class Known:
         self.reference: weakref.ref[torch.UntypedStorage] | None = None
 
     def address(self, offset: int, size: int) -> int | None:
-        """Return where bytes of it lie in this process, if it is there."""
+        """Return the address of its bytes in this process, or None if it is gone."""
         storage = None if self.reference is None else self.reference()
         if storage is None or storage.nbytes() < offset + size:
             # Nobody has it any more, or it has been emptied in place.
@@ -120,7 +120,7 @@ class SimulatedArena:
     where : str
         Where its memory is.
     ranges : HostRanges
-        Which copies have used which of them.
+        Ranges of addresses, with the copies that have used them.
     closed : bool
         Whether it has been given back.
     """
@@ -150,7 +150,7 @@ class SimulatedArena:
         return self._memory.pieces(offset, size)
 
     def address(self, offset: int) -> int:
-        """Return where a byte of it lies in this process."""
+        """Return the address of one of its bytes in this process."""
         return self._data.data_ptr() + offset
 
     def close(self) -> None:
@@ -175,7 +175,7 @@ class PinnedBudget:
     Attributes
     ----------
     known : dict of int to int
-        What is registered: addresses, and bytes.
+        Registered memory: bytes by address.
     """
 
     def __init__(self, limit: int | None, name: str) -> None:

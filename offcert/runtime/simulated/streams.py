@@ -77,7 +77,7 @@ class SimulatedEvent:
     Attributes
     ----------
     stream : SimulatedStream
-        Whose.
+        The stream whose event it is.
     place : int
         How many items of the stream's queue come before it.
     time : int
@@ -96,7 +96,7 @@ class SimulatedEvent:
 
     @property
     def happened(self) -> bool:
-        """Whether what comes before it has been carried out."""
+        """Whether the work before the event has been carried out."""
         return self.stream.done >= self.place
 
     @property
@@ -153,7 +153,7 @@ class SimulatedStream:
         return SimulatedEvent(self)
 
     def wait(self, event: Event) -> None:
-        """Let what is given from now on begin only after an event."""
+        """Let work that is given from now on begin only after an event."""
         assert isinstance(event, SimulatedEvent)
         self._follow(event)
         self._queue.append(event)
@@ -233,5 +233,5 @@ def carry_out(stream: SimulatedStream, place: int) -> None:
         if event is None:
             goals.pop()
         else:
-            # It was recorded before the wait for it was handed over, so this comes to an end.
+            # An event is recorded before a wait for it is handed over, so this comes to an end.
             goals.append((event.stream, event.place))

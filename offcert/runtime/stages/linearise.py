@@ -46,7 +46,7 @@ class StageChain:
     Attributes
     ----------
     root : fx.GraphModule
-        Whose parameters and submodules the nodes refer to.
+        The module whose parameters and submodules the nodes refer to.
     input : fx.Node
         The only placeholder that takes a tensor.
     constants : dict
@@ -159,7 +159,7 @@ def linearise(traced: fx.GraphModule, example: torch.Tensor, name: str) -> Stage
     Parameters
     ----------
     traced : fx.GraphModule
-        What `trace_module` returned, or its fake copy.
+        The graph that `trace_module` returned, or its fake copy.
     example : torch.Tensor
         An input; no data is looked at.
     name : str

@@ -121,9 +121,9 @@ def profile_stages(module: nn.Module, workload: Workload, hardware: Hardware | N
     Parameters
     ----------
     module : nn.Module
-        What takes one tensor and returns one; without data only if `hardware` is given.
+        A module that takes one tensor and returns one; without data only if `hardware` is given.
     workload : Workload
-        What it is fed with, and the loss.
+        Inputs of the module, and the loss.
     hardware : Hardware or None
         The roofline; None: measure the first CUDA device or, without one, the CPU.
 

@@ -154,7 +154,7 @@ class Meter:
         self.tracker.start_peak()
 
     def transfer(self, operation: int) -> None:
-        """Move what a plan wants to be moved before an operation; without a plan, nothing."""
+        """Make a plan's moves before an operation; without a plan, none."""
 
     def end(self, operation: int) -> None:
         """Note the live bytes after an operation."""

@@ -42,7 +42,7 @@ class Prepared:
     traced : torch.fx.GraphModule
         The traced network itself.
     batches : Batches
-        What it is fed with.
+        Inputs of the module.
     mode : FakeTensorMode
         The mode that the fake tensors belong to.
     """
@@ -89,7 +89,7 @@ class Recorder(Meter):
     Parameters
     ----------
     staged : StagedModel
-        What to run.
+        The model to run, in stages.
     hardware : Hardware, optional
         The roofline that gives operations their durations; all zero without one.
     """
@@ -241,7 +241,7 @@ def record(prepared: Prepared, hardware: Hardware | None = None) -> Recording:
     Parameters
     ----------
     prepared : Prepared
-        What to run.
+        The prepared model to run.
     hardware : Hardware, optional
         Gives the operations their durations; without it they last 0.
     """

@@ -47,11 +47,11 @@ class ReplayReport:
     peaks : tuple of int
         The most live bytes while each operation ran.
     prediction : Prediction
-        What the plan says about the same quantities.
+        The plan's values of the same quantities.
     unfreed : tuple of Unfreed
-        What could not leave.
+        Storages that could not leave.
     offloaded_bytes, prefetched_bytes : int
-        What was copied.
+        Bytes that were copied to the host and back.
     arena_bytes, arena_load, outside_entries, outside_bytes : int
         As in `offcert.runtime.plan.reports.StepReport`.
     """
@@ -116,7 +116,7 @@ def offload(
         operation starts, first everything leaves that the plan wants gone by then, then everything
         comes back whose memory the plan has taken by then.
     problem : Problem
-        What the plan was made for; its source tells input and loss.
+        The problem that the plan was made for; its source tells input and loss.
     directory : str, optional
         Where the temporary file with the offloaded bytes is made.
 

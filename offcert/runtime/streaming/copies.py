@@ -68,7 +68,7 @@ class StreamCopies(Generic[Key]):
     Parameters
     ----------
     device : Device
-        Whose streams copy.
+        The device whose streams copy.
     layout : HostLayout
         Of the plan.
     arena : Arena
@@ -219,7 +219,7 @@ class StreamCopies(Generic[Key]):
         return copy
 
     def _cleared(self, entry: Entry) -> Copy | None:
-        """Forget what lies where a copy is to be written, unless some of it is needed."""
+        """Forget copies where another is to be written, unless one of them is needed."""
         low = self._offsets[entry.key]
         high = low + entry.size
         if any(each.is_needed for each in self._inside.met(low, high)):

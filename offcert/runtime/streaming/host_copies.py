@@ -44,7 +44,7 @@ class Addresses(Generic[Item]):
         self._items[stretch] = [item]
 
     def clear(self, low: int, high: int) -> None:
-        """Forget what has bytes between two addresses."""
+        """Forget items that have bytes between two addresses."""
         stretch = self._stretch(low, high)
         del self._lows[stretch], self._highs[stretch], self._items[stretch]
 
@@ -128,7 +128,7 @@ class HostCopies(Generic[Key]):
         return (self._store, self._offsets.get(entry.key, 0)) if apart is None else (apart, 0)
 
     def _clear(self, entry: Entry) -> bool:
-        """Forget what lies where a copy is to be written; return whether none of it is needed."""
+        """Forget copies where another is to be written; return False if one of them is needed."""
         low = self._offsets[entry.key]
         high = low + entry.size
         if any(self.is_needed(each) for each in self._inside.met(low, high)):

@@ -148,7 +148,7 @@ class StreamMoverMaker(MoverMaker[StreamCopies[Place]]):
     Parameters
     ----------
     device : Device
-        Whose streams copy.
+        The device whose streams copy.
     timed : bool
         Take note of all times.
     spill : str, optional

@@ -150,11 +150,11 @@ class Staging(Generic[Key]):
     Parameters
     ----------
     device : Device
-        Whose streams copy.
+        The device whose streams copy.
     size : int
         Bytes of registered memory; at least twice `HOST_ALIGNMENT`.
     order : sequence of sequence of Staged
-        What comes back in a step, in this order: the storages of each transfer.
+        Storages that come back in a step, transfer by transfer, in this order.
     """
 
     def __init__(self, device: Device, size: int, order: Sequence[Sequence[Staged[Key]]]) -> None:
@@ -223,7 +223,7 @@ class Staging(Generic[Key]):
         Raises
         ------
         Exception
-            What went wrong in a thread that writes, whoever has been told of it before.
+            A failure in a thread that writes, whoever has been told of it before.
         """
         while self._writes:
             self._writes.popleft().wait_here()
@@ -304,7 +304,7 @@ class Staging(Generic[Key]):
         return _Read(slot, done)
 
     def _look_ahead(self) -> None:
-        """Let what comes back next be read, as long as nobody has to wait for room."""
+        """Read the next storages ahead, as long as nobody has to wait for room."""
         while self._writes and self._writes[0].reached:
             self._writes.popleft()
         while self._next + len(self._ahead) < len(self._order):
@@ -330,13 +330,13 @@ class Staging(Generic[Key]):
                 return
 
     def _evict(self, gone: Sequence[Slot]) -> None:
-        """Forget what was read ahead into slots that somebody else gets now."""
+        """Forget storages read ahead into slots that somebody else gets now."""
         lost = {id(slot) for slot in gone}
         for keys in [keys for keys, read in self._ahead.items() if id(read.slot) in lost]:
             del self._ahead[keys]
 
     def _forget(self, keys: set[Key]) -> None:
-        """Forget what was read ahead of storages that are written anew."""
+        """Forget storages read ahead that are written anew."""
         for each in [each for each in self._ahead if keys & set(each)]:
             del self._ahead[each]
 

@@ -34,7 +34,7 @@ class StepEvents:
     Parameters
     ----------
     device : Clock
-        Whose events they are.
+        The device whose events they are.
     """
 
     def __init__(self, device: Clock) -> None:
@@ -84,7 +84,7 @@ def forecast(
     Parameters
     ----------
     problem : Problem
-        What runs, and on which platform.
+        The operations, and the platform.
     timetable : Timetable
         Of a plan for it.
     durations : sequence of int, optional

@@ -54,11 +54,11 @@ class Mover(ABC):
     Attributes
     ----------
     offloaded_bytes, prefetched_bytes : int
-        What was copied to the host and back.
+        Bytes that were copied to the host and back.
     late_bytes : int
-        What of that came back only when it was asked for.
+        Bytes of these that came back only when they were asked for.
     unfreed : list of Unfreed
-        What should have left, but is held by someone besides autograd.
+        Storages that should have left, but are held by someone besides autograd.
     outside_entries, outside_bytes : int
         Copies outside of the arena.
     """
@@ -90,7 +90,7 @@ class Mover(ABC):
 
     @abstractmethod
     def reach(self, step: MovedStep, operation: int) -> None:
-        """Do what the plan wants done before an operation begins."""
+        """Make the plan's moves before an operation begins."""
 
     @abstractmethod
     def fetch_late(self, step: MovedStep, entry: Entry) -> None:
@@ -134,7 +134,7 @@ class SynchronousMover(Mover):
     Parameters
     ----------
     step_plan : StepPlan
-        What to follow.
+        The plan to follow.
     store : HostStore
         Where offloaded bytes go.
     """
@@ -161,7 +161,7 @@ class SynchronousMover(Mover):
         return bool(self._releases[operation] or self._claims[operation])
 
     def reach(self, step: MovedStep, operation: int) -> None:
-        """Move what the plan wants moved before an operation begins."""
+        """Make the plan's moves before an operation begins."""
         for tensor in self._releases[operation]:
             self._leave(step, tensor, operation)
         for tensor in self._claims[operation]:
@@ -235,7 +235,7 @@ class GapsOfTensors:
     Parameters
     ----------
     trace : Trace
-        Whose gaps they are.
+        The trace whose gaps they are.
     """
 
     def __init__(self, trace: Trace) -> None:
@@ -257,7 +257,7 @@ def forecast_at_once(problem: Problem, prediction: Prediction) -> Schedule:
     Parameters
     ----------
     problem : Problem
-        What runs, and how fast its platform copies.
+        The operations, and the platform's rates.
     prediction : Prediction
         Of the plan: what leaves and comes back before each operation.
     """
@@ -318,7 +318,7 @@ class TimedMover(SynchronousMover):
     Parameters
     ----------
     step_plan : StepPlan
-        What to follow.
+        The plan to follow.
     store : HostStore
         Where offloaded bytes go.
     record : StepEvents
@@ -335,7 +335,7 @@ class TimedMover(SynchronousMover):
         return True
 
     def reach(self, step: MovedStep, operation: int) -> None:
-        """Move what the plan wants moved before an operation begins."""
+        """Make the plan's moves before an operation begins."""
         self._record.ended(HOST_CLOCK.now())
         super().reach(step, operation)
         self._record.began(HOST_CLOCK.now())

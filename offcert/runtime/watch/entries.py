@@ -26,7 +26,7 @@ class View(NamedTuple):
 
     @classmethod
     def like(cls, tensor: torch.Tensor) -> View:
-        """Return how a tensor lies in its storage."""
+        """Return dtype, shape, strides and offset of a tensor in its storage."""
         return cls(tensor.dtype, tensor.shape, tensor.stride(), int(tensor.storage_offset()))
 
     def of(self, data: torch.Tensor) -> torch.Tensor:

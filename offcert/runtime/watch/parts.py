@@ -24,7 +24,7 @@ class Parts:
     modules, parameters : list
         Of the model; of a parameter that is gathered the shard that this process keeps.
     sharded : Sharded
-        What `fully_shard` has made of it.
+        The parameters that `fully_shard` has taken apart.
     """
 
     def __init__(self, root: nn.Module) -> None:

@@ -48,7 +48,7 @@ class EnteredHooks:
 
 
 def enter_saving(local: Holder, step: Deviating, storages: SavedStorages | None) -> None:
-    """Let what the calling thread's autograd saves be that of a step, if that is possible."""
+    """Take over the tensors that the calling thread's autograd saves, if that is possible."""
     leave_saving(local)
     if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
         step.deviate("other saved-tensor hooks are active around the model")
@@ -78,7 +78,7 @@ def is_checkpointed() -> bool:
 
 
 class Place(NamedTuple):
-    """By what a saved storage is recognised in another step.
+    """The marks by which a saved storage is recognised in another step.
 
     Attributes
     ----------

@@ -70,7 +70,7 @@ class Sharded:
     Attributes
     ----------
     modules : list of nn.Module
-        That `fully_shard` was applied to.
+        Modules that `fully_shard` was applied to.
     states, groups, parameters : list
         PyTorch's objects: one a call of `fully_shard`, one a collective, one a parameter.
     """

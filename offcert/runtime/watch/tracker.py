@@ -87,7 +87,7 @@ class LiveBytes(TorchDispatchMode):
     guard : Guard
         Of all that is done beside the operators.
     sharded : Sharded or None
-        Whose gathered parameters count from when they are gathered until they are freed.
+        Sharded parameters, which count from when they are gathered until they are freed.
     """
 
     def __init__(self) -> None:
@@ -156,7 +156,7 @@ class LiveBytes(TorchDispatchMode):
                 if self._fakes or not isinstance(tensor, FakeTensor):
                     self.adopt(tensor)
         except torch.OutOfMemoryError as error:
-            # What the operator itself would have said.
+            # The error that the operator itself would have raised.
             return error
         if self.listener is not None:
             self.listener(func, args, kwargs, out)
@@ -337,7 +337,7 @@ class LiveBytes(TorchDispatchMode):
         Parameters
         ----------
         sharded : Sharded, optional
-            Whose parameters count while they are gathered, those that are gathered now, too.
+            Sharded parameters, which count while they are gathered, those gathered now, too.
         """
         for key, record in self._alive.items():
             if not record.excluded:

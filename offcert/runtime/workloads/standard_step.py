@@ -44,7 +44,7 @@ def standard_step(model: nn.Module, workload: Workload) -> TrainingStep:
 
 
 def device_of(model: nn.Module) -> torch.device:
-    """Return where a model is; one without data, or without parameters, is on the CPU."""
+    """Return a model's device: the CPU for one without data, or without parameters."""
     parameter = next(model.parameters(), None)
     if parameter is None or parameter.device.type == "meta":
         return torch.device("cpu")

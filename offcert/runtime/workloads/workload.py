@@ -172,7 +172,7 @@ class Workload:
         return self.model in zoo.names()
 
     def load(self, *, shapes_only: bool = False) -> nn.Module | TrainingStep:
-        """Build what the model's name stands for, with seeded weights.
+        """Build the model of that name, with seeded weights.
 
         Parameters
         ----------

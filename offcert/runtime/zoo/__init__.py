@@ -40,7 +40,7 @@ _TINY = {"layers": 2, "heads": 2, "width": 32, "vocabulary": 128, "context": 32}
 
 
 def _network(builder: Callable[..., nn.Module], shape: tuple[int, ...] = _IMAGES) -> _Network:
-    """Collect what can be chosen about a network, with its defaults."""
+    """Collect the options of a network, with their defaults."""
     parameters = inspect.signature(builder).parameters
     return _Network(builder, shape, {name: p.default for name, p in parameters.items()})
 

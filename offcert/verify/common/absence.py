@@ -55,7 +55,7 @@ class Absence(NamedTuple):
 
 
 def absences(trace: Trace) -> list[Absence]:
-    """Return where tensors may be absent."""
+    """Return the absences that are possible: between two uses of a tensor that may leave."""
     return [
         Absence(tensor.size, tensor.uses[0], before, after)
         for tensor in trace.tensors

@@ -192,18 +192,22 @@ class Weighing:
                     )
                     raise InputError(f"{self.place}.{family}[{index}]: {why}") from None
 
-    def bound(self, decided: Mapping[tuple[int, int], bool]) -> int:
+    def bound(self, decided: Mapping[tuple[int, tuple[int, ...]], tuple[int, int]]) -> int:
         """Return the ticks that the weights prove if some runs again are decided.
 
         Parameters
         ----------
-        decided : mapping of (int, int) to bool
-            By span and computation, whether it runs again there.
+        decided : mapping of (int, tuple of int) to (int, int)
+            By span and computations, how many of them run again there, at least and at most. No
+            computation is in two of a span.
         """
-        total = self.constant
-        for share, price in self.prices.items():
-            runs = decided.get(share[1:]) if share[0] == "again" else None
-            total += min(price, 0) if runs is None else price * runs
+        total = self.constant + sum(min(price, 0) for price in self.prices.values())
+        for (span, computations), (least, most) in decided.items():
+            # The cheapest ones run: all that pay, but no fewer and no more than may.
+            prices = sorted(self.prices.get(("again", span, c), 0) for c in computations)
+            paying = [price for price in prices if price < 0]
+            number = min(max(len(paying), least), most)
+            total += sum(prices[:number]) - sum(paying)
         for value, prices in self.leaving.items():
             total += self.cheapest_growth(value, prices)
         return math.ceil(Fraction(total, self.weights.over * self.model.common))

@@ -11,7 +11,8 @@ from offcert.verify.joint.model import JointModel, Weighing
 from offcert.verify.joint.room import Cuts, States, rooms
 from offcert.verify.limits import Allowance, BeyondLimitsError
 
-Decided = dict[tuple[int, int], bool]
+# Of the computations of a span, how many run again at least, and at most.
+Decided = dict[tuple[int, tuple[int, ...]], tuple[int, int]]
 
 
 def least(model: JointModel, cases: JointCases, allowance: Allowance) -> int:
@@ -26,7 +27,7 @@ def least(model: JointModel, cases: JointCases, allowance: Allowance) -> int:
     """
     alone = len(cases.nodes) == 1 and cases.nodes[0] == 0 and len(cases.multipliers) == 1
     weighed: dict[int, Weighing] = {}
-    # What is decided in the subtrees that are still to come.
+    # Decisions of the subtrees that are still to come.
     open_cases: list[Decided] = [{}]
     found: int | None = None
     for index, node in enumerate(cases.nodes):
@@ -36,10 +37,7 @@ def least(model: JointModel, cases: JointCases, allowance: Allowance) -> int:
             raise InputError(f"{place} belongs to no node before it")
         decided = open_cases.pop()
         if isinstance(node, tuple):
-            _require_run(model, node, place)
-            if node in decided:
-                raise InputError(f"{place} is decided above it")
-            open_cases += [{**decided, node: True}, {**decided, node: False}]
+            open_cases += _cases(model, node, decided, place)
             continue
         if node >= len(cases.multipliers):
             raise InputError(f"{place} must be below {len(cases.multipliers)}, not {node}")
@@ -53,8 +51,25 @@ def least(model: JointModel, cases: JointCases, allowance: Allowance) -> int:
     return found
 
 
-def _require_run(model: JointModel, node: tuple[int, int], place: str) -> None:
-    span, computation = node
+def _cases(
+    model: JointModel, node: tuple[int, ...], decided: Decided, place: str
+) -> tuple[Decided, Decided]:
+    """Return the decisions of two cases: more run again than a node says, or no more do."""
+    alone = len(node) == 2
+    span, most, computations = node[0], 0 if alone else node[1], node[1 if alone else 2 :]
+    for computation in computations:
+        _require_run(model, span, computation, place)
+    for other, several in decided:
+        if other == span and several != computations and {*several} & {*computations}:
+            raise InputError(f"{place}: some of these are decided with others above it")
+    fewest, all_of_them = decided.get((span, computations), (0, len(computations)))
+    if not fewest <= most < all_of_them:
+        raise InputError(f"{place} is decided above it")
+    key = span, computations
+    return {**decided, key: (most + 1, all_of_them)}, {**decided, key: (fewest, most)}
+
+
+def _require_run(model: JointModel, span: int, computation: int, place: str) -> None:
     inside = span < len(model.cuts.spans) and computation < len(model.states.network)
     if not inside or not model.again(computation, span):
         raise InputError(f"{place}: computation {computation} does not run again in span {span}")

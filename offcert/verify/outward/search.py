@@ -83,7 +83,7 @@ def search(
     first = {(0, 0): NONE}
     heap = [(0, 0, NONE)]
     heappop(heap)
-    # What a transition leads to; as many as operations at which a return can begin.
+    # Labels to which a transition leads; as many as operations at which a return can begin.
     proposals = np.zeros((count + 3, NEXT + 1), dtype=np.int64)
     label = np.zeros(NEXT + 1, dtype=np.int64)
     stored = 0
@@ -165,7 +165,7 @@ def _are_equal(low: IntArray, high: IntArray) -> bool:
 def _advance(
     view: View, c: int, change: int, moved: int, free: int, waited: int, run: int
 ) -> tuple[int, int]:
-    """Run what can run once the link is free; return the ticks waited, and the operations run."""
+    """Run operations once the link is free; return the ticks waited, and the operations run."""
     begun = run
     while run < len(view.tables.need):
         if missing(view, c, change, moved, run) > 0 or overdue(view, c, change, run) > 0:
@@ -181,7 +181,7 @@ def _advance(
 
 @inlined
 def _measure(view: View, c: int, change: int, label: IntArray) -> None:
-    """Raise what is known of the ends that a label can lead to."""
+    """Raise the bounds on the ends that a label can lead to."""
     tables, asked = view.tables, view.asked
     moved, free, run = label[MOVED], label[FREE], label[RUN]
     count, total = len(tables.need), tables.clock[len(tables.need)]
@@ -272,7 +272,7 @@ def _propose(
 
 @inlined
 def _return(view: View, label: IntArray, c: int, proposals: IntArray) -> int:
-    """Propose what follows if a tensor returns; say how many proposals that makes.
+    """Propose the labels after a tensor's return; return their number.
 
     The tensor takes memory from the begin of its return on. An operation that lacks that memory
     has ended by then, or runs only after something else has left, which has to return as well. Both
@@ -306,7 +306,7 @@ def _return(view: View, label: IntArray, c: int, proposals: IntArray) -> int:
 
 @inlined
 def _leave(view: View, label: IntArray, c: int, proposals: IntArray) -> int:
-    """Propose what follows if a tensor leaves; what must not run while it is out is taken back."""
+    """Propose the label after a tensor leaves; operations that need it are taken back."""
     tables, asked = view.tables, view.asked
     out = view.low[c] - view.back[c] + 1
     # Both its transfers come on top of the returns of all else that is out.

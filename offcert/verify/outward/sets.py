@@ -320,7 +320,7 @@ def by_class(
 
 
 def places_of(splits: Sequence[Sequence[Any]], roots: int) -> tuple[list[int], list[list[int]]]:
-    """Return where the advice on each of some parts is, and on what each part is divided into.
+    """Return the places of the advice on some parts, and on those they are divided into.
 
     Raises
     ------

@@ -124,7 +124,7 @@ def _runs_in_time(
     limit: int,
     whole_limit: int,
 ) -> bool:
-    """Run what can run; return whether the side and the whole may end in time."""
+    """Run operations as far as possible; return whether the side and the whole may end in time."""
     count, last = len(tables.clock) - 1, proposals[index, LAST]
     c, change = max(0, abs(last) - 1), 1 if last > 0 else -1 if last < 0 else 0
     begun = run = proposals[index, RUN]
@@ -190,7 +190,7 @@ def _without_covered(
 
 @inlined
 def _complete(tables: Tables, now: Standing, back: int) -> bool:
-    """Whether what is out, but for the last tensor of class `back`, is right for the cut."""
+    """Whether the tensors that are out, but the last of class `back`, are right for the cut."""
     count = len(tables.clock) - 1
     absent = now.absent[count]
     for c in range(len(now.out)):

@@ -116,7 +116,7 @@ def check_schedule(
 
 
 def _check_execution(verification: Verification[Certificate]) -> None:
-    """Whether what is scheduled does what the problem's network says."""
+    """Add a fault if the execution is no legal one of the problem's network."""
     certificate = verification.certificate
     execution, problem = certificate.result.execution, certificate.problem
     if problem.recompute is Recompute.NONE:

@@ -197,7 +197,7 @@ MOST_VERTICES, MOST_DATA, MOST_DATA_WITH_LIMITS = 16, 400, 64
 def check_selection(
     verification: Verification[SelectionCertificate], document: Any, allowance: Allowance
 ) -> None:
-    """Check what is stored, what that takes, and what all others take at least.
+    """Check the stored vertices, their memory, and the least memory of all selections.
 
     Parameters
     ----------

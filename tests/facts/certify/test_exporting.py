@@ -4,20 +4,16 @@ import csv
 import itertools
 import json
 import re
-import subprocess
-import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import pulp
 import pytest
-from scipy.optimize._highspy import _core
 
 import offcert
-from offcert.certify.exporting import FORMATS, export
+from offcert.certify.exporting import FORMATS, RETENTION, export
 from offcert.certify.importing import import_schedule
 from offcert.cli import export as command
 from offcert.cli import main
@@ -26,6 +22,7 @@ from offcert.formulations.exported.integer_program import read_solution
 from offcert.formulations.exported.interval import Instance
 from offcert.instances.cnn import UniformChains
 from offcert.instances.library import Library
+from support.files_and_solvers import cbc, highs
 from support.problems.running_example import EXAMPLE
 
 DUPLEX = replace(EXAMPLE, platform=offcert.Platform(6, 1, link="duplex"))
@@ -37,28 +34,6 @@ TWICE = offcert.Problem(
     ),
     offcert.Platform(5, Fraction(1, 2)),
 )
-
-
-def highs(model: Path, solution: Path) -> float:
-    """Solve a file with HiGHS as SciPy has it, which reads files by itself."""
-    solver = _core._Highs()
-    solver.setOptionValue("output_flag", False)
-    assert solver.readModel(str(model)) == _core.HighsStatus.kOk
-    solver.run()
-    solver.writeSolution(str(solution), 0)
-    return float(solver.getObjectiveValue())
-
-
-def cbc(model: Path, solution: Path) -> float:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        path = pulp.PULP_CBC_CMD(msg=False).path
-    run = [path, str(model), "-solve", "-solution", str(solution)]
-    subprocess.run(run, capture_output=True, check=True)
-    first = solution.read_text().splitlines()[0]
-    match = re.fullmatch(r"Optimal - objective value (\S+)", first.strip())
-    assert match, first
-    return float(match[1])
 
 
 def optimum(problem: offcert.Problem) -> int:
@@ -344,4 +319,4 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 def test_the_command_knows_the_formats() -> None:
     assert tuple(FORMATS) == command.FORMATS
-    assert tuple(dict.fromkeys(FORMATS.values())) == command.MODELS
+    assert (*dict.fromkeys(FORMATS.values()), RETENTION) == command.MODELS

@@ -164,7 +164,7 @@ def bound_on_end(side: Tables, w: int, t: int, s: int, k: int) -> int:
 
 @inlined
 def _settle(side: Tables, w: int, t: int, s: int, k: int) -> tuple[int, int, int]:
-    """Run what can be run; return idle time, operations run, and the bound on the end.
+    """Run operations as far as possible; return idle time, their number, and the bound on the end.
 
     `w` is in units.
     """

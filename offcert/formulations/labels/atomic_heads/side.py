@@ -175,7 +175,7 @@ def _side(
     items: list[Movable],
     counts: Callable[[int], bool],
 ) -> HeadSide:
-    """Lower what is required by the tensors that take no time, and compute the floor."""
+    """Lower required amounts by the tensors that take no time, and compute the floor."""
     trace = problem.trace
     prefix = [0]
     for operation in columns[:-1]:

@@ -46,7 +46,7 @@ class Label(NamedTuple):
     time : int
         Ticks.
     stage : int
-        What is still open at this moment.
+        Kind of decisions that are still open at this moment.
     frontier : int
         First runs that have begun.
     device, host : int
@@ -54,11 +54,11 @@ class Label(NamedTuple):
     pinned : int
         Contents that have come back and have not been read since.
     running : Running
-        What runs, until `run_end`.
+        The run under way, until `run_end`.
     leaving, coming : int
         Contents under way, until `left_at` and `back_at`.
     latest : Running
-        What has begun to run last, also if that took no time.
+        The run that began last, also if it took no time.
     """
 
     time: int
@@ -117,7 +117,7 @@ def search(
     limit : int, optional
         Ticks: only shorter executions are of interest.
     seconds, most : float, int
-        What may be spent, in time and in labels.
+        Seconds and labels that may be spent.
     """
     return _Search(model, memory, limit).run(seconds, most)
 

@@ -51,7 +51,7 @@ class MatchedOutcome:
     ends : SideEnds
         Of the pivot.
     proof : MatchedProof
-        What shows the bound, together with the ends.
+        The proof of the bound, together with the ends.
     orders : tuple of Orders
         Promising ones, found since the last time.
     finished : bool
@@ -85,7 +85,7 @@ class MatchedHeadsSearch:
     problem : Problem
         Atomic transfers; any trace and link.
     max_labels : int
-        That a level may take on one side.
+        Labels that a level may take on one side.
     stop : callable, optional
         Asked from time to time; if it returns true, the search ends with what is proved by then.
 

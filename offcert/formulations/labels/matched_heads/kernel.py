@@ -158,7 +158,7 @@ def _expand(
     labels: Labels,
     label: int,
 ) -> None:
-    """Store what follows a label."""
+    """Store the labels that follow a label."""
     w, code, t, s = labels.w[label], labels.code[label], labels.t[label], labels.s[label]
     k, last = rows.counters[RUN], side.prefix.size - 1
     for c in range(side.size.size):

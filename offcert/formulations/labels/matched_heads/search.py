@@ -106,7 +106,7 @@ class MatchedSearch:
     required : sequence of int
         Bytes that must be absent during each operation, from ``relaxations.required_absent``.
     ends : SideEnds
-        What is proved about the sides of the pivot.
+        Proved ends of the sides of the pivot.
     free_below : int
         Bytes from which on a tensor is a movable.
     finest : int
@@ -118,7 +118,7 @@ class MatchedSearch:
     bound : int
         No schedule is shorter, in ticks.
     proof : MatchedProof
-        What shows it; with no levels if the ends do.
+        The proof of the bound; with no levels if the ends prove it.
     orders : Orders or None
         Of the best combination found last. If `exact`, they promise a schedule of its length, which
         the problem need not admit. Whoever takes them sets this to None.

@@ -152,7 +152,7 @@ class Evaluator:
         window : int
             Bytes that are followed outward.
         ticks : pair of int
-            What is known of the time that `O` takes to leave and to return.
+            Least ticks that are known for `O` to leave, and to return.
         room : int
             Labels that a search of one side may store.
         to_end : bool

@@ -86,7 +86,7 @@ def run(
     idle: int,
     k: int,
 ) -> tuple[int, int]:
-    """Run what can be run from operation `k` on; return the idle time and how many have run.
+    """Run operations from `k` on as far as possible; return the idle time and how many have run.
 
     Of class `c` one tensor more (`change` 1) or less (-1) is back than with the label looked at.
     """
@@ -292,7 +292,7 @@ def search(
     side : OutwardSide
         Of a pivot.
     question : Question
-        What is asked of it.
+        The question about the side.
     outlook : Outlook
         Scratch space.
     labels : Labels

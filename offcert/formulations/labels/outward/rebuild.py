@@ -40,13 +40,13 @@ def replay(pivot: CutProblem, region: Region, index: int, way: Way) -> Replay:
     Parameters
     ----------
     pivot : CutProblem
-        What was searched.
+        The cut problem that was searched.
     region : Region
         Likewise.
     index : int
         The side.
     way : Way
-        What was found.
+        The way to end the side that was found.
     """
     return _Follower(pivot, region, index).follow(way)
 
@@ -95,7 +95,7 @@ class _Follower:
             self.needed = max(self.needed, need + self.moved)
 
     def _run(self, free: int) -> None:
-        """Run what can be run."""
+        """Run operations as far as possible."""
         side, done = self.side, len(self.ends)
         look(side, self.question, self.outlook)
         asked = side, self.question, self.outlook
@@ -140,7 +140,7 @@ def schedule_of(pivot: CutProblem, region: Region, evaluation: Evaluation) -> Sc
     Parameters
     ----------
     pivot : CutProblem
-        What was searched.
+        The cut problem that was searched.
     region : Region
         Of one set; what straddles the cut does so by as many ticks as `evaluation` says.
     evaluation : Evaluation

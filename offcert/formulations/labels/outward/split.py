@@ -30,7 +30,7 @@ class Remains:
     Attributes
     ----------
     region : Region
-        That part.
+        Limits of the part.
     evaluation : Evaluation
         Of it.
     sets : Sets or None
@@ -51,7 +51,7 @@ def few_sets(pivot: CutProblem, region: Region, limit: int, most: int) -> list[C
     Parameters
     ----------
     pivot : CutProblem
-        What is searched.
+        The cut problem that is searched.
     region : Region
         Where schedules are looked for.
     limit : int
@@ -145,7 +145,7 @@ class Split:
     Attributes
     ----------
     kind : SplitKind
-        What tells the parts apart.
+        The property by which the parts differ.
     value : int
         The least number of tensors, bytes or ticks of the first part.
     size_class : int
@@ -196,7 +196,7 @@ class Division:
     parts : tuple of Region
         Its parts.
     lengths : tuple of int
-        What they take at least.
+        Least ticks of each part.
     gain : int
         The larger, the more the parts take; 1 if no more than was known of the whole.
     """
@@ -217,7 +217,7 @@ def best_division(
     evaluator : Evaluator
         Of the pivot.
     remains : Remains
-        What is divided.
+        The rest of the region, which is divided.
     splits : iterable of Split
         To choose from.
     limit : int

@@ -38,7 +38,7 @@ class Straddle:
     most: int
 
     def ticks(self, pivot: CutProblem) -> int:
-        """Return how long the transfer lasts."""
+        """Return the ticks of the transfer."""
         return int(pivot.sides[self.side].away[self.size_class])
 
 
@@ -53,7 +53,7 @@ class Region:
     least, most : int
         Bytes that are out.
     straddle : Straddle or None
-        What is under way at the cut; nothing if None.
+        The transfer under way at the cut; None if there is none.
     """
 
     low: Counts
@@ -98,7 +98,7 @@ def crossed(pivot: CutProblem, region: Region, size_classes: range) -> list[Regi
     Parameters
     ----------
     pivot : CutProblem
-        What is searched.
+        The cut problem that is searched.
     region : Region
         With nothing under way at the cut.
     size_classes : range

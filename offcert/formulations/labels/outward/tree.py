@@ -70,7 +70,7 @@ class Node:
     Attributes
     ----------
     detail : int
-        Which tensors are counted.
+        Number of the set of tensors that are counted.
     window : int
         How far it is followed outward.
     region : Region
@@ -178,7 +178,7 @@ class Tree:
                 self.nodes += 1
         except BaseException:
             for node in nodes:
-                # It has not been divided, or what came of that may be incomplete.
+                # The node has not been divided, or its children may be incomplete.
                 node.split, node.children = None, []
                 self._open.push(node)
             raise

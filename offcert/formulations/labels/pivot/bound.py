@@ -74,7 +74,7 @@ class PivotOutcome:
         Labels stored by all pivots that competed: what the search cost, the same on every machine
         unless the time or `stop` ended it.
     ends : SideEnds or None
-        What the search took as known about the ends of its sides; None if it needs no cut.
+        Ends of the sides that the search took as proved; None if it needs no cut.
     """
 
     lower_bound: int
@@ -320,7 +320,7 @@ class PivotSearch:
         return twice
 
     def _note(self, cut: Cut) -> None:
-        """Remember what a cut has proved, if it is more than what is known."""
+        """Remember the bound of a cut, if it is more than the one known."""
         bound = min(cut.proven, self.upper)
         if self.best is not None and bound <= self.best.lower_bound:
             return

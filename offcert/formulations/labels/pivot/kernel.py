@@ -135,7 +135,7 @@ def _look(side: SideArrays, pool: Pool) -> None:
 def _settle(
     side: SideArrays, pool: Pool, c: int, change: int, t: int, s: int, k: int, limits: Ints
 ) -> tuple[int, int, int, int]:
-    """Run what can be run and return idle time, operations run, and both bounds.
+    """Run operations as far as possible; return idle time, their number, and both bounds.
 
     ``pool.m`` has one tensor of class `c` more (`change` 1) or less (-1) than the label for which
     `look` worked things out. If the first bound is beyond its limit, the second is not worked out.

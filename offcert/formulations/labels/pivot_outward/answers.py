@@ -81,7 +81,7 @@ class Other:
     pivot : CutProblem
         The cut, with all tensors counted that demands tell apart.
     index : int
-        Which side.
+        Number of the side.
 
     Attributes
     ----------
@@ -113,7 +113,7 @@ class Other:
         Parameters
         ----------
         demands : Demands
-            What is asked.
+            The demands on the side.
         target : int
             Longer schedules are of no interest.
         most : int
@@ -139,7 +139,7 @@ class Other:
     def half(
         self, demands: Demands, row: int, limit: int, pause: Callable[[], None]
     ) -> Half | None:
-        """Return how the side may meet a demand, small tensors apart; None if it cannot.
+        """Return half a schedule that meets a demand, small tensors apart; None if there is none.
 
         Parameters
         ----------

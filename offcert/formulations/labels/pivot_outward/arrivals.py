@@ -38,7 +38,7 @@ class Arrivals(NamedTuple):
 
 
 def arrivals_of(side: SideArrays, pool: Pool, latest: int) -> Arrivals:
-    """Return how a side that has been searched can reach the cut by a certain time.
+    """Return the arrivals of a searched side at the cut by a certain time.
 
     Parameters
     ----------

@@ -61,7 +61,7 @@ class PivotOutwardOutcome:
     limit : int
         Its end up to which an independent search has to look to confirm the bound.
     ends : SideEnds or None
-        What was taken as known about the ends of the sides.
+        Ends of the sides that the search took as proved.
     free_below : tuple of int
         Bytes of the smallest tensors that were told apart on the other side, at first and at last.
     labels : int

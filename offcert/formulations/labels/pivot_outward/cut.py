@@ -39,7 +39,7 @@ def searched_half(
     demands: Demands,
     row: int,
 ) -> Half:
-    """Return how the searched side goes in the arrival that makes a demand.
+    """Return the searched side's half of a schedule in the arrival that makes a demand.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def searched_half(
     arrivals : Arrivals
         How it can reach the cut.
     demands : Demands
-        What that asks of the other side.
+        The demands that follow for the other side.
     row : int
         The demand.
     """
@@ -170,7 +170,7 @@ class OneSidedCut:
         return self._cut.labels + sum(other.labels for other in self._others.values())
 
     def take(self, ends: SideEnds) -> None:
-        """Use what is known about the ends of the sides, unless that is less for one of them."""
+        """Use known bounds on the ends of the sides, unless these are less for one of them."""
         self._cut.take(ends)
         self.proven = max(self.proven, sum(self.minimum))
 

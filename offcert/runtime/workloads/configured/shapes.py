@@ -40,7 +40,7 @@ def _shape(
     return Shape(name, MappingProxyType(chosen), parameters, source)
 
 
-# What the table of a family says, a column each; parameters come last.
+# Columns of the table of a family; parameters come last.
 _COLUMNS = (
     "hidden_size",
     "intermediate_size",
