@@ -258,13 +258,7 @@ class Watch(TorchDispatchMode):
         """Stop watching; whoever has entered other modes since has left them."""
         self.pause()
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operator, or hand out what it returned before."""
         kwargs = kwargs or {}
         if self.stretch is None:

@@ -117,13 +117,7 @@ class LiveBytes(TorchDispatchMode):
         """Let `torch.compile` work as without the mode; what it has compiled is counted."""
         return True
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run `func` and account for what it returned."""
         kwargs = kwargs or {}
         if not self._counting:
