@@ -1452,7 +1452,7 @@ def _check_status(document, problem, objective, best):
 
 
 def scarcest(problem):
-    """Return what is limited (None: nothing), what is needed of it at least, and where."""
+    """Return the limit, or None, the least need, and the operation, or -1; bytes or ticks."""
     if problem.minimise == "memory":
         return problem.deadline, problem.trace.computing, -1
     if problem.recompute == "none":

@@ -32,7 +32,7 @@ def held_interrupts() -> Iterator[None]:
     numbers = (signal.SIGINT, signal.SIGTERM, *(() if OUTLASTED is None else (OUTLASTED,)))
     before = {number: signal.getsignal(number) for number in numbers}
     for number, handler in before.items():
-        # What is ignored or ends the process at once stays as it is.
+        # A signal that is ignored, or ends the process at once, stays as it is.
         if callable(handler):
             signal.signal(number, lambda number, _: arrived.append(number))
     try:

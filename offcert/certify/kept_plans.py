@@ -74,7 +74,7 @@ class KeptPlans:
         Parameters
         ----------
         problem : Problem
-            With its limit.
+            A problem with its limit.
         room : int or None
             Bytes of the host's memory that a plan may take.
         """

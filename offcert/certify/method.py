@@ -27,7 +27,7 @@ class Effort:
     workers : int
         Threads, for solvers that can use several.
     seed : int
-        Of random choices.
+        Seed of random choices.
     grid : int or None
         Ticks a cell, for time-indexed models; None lets the model choose.
     solver : str or None
@@ -228,7 +228,7 @@ class Choice:
     Attributes
     ----------
     name : str
-        Of the method.
+        Name of the method.
     method : Method
         The method's row.
     options : mapping of str to Value

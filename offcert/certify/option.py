@@ -100,7 +100,7 @@ def numbers(minimum: int) -> Callable[[str], Value]:
     return read
 
 
-# What `solve` may also be told in arguments of its own.
+# Options for which `solve` has arguments of its own, too.
 SETTINGS = {
     option.name: option
     for option in (

@@ -31,7 +31,7 @@ from offcert.questions.schedule.simulate import simulate
 GIVEN: dict[str, Callable[..., Any]] = {}
 
 _SPEC = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
-# What a function is told if it has a parameter of that name.
+# Settings that a function is given if it has a parameter of that name.
 _TOLD = ("time_limit", "seed")
 
 
@@ -124,7 +124,7 @@ def answered(problem: Problem, answer: Any, name: str) -> tuple[Execution | None
         A plan's schedule is the earliest one that follows it. A strategy (or what it makes, an
         execution) stands alone if nothing leaves, or in a pair with a plan or a schedule for it.
     name : str
-        Of the method, for messages.
+        Name of the method, for messages.
 
     Raises
     ------

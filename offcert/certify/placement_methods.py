@@ -39,7 +39,7 @@ def warm_placement() -> None:
     ejection_search(disjoint, time_limit=NO_LIMIT, hint=high)
 
 
-# What compiles the kernels of all that places.
+# Functions that compile the kernels of all methods that place.
 _WARM = (warm_placement,)
 _of_addresses = partial(Method, finds="addresses", warm=_WARM)
 

@@ -135,7 +135,7 @@ def place(
     workers : int
         Threads for solvers that can use several.
     seed : int
-        Of every random choice.
+        Seed of every random choice.
     progress : callable, optional
         Told of every step and improvement.
     keep : callable, optional

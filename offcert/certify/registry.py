@@ -26,7 +26,7 @@ METHODS: dict[str, Method] = called(
     {"bounds": BOUNDS, **PLAN_METHODS, **SCHEDULE_METHODS, **JOINT_METHODS}
 )
 
-# What ladders run besides: it is of little use alone, or is always added.
+# Methods that ladders run besides: of little use alone, or always added.
 STEPS: dict[str, Method] = METHODS | called(
     {
         "combinatorial-bounds": Method(climb_combinatorial),

@@ -67,10 +67,10 @@ class Keeping:
 
 _LOG = logging.getLogger("offcert")
 
-# What a method that was asked for by name may raise: nothing takes its place.
+# Errors that a method which was asked for by name may raise: no other method takes its place.
 ALONE = (OffcertError, AssertionError)
 
-# What a search returns.
+# The certificate that a search returns.
 Known = TypeVar("Known")
 
 
@@ -127,7 +127,7 @@ class Running(Bounded, Generic[Known]):
 
     question: ClassVar[Question]
 
-    # What a refuted claim was about, and what refutes it.
+    # Words for a refuted claim, and for the answer that refutes it.
     _least, _found = "no schedule is shorter than", "one takes"
     _value_of_found = "the makespan {} of a valid schedule"
 

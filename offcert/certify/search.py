@@ -115,7 +115,7 @@ class Search(Running[Certificate]):
         Parameters
         ----------
         schedule : Schedule
-            Of the problem's trace.
+            The schedule of the problem's trace.
         memory : int, optional
             Bytes within which it stays; by default the problem's limit.
 

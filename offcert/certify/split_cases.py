@@ -94,7 +94,7 @@ class RoundSearch:
         self.memory = problem(each.trace).platform.memory
         self.best: Answer | None = None
         self.certificate: Certificate | None = None
-        # What failed in searches for bounds and schedules.
+        # Failures in searches for bounds and schedules, by step.
         self.failed: dict[str, str] = {}
         self.root = Node({})
         self._open: list[tuple[float, int, Node]] = []

@@ -26,7 +26,7 @@ from offcert.questions.split.problem import SplitProblem
 
 # Share of the time that is kept for schedules of the split and the algorithms chosen. Arbitrary.
 _LAST = 0.25
-# What a search that goes on is doing.
+# The step that a search which goes on names.
 _WORK = "a search over choices"
 
 
@@ -53,7 +53,7 @@ def certify_split(
     target_gap : float
         Stop when ``(objective - bound) / objective`` is at most this.
     seed : int
-        Of every random choice.
+        Seed of every random choice.
     progress : callable, optional
         Told of every improvement, and of the sub-batch with the best schedule.
     keep : callable, optional

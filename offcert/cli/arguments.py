@@ -88,7 +88,7 @@ def _checked(require: Callable[[object], Number], value: Number) -> Number:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-# What the core knows, which a help text need not load; a test keeps the two the same.
+# Names that the core knows, which a help text need not load; a test keeps both the same.
 RECOMPUTE = ("none", "chain", "any")
 MINIMISE = ("time", "memory")
 OPTIMISERS = ("sgd", "momentum", "adam", "adamw")

@@ -25,7 +25,7 @@ _EXAMPLES = (
     "offcert choose resnet34 --batch 32 --sub-batches 32,16,8 --step step.json",
     "offcert choose step.json --memory 3GiB --time-limit 30",
 )
-# What makes a step of a network, and says nothing about a file.
+# Options that make a step of a network, and do not apply to a file.
 _OF_NETWORKS = ("batch", "sub_batches", "apart", "weights_leave")
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from offcert.runtime.hardware import Hardware
 
 
-# What the runtime knows, which would load torch; a test keeps the two the same.
+# Names that the runtime knows, which would load torch; a test keeps both the same.
 HARDWARE = (
     "v100-pcie",
     "v100-sxm2",

@@ -13,7 +13,7 @@ _EXAMPLES = (
     "offcert completion bash > ~/.local/share/bash-completion/completions/offcert",
     "offcert completion zsh > ~/.zsh/completions/_offcert",
 )
-# What stands for a file or a folder in help texts.
+# Words that stand for a file or a folder in help texts.
 _FILES = {"PROBLEM", "CERTIFICATE", "TABLE", "PICTURE", "FILE", "DIR|FILE"}
 _FOLDERS = {"DIR", "FOLDER"}
 

@@ -23,9 +23,9 @@ _EXAMPLES = (
     "offcert devices modnn-vgg16 --devices 4 --memory 6GB --sub-batch 32 -o certificate.json",
     "offcert devices problem.json --rule fifo --json",
 )
-# What a network of the moDNN paper is called here.
+# The beginning of the names of the moDNN paper's networks here.
 _NETWORK = "modnn-"
-# What a search on several devices may be asked; `certify` has more.
+# Settings of a search on several devices; `certify` has more.
 _SETTINGS = ("time_limit", "workers", "seed")
 
 

@@ -20,10 +20,10 @@ _EXAMPLES = (
     "offcert export network.json --format lp --model retention -o model.lp",
     "offcert export certificate.json --format vipr -o bound.vipr",
 )
-# What `offcert.certify.exporting` knows, which a help text need not load; a test compares.
+# Names that `offcert.certify.exporting` knows, which a help text need not load; a test compares.
 FORMATS = ("mps", "lp", "opb", "mzn", "csv")
 MODELS = ("time-indexed", "interval", "retention")
-# What `offcert.certify.exporting` knows.
+# Bounds that `offcert.certify.exporting` knows.
 BOUNDS = ("joint-lp", "fluid-lp", "fluid-milp")
 # Options that change a problem; a certificate's bounds are about its own.
 _CHANGES = (

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from offcert.questions.schedule.problem import Problem
     from offcert.report.findings import Text
 
-# What stands for the standard output in the place of a file's name.
+# The file name that stands for the standard output.
 STDOUT = "-"
 
 

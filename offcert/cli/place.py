@@ -24,7 +24,7 @@ _EXAMPLES = (
     "offcert place buffers.csv --capacity 1048576 --time-limit 10 -o offsets.csv",
     "offcert place buffers.csv --method first-fit --json",
 )
-# What a search for addresses may be asked; `certify` has more.
+# Settings of a search for addresses; `certify` has more.
 _SETTINGS = ("time_limit", "workers", "seed")
 
 

@@ -35,7 +35,7 @@ TRANSFERS = ("atomic", "interruptible", "fractional")
 DEFAULTS: dict[str, Any] = {"time_limit": 60.0, "workers": 2, "target_gap": 0.0, "seed": 0}
 
 
-# What is added to help texts where several limits make a curve.
+# Text added to help texts where several limits make a curve.
 _FOLDER = (
     "; for a curve a folder for certificates, table and picture: limits that it has already are "
     "not searched again"

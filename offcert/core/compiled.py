@@ -29,7 +29,7 @@ _njit: Any = numba.njit
 _types: Any = types
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
-# What Numba makes of a kernel besides, for callers in C: nobody needs it.
+# Wrappers that Numba adds to a kernel for callers in C: nobody needs them.
 _FOR_PYTHON = {"no_cfunc_wrapper": True}
 _FOR_KERNELS = {
     "no_cfunc_wrapper": True,

@@ -206,7 +206,7 @@ class Unrolling:
             if inner is not None:
                 stop = max(stop, inner.first - 1)
             elif set(self.network.computations[each].writes).isdisjoint(computation.reads):
-                # It saves what it is given, before it runs.
+                # The computation saves its inputs, before it runs.
                 stop = max(stop, each - 1)
             else:
                 stop = max(stop, each)

@@ -29,7 +29,7 @@ from offcert.core.errors import InputError
 from offcert.core.trace import require_integer
 from offcert.proofs.fluid_document import LARGEST, pack, unpack
 
-# What the place of a fact of each family is made of.
+# Parts of the place of a fact, by its family.
 PLACES: dict[str, tuple[str, ...]] = {
     "available": ("span", "value"),
     "inputs": ("span", "computation", "value"),

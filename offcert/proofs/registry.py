@@ -16,7 +16,7 @@ _CLAIMS = (*fluid.CLAIMS, *models.CLAIMS, *joint.CLAIMS, *models.RECOMPUTATION)
 PROOFS: dict[str, ProofKind] = {kind.method: kind for kind in _PROOFS}
 CLAIMS: dict[str, ClaimKind] = {kind.method: kind for kind in _CLAIMS}
 
-# What our own searches claim where verification could not search as much.
+# The solver named where a search of ours claims a bound, as verification could not search as much.
 OWN = "offcert"
 
 

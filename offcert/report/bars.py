@@ -62,7 +62,7 @@ class Look:
     hatch: str
 
 
-# What is seldom there: the legend has it only if it is.
+# Looks that are rare: the legend has them only if a bar does.
 AGAIN, WAITS = "again", "waits"
 _SELDOM = (AGAIN, WAITS)
 LOOKS = {
@@ -140,7 +140,7 @@ def bars_of(
         title = f"{name}: {_times(start, end, units)}"
         if operation.workspace:
             title += f", workspace {format_size(operation.workspace, units)}"
-        # That it is not the first run, its look says; a number would cost its name the room.
+        # The look says that this is not the first run; a number would cost the name its room.
         label = RUN_AGAIN.sub("", name) if look == AGAIN else name
         yield Bar(DEVICE, look, start, end, label, title)
     moves = schedule.transfers if isinstance(schedule, Schedule) else schedule.pieces

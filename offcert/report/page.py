@@ -86,7 +86,7 @@ def write_page(documents: Sequence[Shown], path: str | Path) -> None:
     documents : sequence of Shown
         At least one. Certificates of one problem at several limits make a curve.
     path : str or Path
-        Of the HTML file.
+        Path of the HTML file.
 
     Raises
     ------

@@ -167,6 +167,6 @@ def _checked_lines(placed: PlacementCertificate, bounds: list[CheckedBound]) -> 
 
 
 PLACEMENT = Text(placement_summary, describe_placement, describe_valid=_describe_valid)
-# What `offcert place` says of certificates to which it has added addresses.
+# Texts of `offcert place` about certificates to which it has added addresses.
 OF_SCHEDULE = Text(placed_summary, describe_placed)
 OF_SPLIT = Text(placed_step_summary, describe_placed_step)

@@ -26,7 +26,7 @@ _STRIPED = 5.0
 # Arbitrary.
 MOST_OUTLINED = 400
 
-# What a residence is of, where that is known, and how it looks.
+# Looks of residences, by what they are of, where that is known.
 SPACES = {
     "residence": Look("residence", "#56b4e9", "#000000", ""),
     "stays": Look("stays", "#56b4e9", "#000000", ""),

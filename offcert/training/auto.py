@@ -167,7 +167,7 @@ class AutoOffload(Making):
     def _conclude(self, study: Study) -> None:
         """Take over a study's findings, and make a plan once it is complete."""
         if study.broken:
-            # That has been told.
+            # The user has been told of the reason.
             self._study = None
             self._settled.append(study.call)
             self._reasons.append(study.broken)

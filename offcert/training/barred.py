@@ -35,7 +35,7 @@ def opaque_modules(root: nn.Module) -> dict[str, str]:
     for path, module in root.named_modules():
         if path:
             if id(module) in sharded:
-                # What lies inside runs again while it is gathered, and so without a collective.
+                # Modules inside run again while all is gathered, so without a collective.
                 found[path] = "fully_shard gathers its parameters"
                 continue
             unseen = Reach(registered - {id(module)}).visit([(path, module)]).unseen
@@ -52,7 +52,7 @@ def without(problem: Problem, paths: Collection[str]) -> Problem:
     problem : Problem
         Profiled with the clock of modules.
     paths : collection of str
-        Of the modules; nothing runs again that calls them, or lies around them.
+        Paths of the modules; nothing runs again that calls them, or lies around them.
     """
     if not paths or problem.recompute is Recompute.NONE or problem.source is None:
         return problem

@@ -36,7 +36,7 @@ class Branches:
     def ended(self, run: StepRun) -> None:
         """Take note of a step that followed a plan, or did not."""
         if run.smaller is not None:
-            # It is not the step that the plan was made for (`offcert.runtime.follow.kinds`).
+            # The plan was not made for a smaller step (`offcert.runtime.follow.kinds`).
             return
         if run.finished and run.deviation is not None and not (run.failed or run.broken):
             self._of(run.step_plan.capture.calls[0]).misses += 1
@@ -54,7 +54,7 @@ class Branches:
             return True
         kind.wasted += 1
         if kind.wasted == _WASTED:
-            # They deviate for other reasons, or rarely do something else.
+            # Such steps deviate for other reasons, or rarely do something else.
             kind.misses = kind.wasted = 0
             kind.enough *= 4
         return False
@@ -66,7 +66,7 @@ class Branches:
 
 def _does_the_same(one: Capture, other: Capture) -> bool:
     if one.calls[0][1:] != other.calls[0][1:]:
-        # They do the same to something else: gradients are made, or added to those that are there.
+        # Other state makes two steps differ: gradients are made, or added to those that are there.
         return False
     places = [[each.place for each in capture.storages] for capture in (one, other)]
     return one.ticks == other.ticks and places[0] == places[1]

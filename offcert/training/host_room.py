@@ -44,11 +44,11 @@ def certify_within_host(
     Parameters
     ----------
     problem : Problem
-        Of a captured step, time to be minimised; its limit is that of the device.
+        The problem of a captured step, time to be minimised; its limit is that of the device.
     room : int
         Bytes of the host's memory.
     seconds : float
-        To look for a plan.
+        Seconds to look for a plan.
     pool_of : callable
         Says how many bytes the runtime takes for the plan of a certificate.
 
@@ -136,7 +136,7 @@ class _Search:
         sizes = _sizes(self.problem)
         leaving = _kept(found, self.room)
         if certainly or _aligned(sizes[each] for each in leaving) <= self.room:
-            # Those that the plan moved first, then the largest ones.
+            # Tensors that the plan moved first, then the largest ones.
             order = sorted(sizes, key=lambda each: (each not in leaving, -sizes[each], each))
             leaving, total = set(), 0
             for each in order:

@@ -242,7 +242,7 @@ class Choice:
             read.update(work.reads)
         return frozenset(read.intersection(saved))
 
-    # What PyTorch makes of it.
+    # Outcomes of choices as PyTorch divides the graph.
 
     def _outcome(self, saved: Collection[Key], nodes: Sequence[fx.Node] | None = None) -> Outcome:
         again = self.joint.again(saved)

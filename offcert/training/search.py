@@ -32,12 +32,12 @@ class Order:
     Attributes
     ----------
     problem : Problem
-        With its limit.
+        A problem with its limit.
     plain : Problem or None
         With its limit, if nothing runs again: for where no plan is found for the other one. None if
         nothing may run again anyway.
     seconds : float
-        For the search.
+        Seconds for the search.
     room : int or None
         Bytes of the host's memory that the plan may take; None for any number.
     streams : bool
@@ -112,7 +112,7 @@ def _find(order: Order) -> Found:
             certificate = certify_within_host(problem, room, order.seconds, pool)
         result = certificate.result
         if result.schedule is not None:
-            # What cannot be followed shows now.
+            # A plan that cannot be followed is refused now.
             pool(certificate)
         elif otherwise is not None and result.infeasibility is None:
             return _find(otherwise)

@@ -111,7 +111,7 @@ class Study:
         self.begun = begun
         self.tries = 0
         self.broken: str | None = None
-        # What the recorded step was: nothing yet, or it has been looked at.
+        # The capture of the recorded step, once it is made, and whether a step was recorded.
         self.capture: Capture | None = None
         self.recorded = False
         self.session: Recorder

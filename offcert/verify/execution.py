@@ -81,7 +81,7 @@ class _Check:
         # For each operation: the tensors in use, and those that begin with it.
         self.used: list[list[int]] = [[] for _ in self.runs]
         self.written: list[list[int]] = [[] for _ in self.runs]
-        # What in-place changes have made of each tensor so far.
+        # In-place changes that have been made to each tensor so far.
         self.states: list[list[int]] = [[] for _ in self.trace.tensors]
 
     def run(self) -> list[str]:

@@ -118,14 +118,41 @@ def _trainer(network: Network, fields: Fields) -> Decision:
 def _torchtune(network: Network, fields: Fields) -> Decision:
     again = fields.optional("enable_activation_checkpointing", bool)
     moves = fields.optional("enable_activation_offloading", bool)
+    # Without streams of their own, copies keep operators waiting. Given by torchtune.
+    waits = fields.optional("activation_offloading_use_streams", bool) is False
     if again and moves:
         stack = layers_of(network)
-        return entering_leave(network, stack, stack, _TORCHTUNE_LEAST)
+        return replace(entering_leave(network, stack, stack, _TORCHTUNE_LEAST), wait=waits)
     execution = segmented(network, layers_of(network)) if again else plain_execution(network)
     if not moves:
         return Decision("", execution)
     large = [value.size >= _TORCHTUNE_LEAST for value in network.values]
-    return Decision("", execution, gaps_away(network, execution, lambda v: v >= 0 and large[v]))
+    away = gaps_away(network, execution, lambda v: v >= 0 and large[v])
+    return Decision("", execution, away, wait=waits)
+
+
+# Fields of DeepSpeed's section that change neither what runs again nor what leaves one device: how
+# parts of a checkpoint lie on several devices or in one buffer, when to wait, what to print.
+_DEEPSPEED_ASIDE = (
+    "partition_activations",
+    "contiguous_memory_optimization",
+    "number_checkpoints",
+    "synchronize_checkpoint_boundary",
+    "profile",
+)
+
+
+def _deepspeed(network: Network, fields: Fields) -> Decision:
+    """DeepSpeed's section: layers are checkpoints; what goes into them may leave, awaited."""
+    section = Fields(fields.get("activation_checkpointing", dict), "activation_checkpointing")
+    moves = section.optional("cpu_checkpointing", bool)
+    for name in _DEEPSPEED_ASIDE:
+        section.optional(name, (bool, int, type(None)))
+    section.finish()
+    stack = layers_of(network)
+    if moves:
+        return replace(entering_leave(network, stack, stack), wait=True)
+    return Decision("", segmented(network, stack))
 
 
 def _save_on_cpu(network: Network, fields: Fields) -> Decision:
@@ -133,12 +160,23 @@ def _save_on_cpu(network: Network, fields: Fields) -> Decision:
     return Decision("", execution, gaps_away(network, execution, lambda value: True), wait=True)
 
 
+# Megatron-LM's words for parts of its layers, and their modules' names. Given by Megatron-LM; the
+# first is what selective recomputation is about if nothing is said.
+_MEGATRON = {
+    "core_attn": "core_attention",
+    "layernorm": "*layernorm",
+    "attn_norm": "input_layernorm",
+}
+
+
 def _megatron(network: Network, fields: Fields) -> Decision:
     """Megatron-LM: layers in chunks or the first ones, or parts of them; inputs that leave."""
     granularity = fields.optional("recompute_granularity", (str, type(None)))
     method = fields.optional("recompute_method", (str, type(None)))
     count = fields.integer("recompute_num_layers", 1) if fields.has("recompute_num_layers") else 1
-    parts = strings_of(fields, "recompute_modules") if fields.has("recompute_modules") else []
+    parts = [_MEGATRON["core_attn"]]
+    if fields.has("recompute_modules"):
+        parts = [_MEGATRON.get(each, each) for each in strings_of(fields, "recompute_modules")]
     if granularity not in (None, "full", "selective"):
         raise InputError(
             f'recompute_granularity must be "full" or "selective", not {show(granularity)}'
@@ -156,6 +194,7 @@ def _megatron(network: Network, fields: Fields) -> Decision:
     elif granularity == "selective":
         stretches = stretches_of(network, parts, "recompute_modules")
     moved = strings_of(fields, "offload_modules") if fields.has("offload_modules") else []
+    moved = [_MEGATRON.get(each, each) for each in moved]
     part = _fraction(fields, "offload_fraction")
     groups = stretches_of(network, moved, "offload_modules") if moved else []
     return entering_leave(network, stretches, groups[: ceil(part * len(groups))])
@@ -191,6 +230,9 @@ _TITAN = ("mm", "addmm", "bmm", "_scaled_dot_product_*attention", "max")
 def _torchtitan(network: Network, fields: Fields) -> Decision:
     mode = fields.get("mode", str)
     option = fields.optional("selective_ac_option", str) or "op"
+    for name in ("preserve_rng_state", "early_stop"):
+        # What comes out is the same: which random numbers, and where a segment may stop.
+        fields.optional(name, bool)
     if mode not in ("none", "full", "selective"):
         raise InputError(f'mode must be "none", "full" or "selective", not {show(mode)}')
     if mode == "none":
@@ -314,6 +356,7 @@ _READERS: Mapping[str, Callable[[Network, Fields], Decision]] = {
     "save_on_cpu": _save_on_cpu,
     "trainer": _trainer,
     "torchtune": _torchtune,
+    "deepspeed": _deepspeed,
     "megatron": _megatron,
     "transformer-engine": _transformer_engine,
     "torchtitan": _torchtitan,

@@ -103,7 +103,7 @@ def stepwise(problem: Problem, away: set[int], *, wait: bool) -> Schedule:
     Parameters
     ----------
     problem : Problem
-        In which everything runs once.
+        A problem in which everything runs once.
     away : set of int
         The gaps in which tensors are away, one a tensor.
     wait : bool

@@ -49,7 +49,7 @@ def climb_combinatorial(search: Search, effort: Effort, late_too: bool = False) 
         climb_returns(search)
         return
     for rounding in (False, True):
-        # What is cheap is said however little time there is.
+        # A cheap bound is added however little time there is.
         if rounding and search.late and not late_too:
             return
         if not rounding or whole_tensors_count(search.problem):

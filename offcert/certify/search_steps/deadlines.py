@@ -131,7 +131,7 @@ class Bracket:
         self.low = max(self.low, search.proved_bound - 1)
         if search.objective is not None:
             self.high = min(self.high, search.objective)
-        # What is beyond what is known by now was missed for nothing.
+        # Of a missed range, the part outside of the bounds known by now does not matter.
         if self.missed_from is not None and self.missed_to is not None:
             inside = self.low < self.missed_to and self.missed_from < self.high
             self.missed_from = max(self.missed_from, self.low + 1) if inside else None

@@ -119,7 +119,7 @@ def climb_matched(search: Search, effort: Effort) -> None:
     program = search.workings.search(
         "matched", lambda: MatchedHeadsSearch(search.problem, max_labels=most)
     )
-    # What remains of the whole time when this step's is over.
+    # Seconds of the whole time that remain when this step's are over.
     rest = max(0.0, search.remaining - effort.seconds)
     while True:
         assert search.objective is not None
@@ -217,7 +217,7 @@ def climb_outward(search: Search, effort: Effort) -> None:
             outcome = program.improve(search.objective, search.remaining - rest, offer)
         verifying = search.remaining + _LONGER
     search.workings.outward_open = _open_part(search, outcome)
-    # What verification could not establish, it cannot in less time.
+    # A bound that verification could not establish, it cannot in less time.
     attempt = outcome.lower_bound, verifying
     tried = search.workings.outward_tried
     if _is_worth_verifying(search, outcome.lower_bound) and attempt > tried:
@@ -272,7 +272,7 @@ def _add_outward(search: Search, outcome: OutwardOutcome, seconds: float, worker
     if fault is None:
         search.add(proved("outward", outcome.lower_bound, proof))
     else:
-        # What divides its parts may be long, and nobody can use it.
+        # The divisions of its parts may be long, and nobody can use them.
         search.add(searched("outward", outcome.lower_bound, {"pivot": proof.pivot}))
 
 
@@ -284,7 +284,7 @@ def climb_pivot(search: Search, effort: Effort) -> None:
     assert search.objective is not None
     most = _MOST_LABELS_OF_FINE if is_fine(search.problem) else _MOST_LABELS
     program = search.workings.search("pivot", lambda: PivotSearch(search.problem, max_labels=most))
-    # It keeps them, and need not be told again.
+    # The search keeps these ends, and need not be told again.
     known, search.workings.ends = search.workings.ends, []
     outcome = program.improve(search.objective, effort.seconds, known)
     if outcome.schedule is not None:

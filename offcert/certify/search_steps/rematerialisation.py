@@ -78,7 +78,7 @@ def descend_persistent(search: Search, effort: Effort) -> None:
             strategy = persistent(chain, memory, None, _MOST_POINTS)
             _offer(search, strategy.expand(chain.network()))
     except MethodError:
-        # It finds none at so many slots, or with so many points: that says nothing.
+        # No strategy is found at so many slots, or with so many points: that proves nothing.
         return
 
 

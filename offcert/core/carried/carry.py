@@ -70,13 +70,13 @@ def carry(
     Parameters
     ----------
     network : Network
-        Of the captured step.
+        The network of the captured step.
     program : Program
         The program: segments that run again.
     ranges : Ranges
         Of the capture: every segment must be one of them.
     record : StepRecord
-        Of the capture.
+        The record of the capture.
     ticks : iterable of tuple
         The events with which the operations of the captured step begin.
 
@@ -112,9 +112,9 @@ class _Carrier:
         tensors = self.execution.trace.tensors
         self.uses = [set(tensor.uses) for tensor in tensors]
         self.evictable = [False] * len(tensors)
-        # What is kept of storages that the network does not know: computation, until when, bytes.
+        # Kept storages that the network does not know: computation, last operation, bytes.
         self.unknown: dict[int, tuple[int, int, int]] = {}
-        # Bytes of what stands in for what nobody needs, by first and last operation.
+        # Bytes of stand-ins for results that nobody needs, by first and last operation.
         self.stand_ins: dict[tuple[int, int], int] = {}
         # Copies of what is held for segments that never run again.
         self.in_vain: set[int] = set()
@@ -186,7 +186,7 @@ class _Carrier:
             },
         )
 
-    # What can leave.
+    # Tensors that can leave.
 
     def _saved(self) -> list[SavedRow]:
         """Return the saved tensors that hooks hear of; note which can leave, and from when on."""
@@ -213,7 +213,7 @@ class _Carrier:
             for row, (operation, sight) in enumerate(rows)
         ]  # fmt: skip
 
-    # What stays.
+    # Tensors that stay.
 
     def _parts(self) -> dict[int, range]:
         """Return of which computations' results the program's variables hold any, for runs again.

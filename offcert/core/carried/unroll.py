@@ -31,7 +31,7 @@ class Clock:
     network : Network
         Of that.
     unrolling : CarriedUnrolling
-        What runs again, and when.
+        The unrolling: which computations run again, and when.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Clock:
         self._group: Group | None = None
         # Of the calls in it that it makes again.
         self._numbers: dict[tuple[str, int], int] = {}
-        # That something begins to run again, and that something has, if nothing came after.
+        # The events by which a group begins to run again, and has run if nothing came after.
         self._again: Tick | None = None
         self._resumed: Tick | None = None
 
@@ -76,7 +76,7 @@ class Clock:
 
     def _begin(self, group: Group) -> None:
         if not group.nested:
-            # What is inside asks first, and for that what is around it.
+            # An inner group asks first, and for that the group around it.
             chain = [group]
             for following in reversed(self._waiting):
                 if not following.nested:
@@ -111,7 +111,7 @@ class Span:
     Attributes
     ----------
     path : str
-        Of the module that is called, or of the container.
+        Path of the module that is called, or of the container.
     enter, leave : int
         Its first and last moment.
     inputs : tuple of Sight
@@ -169,13 +169,13 @@ class CarriedUnrolling(Unrolling):
     Parameters
     ----------
     network : Network
-        Of a captured step.
+        The network of a captured step.
     program : Program
         The program: segments that run again.
     ranges : Ranges
         Of the capture.
     record : StepRecord
-        Of the capture.
+        The record of the capture.
 
     Raises
     ------

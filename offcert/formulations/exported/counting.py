@@ -85,7 +85,7 @@ def counted(program: IntegerProgram, seconds: float = 60.0) -> Counted:
     program : IntegerProgram
         In 0-1 variables.
     seconds : float
-        For the linear program.
+        Seconds for the linear program.
 
     Raises
     ------

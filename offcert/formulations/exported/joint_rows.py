@@ -30,7 +30,7 @@ class JointFacts:
     Parameters
     ----------
     problem : Problem
-        With a network.
+        A problem with a network.
     proof : JointProof
         Where executions are cut, and whether values are whole.
 
@@ -297,7 +297,7 @@ class JointFacts:
         ]
         return terms, -most
 
-    # What a proof makes of them.
+    # A proof's weights of the rows.
 
     def weights(self, listed: JointWeights) -> dict[int, Fraction]:
         """Return the weights of rows that a proof lists."""
@@ -311,7 +311,7 @@ class JointFacts:
         return found
 
     def steps(self, _: Mapping[int, bool]) -> Iterator[Elimination]:
-        """Yield how variables are got rid of: lengths first, then what has left, the rest last."""
+        """Yield the eliminations of variables: lengths, then values that left, then the rest."""
         columns = self.building.columns
         yield Elimination(0, self.total, None)
         for window, row in enumerate(self.compute):
@@ -349,7 +349,7 @@ def joint_argument(
     Parameters
     ----------
     problem : Problem
-        With a network.
+        A problem with a network.
     value : int
         The bound, in ticks.
     proof : JointProof

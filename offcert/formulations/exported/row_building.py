@@ -23,7 +23,7 @@ class RowBuilding:
         self.columns: dict[tuple[str | int, ...], int] = {}
         self.rows: list[tuple[tuple[tuple[int, int], ...], int | None, int | None]] = []
         self.row_names: list[str] = []
-        # What each row was multiplied by to be in integers.
+        # The factor by which each row was multiplied to be in integers.
         self.factor: list[int] = []
         self.column("makespan")
 

@@ -31,7 +31,7 @@ KINDS = ("available", "due", "opened", "end", "start")
 # 1/2 or 1. Arbitrary.
 _DENOMINATORS = (2, 12, 5040, 1 << 20, 1 << 30, 1 << 40)
 
-# What is decided about gaps: whether each, by its number, is evicted.
+# Decisions about gaps: whether each, by its number, is evicted.
 Fixed = Mapping[int, bool]
 
 
@@ -124,7 +124,7 @@ class Dual:
         self.compute_time = trace.compute_time
         self.sizes = [trace.gap_size(gap) for gap in range(len(trace.gaps))]
         self.gaps = [(trace.tensors[gap.tensor].uses[0], gap) for gap in trace.gaps]
-        # What could be absent during each operation beyond what must be.
+        # Bytes that could be absent during each operation beyond those that must be.
         self.spare = [
             sum(self.sizes[gap] for gap in gaps) - amount
             for gaps, amount in zip(trace.gaps_over, required, strict=True)

@@ -102,7 +102,7 @@ class JointProgram:
     Parameters
     ----------
     problem : Problem
-        With a network.
+        A problem with a network.
     known : Contents
         Of the network.
     grid : Grid
@@ -356,7 +356,7 @@ class JointProgram:
         found = (-answer.ineqlin.marginals).tolist()
         weights = dict(zip(self.rows.keys, found[: len(self.rows.keys)], strict=True))
         chosen = {
-            # Those of a window's length are shares of it.
+            # Weights of a window's length are shares of it.
             key: weight if key[0] in LENGTHS else weight * self.unit
             for key, weight in weights.items()
             if weight > 0

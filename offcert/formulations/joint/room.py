@@ -82,7 +82,7 @@ def grid_of(network: Network, moments: Iterable[int], worst: int | None = None) 
     Parameters
     ----------
     network : Network
-        Any.
+        Any network.
     moments : iterable of int
         In any order.
     worst : int, optional
@@ -150,7 +150,7 @@ def contents(network: Network, offload: bool) -> Contents:
     Parameters
     ----------
     network : Network
-        Any.
+        Any network.
     offload : bool
         Whether anything may leave the device.
     """

@@ -319,7 +319,7 @@ def grow(
     Parameters
     ----------
     program : JointProgram
-        Any.
+        Any program.
     solved : Solved
         Its optimum.
     seconds : float

@@ -74,13 +74,13 @@ def solve(
     Parameters
     ----------
     problem : Problem
-        Any trace and link; up to about ten gaps.
+        A problem with any trace and link; up to about ten gaps.
     solver : str
         A name that PuLP knows, or ``"scipy"``.
     time_limit : float
         Seconds, building the program included.
     threads : int
-        For the solver.
+        Threads of the solver.
     upper_bound : int, optional
         Ticks; longer schedules are of no interest. It tightens every big M.
     hint : Schedule, optional

@@ -65,13 +65,13 @@ def solve(
     Parameters
     ----------
     problem : Problem
-        Any trace and link.
+        A problem with any trace and link.
     solver : str
         A name that PuLP knows, or ``"scipy"``.
     time_limit : float
         Seconds, building the program included.
     threads : int
-        For the solver.
+        Threads of the solver.
     grid : int, optional
         Ticks a cell; by default few cells on a simplex link, and as many on a duplex one as a
         program of moderate size allows.
@@ -169,7 +169,7 @@ class TimeIndexedModel:
         Ticks; what times are scaled by.
     """
 
-    # What solvers' tolerances may hide of a row, and whether columns for absence are integers.
+    # Part of a row that solvers' tolerances may hide, and whether columns for absence are integers.
     slack, whole = ROUNDING, False
 
     def __init__(self, data: TimeGrid, windows: TimeGrid, duplex: bool, upper: int) -> None:

@@ -50,13 +50,13 @@ def exclude(
     Parameters
     ----------
     problem : PlacementProblem
-        With a capacity, that alone is asked for.
+        The problem; with a capacity, that alone is asked for.
     least : int
         Bytes; a bound that is known already.
     until : float
-        Of the monotonic clock: when to stop.
+        When to stop, in seconds of the monotonic clock.
     seed : int
-        Of the order in which boxes are tried.
+        Seed of the order in which boxes are tried.
     hint : Placement, optional
         A valid placement; only capacities below its pool are of interest.
     found : callable, optional
@@ -104,9 +104,9 @@ def reduced(
     excluded : Infeasible
         A set of residences that does not fit.
     until : float
-        Of the monotonic clock: when to stop.
+        When to stop, in seconds of the monotonic clock.
     seed : int
-        Of the order in which boxes are tried.
+        Seed of the order in which boxes are tried.
 
     Returns
     -------
@@ -117,7 +117,7 @@ def reduced(
     area = {
         each: problem.sizes[each] * (rows[each].end - rows[each].start) for each in range(len(rows))
     }
-    # Those of the least area first: they are the least likely to be needed.
+    # Residences of the least area first: they are the least likely to be needed.
     kept = sorted(excluded.residences, key=lambda each: area[each])
     _, nodes = _refuted(problem, kept, excluded.value, until, None, seed)
     length = len(kept) // 2

@@ -42,7 +42,7 @@ def no_overlap_cpsat(
     Parameters
     ----------
     problem : PlacementProblem
-        With a capacity, any placement within it ends the search.
+        The problem; with a capacity, any placement within it ends the search.
     time_limit : float
         Seconds, building the model included.
     workers, seed : int

@@ -154,7 +154,7 @@ def _released(
     take, from there on, at least the sum of their sizes (as jobs with release dates on a machine).
     """
     order, low = state.order, state.low
-    # It was in order a few changes ago.
+    # The row was in order a few changes ago.
     for place in range(1, len(order)):
         box = order[place]
         before = place

@@ -62,7 +62,7 @@ def least_live(
     last = len(outputs) - 1
     memory[last] = 0
     for h in range(last - 1, -1, -1):
-        # What is there once the stages so far have run and kept everything.
+        # Bytes that are there once the stages so far have run and kept everything.
         held = outputs[h]
         first_run, again, backward, least = 0, 0, 0, -1
         for i in range(h + 1, last + 1):

@@ -111,7 +111,7 @@ def arbitrary_graph_solver(
     graph : networkx.DiGraph or CheckpointGraph
         One source, one target. As a networkx graph, vertices have their bytes as ``size``.
     reading : Reading
-        What a closed set is in a maximal split.
+        The reading of what a closed set is in a maximal split.
 
     Returns
     -------

@@ -135,11 +135,11 @@ class Recorded:
     Attributes
     ----------
     network : Network
-        Of the step.
+        The network of the step.
     ranges : Ranges
-        What can run again as one.
+        Ranges of computations that can run again as one.
     record : StepRecord
-        What it calls, saves and computes.
+        The record of its calls, saved tensors and results.
     """
 
     network: Network
@@ -284,7 +284,7 @@ def _inputs(source: Recorded, first: int, last: int) -> tuple[list[int], bool]:
             source.network, Program([segment]), source.ranges, source.record
         )
     except InputError:
-        # It is never drawn.
+        # Such a segment is never drawn.
         return [], False
     span = unrolling.spans[segment]
     storages = {sight.storage for sight in span.inputs} - {-1}

@@ -134,7 +134,7 @@ def note_events(
     tables, state, work : Tables, JointState, Work
         As in the evaluation.
     segment : int
-        Which.
+        Number of the segment.
     saved : int
         Of `unrolling`.
     spans : tuple of int
@@ -237,7 +237,7 @@ def _note_kept(
             lent = lent or handed
         elif handed:
             _add(work, carrying.result[place], run, -1)
-            # It is in the program's variables again.
+            # The result is in the program's variables again.
             _note_holder(tables, work, carrying.result[place], computation, (run, end), line)
         elif own:
             _add(work, carrying.result[place], run, until)

@@ -20,7 +20,7 @@ def order(work: Work, runs: int) -> None:
     gaps = work.facts[GAPS]
     for run in range(runs + 1):
         work.bucket[run] = -1
-    # They were found by decreasing start; each goes to the front of its bucket.
+    # Gaps were found by decreasing start; each goes to the front of its bucket.
     for gap in range(gaps):
         place = work.gap_before[gap] + 1
         work.following[gap] = work.bucket[place]

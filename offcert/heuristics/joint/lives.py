@@ -193,7 +193,7 @@ def _write(tables: Tables, state: JointState, work: Work, computation: int, run:
             discards = True
             beside += tables.size[value]
     if tables.carrying.known[0]:
-        # It is counted once it is known what dies in the run.
+        # The workspace is counted once it is known which values die in the run.
         return True
     workspace = tables.workspace[computation]
     if discards:

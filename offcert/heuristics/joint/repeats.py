@@ -218,7 +218,7 @@ def take_over(
         first, last = state.first[index], state.last[index]
         inside = low <= first and last < low + length
         if inside and allowed(tables, first + shift, last + shift):
-            # What is put before it moves it on.
+            # A segment that is inserted before this one moves it on by a place.
             index += insert(tables, state, first + shift, last + shift) and shift < 0
         index += 1
     for computation in range(low, low + length):

@@ -85,7 +85,7 @@ def joint_search(
     workers : int
         Threads.
     seed : int
-        Of the random numbers.
+        Seed of the random numbers.
     target : int
         Stop when the makespan, in ticks, is at most this.
     ranges : sequence of pair of int, optional
@@ -98,7 +98,7 @@ def joint_search(
     known : sequence of Program
         Where to start, too.
     shares : mapping of int to float, optional
-        What share of computations runs again in a relaxation: where to start, too.
+        Shares of computations that run again in a relaxation: another start of the search.
     on_improvement : callable
         Called with the first plan and every better one.
 
@@ -192,12 +192,12 @@ class _Search:
     ) -> None:
         begin = time.monotonic()
         end = begin + (1 - transfers) * time_limit
-        # What leaves alone, and what runs again alone, are plans, too.
+        # Plans in which tensors only leave, or computations only run again, count, too.
         for state in (new_state(self.tables), self._start(0)):
             self._realise(state, anyhow=True)
         if self.known is not None:
             self._realise(self.known)
-            # What a relaxation says has not been tried yet, so the first one keeps that.
+            # The relaxation's program has not been tried yet, so the first annealer keeps it.
             for annealer in self.annealers[1 if self.guided else 0 :: 2]:
                 annealer.restart(self.known)
         done = 0

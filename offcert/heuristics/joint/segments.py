@@ -51,7 +51,7 @@ def copy_stretch(
     tables, state : Tables, JointState
         As in the evaluation.
     shape : int64 array, one entry a computation
-        What computations are like.
+        A number for each computation, the same for computations that are alike.
     segment : int
         The segment.
     begin : int
@@ -71,7 +71,7 @@ def copy_stretch(
         low, high = state.first[index], state.last[index]
         inner = first <= low and high <= last and high - low < last - first
         if inner and allowed(tables, low + shift, high + shift):
-            # What is put before it moves it on.
+            # A segment that is inserted before this one moves it on by a place.
             index += insert(tables, state, low + shift, high + shift) and shift < 0
         index += 1
     for computation in range(first, last + 1):

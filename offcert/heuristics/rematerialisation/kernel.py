@@ -53,7 +53,7 @@ from offcert.heuristics.rematerialisation.state import (
 
 Floats = NDArray[np.float64]
 Lists = tuple[Integers, Integers]
-# What `ExecutorArrays.network_arrays` returns.
+# The arrays that `ExecutorArrays.network_arrays` returns.
 NetworkArrays = tuple[Integers, Integers, Lists, Lists, Lists, Lists, Integers]
 
 # How often the needs of one stage are looked at anew, at most. Arbitrary.
@@ -185,7 +185,7 @@ def _run(
     changes, changed = net[TURNS]
     for place in range(reads[run], reads[run + 1]):
         held[SEEN, read[place]] = _IN_USE
-    # What is written again takes the place of what was there.
+    # An item that is written again takes the place of the one that was there.
     for place in range(begin[run], begin[run + 1]):
         old = there[items[VALUE, members[place]]]
         if old >= 0:

@@ -160,7 +160,7 @@ class _Run:
             step.advance()
         self._follow()
 
-    # What can be done.
+    # Transfers and jobs that can be done.
 
     def waiting(self) -> list[LinkUse]:
         """Return the transfers that a rule may choose among, possible or not.
@@ -244,7 +244,7 @@ class _Run:
         known = [end for end in ends if end is not None]
         return max(known) if len(known) == len(ends) else None
 
-    # What is done.
+    # Transfers and jobs that are done.
 
     def take(self, use: LinkUse, start: int) -> None:
         """Do a transfer, and all that follows from it."""

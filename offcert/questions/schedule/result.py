@@ -64,7 +64,7 @@ class Result(Bounded):
         """
         units = units or Units()
         if self.infeasibility is not None:
-            # What lacks is what is limited.
+            # The lacking amount has the unit of the limit.
             limited = format_size if self.minimise is Minimise.TIME else format_time
             lacking = limited(self.infeasibility.lacking, units)
             return f"{self.status}: {cut(self.infeasibility.name)} lacks {lacking}"

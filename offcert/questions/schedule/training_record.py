@@ -224,7 +224,7 @@ class TrainingRecord:
     Attributes
     ----------
     name : str
-        Of the problem.
+        Name of the problem.
     problem : str
         Its hash.
     device : str
@@ -337,7 +337,7 @@ class TrainingRecord:
             yield from ((None, each) for each in left)
 
 
-# What `TrainingRecord.errors` has.
+# Meanings of the numbers in `TrainingRecord.errors`.
 ERRORS = {
     "time": "step time as measured over that of the plan as it is carried out, less 1",
     "time_to_certified": "step time as measured over the makespan of the schedule, less 1",

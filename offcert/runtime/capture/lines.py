@@ -26,7 +26,7 @@ class LineFinder:
 
     def __init__(self) -> None:
         self._lines: list[list[Event]] = []
-        # What the last call returned, if a line may go on.
+        # The result of the last call, if a line may go on.
         self._handed: Handed | None = None
         # The innermost call that is being made, and whether it continues the line.
         self._open: tuple[Event, bool] | None = None

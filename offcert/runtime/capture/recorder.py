@@ -56,7 +56,7 @@ class Recorder(Session):
     saved : list of Saved
         In the order in which autograd saved them.
     calls : list of Signature
-        Of every call of the root.
+        Signatures of every call of the root.
     nodes : list of int
         The nodes of the autograd graph that each of them made.
     autocast : bool
@@ -200,7 +200,7 @@ class Recorder(Session):
         self._paths.append(path)
         tensors = [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)]
         unique = {id(tensor): tensor for tensor in tensors}
-        # They are saved before the call, if it runs again.
+        # The inputs are saved before the call, if it runs again.
         seen = [self.see(tensor) for tensor in unique.values()]
         super().enter(path, values)
         self.given.append((len(self.moments) - 1, seen))
@@ -266,7 +266,7 @@ class Recorder(Session):
         moment.launches = flops > 0 or traffic > 0
         if self._hardware is not None:
             moment.duration = operator_ns(self._hardware, func, args, kwargs, out)
-            # What the stated device takes beside the tensors that are seen here.
+            # Bytes that the stated device takes beside the tensors that are seen here.
             self.tracker.need(attention_scratch(func, args))
 
     def see(self, tensor: torch.Tensor) -> Seen:

@@ -59,7 +59,7 @@ def repeated(root: nn.Module, record: Record) -> tuple[Recording, int] | None:
     if 2 * kept + period > (1 - _WORTH) * count:
         return None
     try:
-        # What a recording measures has to be gone before the next one.
+        # Tensors of one recording have to be gone before the next one.
         small, size = _with(root, container, kept, record)
         larger, _ = _with(root, container, kept + period, record)
         repeat = Repeat(path, kept, first, period, 1)

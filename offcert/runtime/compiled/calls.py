@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from torch import fx
 
-# What Dynamo writes before and inside of the path of a module.
+# Text that Dynamo writes before and inside of the path of a module.
 _ROOT = re.compile(r"^[LG]\[['\"](.*?)['\"]\]\.?")
 _MODULES = re.compile(r"\._modules\[['\"](.*?)['\"]\]")
 _INDEX = re.compile(r"\[['\"]?(.*?)['\"]?\]")
@@ -59,7 +59,7 @@ class Calls:
     Parameters
     ----------
     nodes : iterable of torch.fx.Node
-        Of a joint graph, or of both of its parts.
+        The nodes of a joint graph, or of both of its parts.
     known : iterable of str
         Paths that the plan mentions.
     """

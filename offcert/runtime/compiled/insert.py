@@ -74,13 +74,13 @@ class _Insertion:
         self.pair = pair
         self.transfers = transfers
         self.hold = hold
-        # What is copied of each, and has to live until the copy is complete.
+        # The node that is copied for each, which has to live until the copy is complete.
         self.sources: dict[Transfer, fx.Node] = {}
         # The copy of each on the host: in the forward graph, then in the backward graph.
         self.copies: dict[Transfer, fx.Node] = {}
         # Returns that have begun.
         self.begun: dict[tuple[Transfer, Absence], fx.Node] = {}
-        # What stands for an input of the backward graph after its storage has come back.
+        # Nodes that stand for an input of the backward graph after its storage has come back.
         self.later: dict[fx.Node, list[fx.Node]] = {}
 
     def run(self) -> None:

@@ -66,7 +66,7 @@ def _streams(recorder: Recorder, nodes: list[Any]) -> dict[Any, int]:
                     first[after] = min(first.get(after, number), number)
     for node in nodes:
         if node not in found:
-            # It was made when its parameter was first used.
+            # The node was made when its parameter was first used.
             found[node] = recorder.stream_of(first.get(node, 0))
     return found
 

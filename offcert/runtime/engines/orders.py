@@ -65,7 +65,7 @@ class Orders:
         self.queues: list[list[int]] = [[] for _ in range(STREAMS + 1)]
         for number, work in enumerate(self.works):
             self.queues[work.stream].append(number)
-        # What comes before each work in other streams.
+        # Counts of works in other streams that come before each work.
         self._before = [
             [(other, count) for other, count in enumerate(work.knows) if count]
             for work in self.works

@@ -22,7 +22,7 @@ from offcert.runtime.engines.memory import Geometry, Life
 from offcert.runtime.engines.work import Reference
 
 Storage = torch.UntypedStorage
-# What PyTorch itself says, whatever a program is told meanwhile.
+# PyTorch's own answer, whatever a program is told meanwhile.
 real_device: Callable[[torch.Tensor], torch.device] = torch._C.TensorBase.device.__get__
 
 

@@ -192,7 +192,7 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
         self._storages: StepStorages | None = None
         self._latest: weakref.ref[StepRun] | None = None
         self._counter: LiveBytes | None = None
-        # What undoes what entering has done, and who calls it if nobody leaves.
+        # The stack that undoes entering, and the finalizer that closes it if nobody leaves.
         self._open: ExitStack | None = None
         self._finalizer: weakref.finalize[..., Offload] | None = None
         # The threads that entered the context, and that is in the middle of a forward pass.
@@ -209,7 +209,7 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
         require_agreement(self._model, self.step_plans)
         self._accounts.begin()
         self._entered_in = threading.get_ident()
-        # It must not hold this object, which may be dropped without being left.
+        # The stack must not hold this object, which may be dropped without being left.
         with ExitStack() as undo:
             undo.callback(self._mover_maker.close)
             undo.callback(unhook, self._hooks, self._segments)

@@ -369,7 +369,7 @@ class StepRun(Session):
         """Return the name of an operation."""
         return self.step_plan.trace.operations[operation].name if operation >= 0 else "nothing"
 
-    # What the forward pass saves.
+    # Tensors that the forward pass saves.
 
     def entry(self, place: Place) -> Entry | None:
         """Return the entry that was saved at a place, if autograd still needs it, or None."""

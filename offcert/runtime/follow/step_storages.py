@@ -43,5 +43,5 @@ class StepStorages(SavedStorages):
         if entry is not None:
             self._run.asked_for(entry)
             if entry.data is not None:
-                # What is made of it may be saved: a gradient that can be differentiated.
+                # A tensor made from it may be saved: a gradient that can be differentiated.
                 self.know(entry)

@@ -20,7 +20,7 @@ from offcert.runtime.hardware.cards import HARDWARE
 from offcert.runtime.hardware.model import FLASH_2, TYPES, Hardware, Work
 
 _SUFFIX = ".toml"
-# What may have a part of its peak: a class of work, or one in a type.
+# Keys of the parts of a peak: a class of work, or one in a type.
 _CLASSES = (*Work, *(f"{work}-{dtype}" for work in Work for dtype in TYPES))
 
 

@@ -158,10 +158,10 @@ class StepPair:
     def _follow(self, batch: Any, context: Offload, followed: _Followed) -> torch.Tensor | None:
         streams, batch = self._device.streams, self._turns.batch(batch)
         if not self.taken:
-            # What plain training had reserved is not what the plan reserves.
+            # Memory that plain training had reserved is not the plan's.
             self._device.empty_cache()
         with warnings.catch_warnings():
-            # What they say is in the comparison.
+            # The warnings' texts are in the comparison.
             warnings.simplefilter("ignore", OffloadWarning)
             with context:
                 if streams is not None:

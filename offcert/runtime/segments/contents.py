@@ -156,7 +156,7 @@ class Named(_Keyed):
     Parameters
     ----------
     names : sequence of str
-        Of the attributes.
+        The names of the attributes.
     """
 
     __slots__ = ("names",)

@@ -132,7 +132,7 @@ class Row:
     Attributes
     ----------
     name : str
-        For people.
+        Name for people.
     key : hashable
         Where it is held.
     tensor : torch.Tensor

@@ -36,7 +36,7 @@ class Walk:
     Attributes
     ----------
     program : object
-        What is looked up in it: a `Lookup`.
+        The key of the program for a `Lookup`.
     calls : dict
         How often each module has been called in the forward passes of the step.
     frame : Frame or None
@@ -315,7 +315,7 @@ class Frame:
             self.now.walk = outer
             if walk.watch is not None:
                 walk.watch.leave()
-                # It knows the walk: nothing is to live on because of that.
+                # The watch refers to the walk, which must not live on because of that.
                 walk.watch = None
             if outer is None and self.told.may_drop_casts():
                 # Within an autocast of the user's, the weights that were cast would stay until that

@@ -44,7 +44,7 @@ class Keep(Watch):
         # Storages that operators which are kept as well may still change in place: nobody else has
         # read them. Nothing is held here, it might be about to leave.
         self._open: dict[int, _Open] = {}
-        # What has just been changed; versions are counted only afterwards.
+        # Tensors that have just been changed; versions are counted only afterwards.
         self._pending: list[tuple[Stored, torch.Tensor]] = []
         # Storages of results that nobody needs again: only kept operators read or change them.
         self._unread: dict[int, weakref.ref[torch.UntypedStorage]] = {}
@@ -120,7 +120,7 @@ class Keep(Watch):
             return out
         held = [tensor for tensor in changed if not self._is_unread(tensor)]
         if not self.wanted() or not all(self._is_open(tensor) for tensor in held):
-            # It runs again; what it changes is computed again, too.
+            # The operator runs again; storages that it changes are computed again, too.
             self._close(given)
             return out
         results: list[Any] = []

@@ -209,7 +209,7 @@ class LineCall:
         """Return a frame for a line whose first module is being called."""
         path, call = self.key
         frame = self.segments.frame(part, path, LineFrame)
-        # That call is made again, too.
+        # The call of the first module is made again, too.
         frame.calls[f"call {path}"] = call
         return frame
 

@@ -38,7 +38,7 @@ class Race:
     Attributes
     ----------
     kind : RaceKind
-        What was used.
+        Kind of the access whose order is not certain.
     size : int
         Bytes of it.
     what : str
@@ -131,7 +131,7 @@ class HostRanges:
             found = other if found is None else found
             uses.add(stream, knows[stream], writing)
         if writing:
-            # They are all alike now.
+            # The uses of these bytes are all alike now.
             del self._begins[first + 1 : last], self._uses[first + 1 : last]
         return found
 

@@ -83,7 +83,7 @@ class SimulatedEvent:
     time : int
         When all of them have ended, in nanoseconds of the device.
     knows : list of int
-        What of all streams has ended by then.
+        For each stream, the number of works that have ended by then.
     """
 
     __slots__ = ("knows", "place", "stream", "time")
@@ -123,7 +123,7 @@ class SimulatedStream:
     Parameters
     ----------
     index : int
-        Of the stream, among those that know of each other.
+        The index of the stream, among those that know of each other.
     host : Host
         Who hands the work over.
 
@@ -233,5 +233,5 @@ def carry_out(stream: SimulatedStream, place: int) -> None:
         if event is None:
             goals.pop()
         else:
-            # It was recorded before the wait for it was handed over, so this comes to an end.
+            # An event is recorded before a wait for it is handed over, so this comes to an end.
             goals.append((event.stream, event.place))

@@ -249,7 +249,7 @@ class StreamMover(Mover):
             if not self._copies.has(entry):
                 return True
             if sent is None:
-                # It has come back as it had left; what never left was not sent lately.
+                # The storage has come back as it had left; one that never left was not sent lately.
                 if entry.data is None or entry.changed:
                     return True
                 continue
@@ -276,7 +276,7 @@ class StreamMover(Mover):
             try:
                 self._bring(step, action.gap, entries)
             except torch.OutOfMemoryError:
-                # It is not lost: whoever asks for it tries again.
+                # The copy on the host is not lost: whoever asks for the tensor tries again.
                 size = sum(entry.size for entry in entries)
                 name = step.name(operation)
                 step.deviate(f"the device has no {size} bytes for what comes back before {name}")

@@ -259,7 +259,7 @@ def forecast_at_once(problem: Problem, prediction: Prediction) -> Schedule:
     problem : Problem
         The operations, and the platform's rates.
     prediction : Prediction
-        Of the plan: what leaves and comes back before each operation.
+        The prediction of the plan: what leaves and comes back before each operation.
     """
     trace, platform, gaps = problem.trace, problem.platform, GapsOfTensors(problem.trace)
     now, copied = 0, set()

@@ -42,7 +42,7 @@ class Event(NamedTuple):
     kind : str
         One of the constants of this module.
     path : str
-        Of the module, as in ``model.named_modules()``; of an operator, its name.
+        Path of the module, as in ``model.named_modules()``; of an operator, its name.
     call : int
         Which call of the module or operator in this step; of an unpacking, how many came before it;
         of an end, which backward pass it was.
@@ -88,7 +88,7 @@ class Local:
         self.forward: Session | None = None
         self.backward: Session | None = None
         self.depth = 0
-        # What was being handled when the root was called.
+        # The exception that was being handled when the root was called.
         self.error: BaseException | None = None
         # Left when the forward pass is.
         self.saving: EnteredHooks | None = None
@@ -134,7 +134,7 @@ class Session:
         self._calls: dict[str, int] = {}
         self._open: dict[str, list[int]] = {}
         self.failed = False
-        # What devices are to tell of segments that have run again: their proofs, and flags.
+        # Proofs of segments that have run again, with flags that devices are to set.
         self.flags: list[tuple[Any, torch.Tensor]] = []
         self._backward_runs = False
         # The threads that run the backward pass, and the sessions theirs is nested in.

@@ -99,7 +99,7 @@ class Guard:
         except Exception as error:
             if self.lets_pass(error):
                 raise
-            # That of the user is not hidden by one that says how strict they are.
+            # The user's error is not hidden by one that strictness raises.
             with suppress(OffcertError) if failing else nullcontext():
                 self.caught(error)
 

@@ -67,7 +67,7 @@ class Rule:
 
     def before(self, func: Any, args: Any, kwargs: Any) -> None:
         """Make room for what an operator is going to make."""
-        # What it makes is only foreseen where it may matter: that takes longer than most operators.
+        # Results are foreseen only where they may matter: that takes longer than most operators.
         # Collectives make nothing, and none may be tried out that other processes do not join in.
         if self._saved and func.namespace != "c10d":
             self._make_room(self._made_bytes(func, args, kwargs))
@@ -93,7 +93,7 @@ class Rule:
         storage = entry.device_storage()
         record = self._tracker.leave(storage)
         if record is None:
-            # It is older than the step.
+            # The storage is older than the step.
             return True
         with torch._C._DisableTorchDispatch():
             device = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
@@ -151,7 +151,7 @@ def _bytes_made(func: Any, args: Any, kwargs: Any) -> int:
             with mode:
                 out = func(*fakes, **named)
     except Exception:
-        # What it makes shows only in data. Most operators make no more than they are given.
+        # The results' size shows only in data. Most operators make no more than they are given.
         return sum(map(_size, tree_leaves((args, kwargs))))
     given = {_storage(leaf) for leaf in tree_leaves((fakes, named))}
     made = {_storage(leaf): _size(leaf) for leaf in tree_leaves(out)}

@@ -87,7 +87,7 @@ class Place(NamedTuple):
     size : int
         Bytes of the storage.
     dtype : str
-        Of the tensor that was saved first.
+        Data type of the tensor that was saved first.
     shape : tuple of int
         Of that tensor.
     ordinal : int
@@ -153,7 +153,7 @@ class Owned:
     Parameters
     ----------
     parts : Parts
-        Of the model.
+        The parts of the model.
     """
 
     def __init__(self, parts: Parts) -> None:
@@ -217,7 +217,7 @@ class SavedStorages:
     Attributes
     ----------
     guard : Guard
-        Of the hooks.
+        The guard of the hooks.
     closed : bool
         Whether what is saved from now on is left alone.
     """

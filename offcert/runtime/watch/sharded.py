@@ -172,7 +172,7 @@ class Gathered:
     Parameters
     ----------
     sharded : Sharded
-        Of the model; parameters that have not been gathered yet have no storage.
+        Sharded parameters of the model; parameters that have not been gathered yet have no storage.
     """
 
     def __init__(self, sharded: Sharded) -> None:

@@ -85,7 +85,7 @@ class LiveBytes(TorchDispatchMode):
         address once it counts no more. What `allocated` raises is raised by the operator: there
         is not so much memory.
     guard : Guard
-        Of all that is done beside the operators.
+        The guard of all that is done beside the operators.
     sharded : Sharded or None
         Sharded parameters, which count from when they are gathered until they are freed.
     """
@@ -117,13 +117,7 @@ class LiveBytes(TorchDispatchMode):
         """Let `torch.compile` work as without the mode; what it has compiled is counted."""
         return True
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run `func` and account for what it returned."""
         kwargs = kwargs or {}
         if not self._counting:
@@ -162,7 +156,7 @@ class LiveBytes(TorchDispatchMode):
                 if self._fakes or not isinstance(tensor, FakeTensor):
                     self.adopt(tensor)
         except torch.OutOfMemoryError as error:
-            # What the operator itself would have said.
+            # The error that the operator itself would have raised.
             return error
         if self.listener is not None:
             self.listener(func, args, kwargs, out)

@@ -85,7 +85,7 @@ def _joining_block(layers: int, inputs: int, growth: int) -> nn.Sequential:
     )
 
 
-# What makes the blocks of each view.
+# Functions that make the blocks of each view.
 _BLOCKS = {BLOCKS: DenseBlock, LAYERS: _joining_block}
 
 

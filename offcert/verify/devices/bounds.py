@@ -95,7 +95,7 @@ def resource_fault(
     value : int
         The bound.
     proof : ResourceProof
-        Which work on which resource.
+        The proof: which work counts on which resource.
     """
     return _Bound(problem, alone, proof).fault(value)
 
@@ -287,7 +287,7 @@ class _Bound:
             if Kind.PREFETCH in self.kinds:
                 heads.append(max(self._end(gap.before), written + out))
                 tails.append(rests[gap.after])
-            # What evicting this gap would save of the price of what is missing.
+            # The part of the missing bytes' price that evicting this gap would save.
             saves: Fraction = sum(
                 (
                     y * min(tensor.size, missing[o])

@@ -115,7 +115,7 @@ class FluidModel:
     Parameters
     ----------
     problem : Problem
-        Any.
+        Any problem.
     needs : sequence of int
         Bytes that must be absent during each operation.
     """

@@ -27,7 +27,7 @@ def least(model: JointModel, cases: JointCases, allowance: Allowance) -> int:
     """
     alone = len(cases.nodes) == 1 and cases.nodes[0] == 0 and len(cases.multipliers) == 1
     weighed: dict[int, Weighing] = {}
-    # What is decided in the subtrees that are still to come.
+    # Decisions of the subtrees that are still to come.
     open_cases: list[Decided] = [{}]
     found: int | None = None
     for index, node in enumerate(cases.nodes):

@@ -83,7 +83,7 @@ def search(
     first = {(0, 0): NONE}
     heap = [(0, 0, NONE)]
     heappop(heap)
-    # What a transition leads to; as many as operations at which a return can begin.
+    # Labels to which a transition leads; as many as operations at which a return can begin.
     proposals = np.zeros((count + 3, NEXT + 1), dtype=np.int64)
     label = np.zeros(NEXT + 1, dtype=np.int64)
     stored = 0

@@ -148,7 +148,7 @@ def _side(
     # Of what is lacking at worst, all may be out and due besides.
     volume = 2 * sum(movable.size for movable in movables) + max([0, *need])
     clock = np.cumsum([0, *(problem.trace.durations[operation] for operation in order)])
-    # What a tensor takes to go and return; of some sizes this side has none.
+    # Ticks that a tensor of each size takes to go and return; of some sizes this side has none.
     trips = [go + come for go, come in zip(*ticks, strict=True)]
     counts = [len(listed) for listed in members]
     radix = _radix(counts)

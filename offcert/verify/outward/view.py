@@ -33,7 +33,7 @@ Tables = namedtuple(
         "radix",  # (2, C) weights of the two numbers that stand for what is back
     ],
 )
-# What is asked of a side. Between `least` and `most` bytes are out at the cut, and all of them take
+# A question about a side. Between `least` and `most` bytes are out at the cut, and all of them take
 # `ticks` to return. The link is free at `begin`; a tensor of class `leaving`, if that is not
 # negative, is on its way out by then. The side is followed until `enough` bytes are back and, if
 # `to_end`, all operations have run; ends after `limit` are of no interest.

@@ -37,7 +37,7 @@ Tables = namedtuple(
     ],
 )
 
-# What is known of a label while it is expanded.
+# Facts about a label while it is expanded.
 Standing = namedtuple(
     "Standing",
     [

@@ -241,7 +241,7 @@ class Asking:
     cut : Cut
         Both sides as the other is followed.
     asked : int
-        Which that is.
+        Number of the side that is asked.
     longest : int
         Ticks; longer schedules are of no interest.
     """

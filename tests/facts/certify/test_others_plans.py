@@ -13,6 +13,7 @@ from offcert.certify.others.audit import Audit, audit
 from offcert.certify.others.decisions import KINDS, decision_of
 from offcert.cli import main
 from offcert.core.computations import Computation, Value
+from offcert.core.errors import InputError
 from offcert.core.network import Network
 from offcert.core.platform import Link, Platform
 from offcert.instances.cnn import cnn_chain
@@ -79,6 +80,30 @@ LAYERS_AGAIN = {"plan": "trainer", "gradient_checkpointing": True}
         ({"plan": "torchtitan", "mode": "selective", "selective_ac_option": "2"}, 2),
         # Of the layers' products, one each, the first of each is saved.
         ({"plan": "torchtitan", "mode": "selective"}, 0),
+        # Sections as configurations have them, with fields that change nothing here.
+        (
+            {
+                "plan": "torchtitan",
+                "mode": "selective",
+                "selective_ac_option": "2",
+                "preserve_rng_state": False,
+                "early_stop": True,
+            },
+            2,
+        ),
+        (
+            {
+                "plan": "deepspeed",
+                "activation_checkpointing": {
+                    "partition_activations": True,
+                    "contiguous_memory_optimization": True,
+                    "cpu_checkpointing": False,
+                    "number_checkpoints": None,
+                    "profile": False,
+                },
+            },
+            4,
+        ),
         ({"plan": "megatron", "recompute_granularity": "full"}, 4),
         (
             {
@@ -188,6 +213,36 @@ def test_waiting_is_found_and_named() -> None:
     beside = audited({"plan": "torchtune", "enable_activation_offloading": True}, one)
     # Nothing has 1024 bytes.
     assert (beside.moved, beside.step) == (0, 34)
+
+
+def test_deepspeed_waits_for_what_goes_into_its_layers() -> None:
+    """Of each layer its input, 2 bytes: one tick out and one back, and its product again."""
+    section = {"cpu_checkpointing": True, "partition_activations": True}
+    found = audited({"plan": "deepspeed", "activation_checkpointing": section})
+    assert (found.moved, found.again) == (4 * 2, 4)
+    beside = {"plan": "checkpointed-modules", "modules": ["h.*"], "offload": True}
+    assert found.step > audited(beside).step >= COMPUTING + 4 * 10
+
+
+def test_torchtune_waits_without_streams() -> None:
+    large = stack(2)
+    network = large.computed
+    assert network is not None
+    values = [replace(value, size=1024 * value.size) for value in network.values]
+    grown = Network(network.computations, values)
+    problem = replace(large, network=grown, platform=replace(large.platform, memory=10**9))
+    both = {"enable_activation_checkpointing": False, "enable_activation_offloading": True}
+    streams, none = (
+        audited({"plan": "torchtune", **both, "activation_offloading_use_streams": use}, problem)
+        for use in (True, False)
+    )
+    assert streams.moved == none.moved > 0
+    assert none.step > streams.step
+
+
+def test_megatron_says_core_attention_by_its_own_word() -> None:
+    with pytest.raises(InputError, match=r"recompute_modules\[0\] names no module"):
+        audit(STACK, {"plan": "megatron", "recompute_granularity": "selective"}, time_limit=0.1)
 
 
 def test_what_leaves_is_what_the_fields_say() -> None:

@@ -68,7 +68,7 @@ class _Replay:
         self.copies: list[_Copy] = []
         self.device = {content: self._new(content, -1) for content in bits(first.device)}
         self.host: dict[int, _Copy] = {}
-        # What is under way: the copy, and since when.
+        # The transfers under way: of one that leaves, the copy, and since when.
         self.leaving: tuple[_Copy, int] | None = None
         self.coming: _Copy | None = None
         self.runs: list[int] = []
@@ -288,7 +288,7 @@ def least_memory_execution(
     Parameters
     ----------
     problem : Problem
-        In which computations may run again, and memory is minimised.
+        A problem in which computations may run again, and memory is minimised.
     seconds : float
         Time limit.
     known : tuple of (int, int)

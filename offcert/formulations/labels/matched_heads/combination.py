@@ -31,7 +31,7 @@ def best_combination(levels: tuple[Level, Level]) -> Combination:
     if lengths.min(initial=kernel.NEVER) >= kernel.NEVER:
         return Combination(kernel.NEVER, (-1, -1))
     place = int(lengths.argmin())
-    # What has the same length, with the same key in common if possible.
+    # A label of the other side with which the length is the same, if possible by the same key.
     others = np.flatnonzero(two.ends + two.partners.ends == lengths[place])
     shared = one.partners.w[place], one.partners.code[place]
     alike = (two.partners.w[others] == shared[0]) & (two.partners.code[others] == shared[1])

@@ -149,7 +149,7 @@ class OutwardSearch:
         # The makespan of the best schedule known when work on the whole began, and the bound then.
         self._aimed_at = self._began_at = 0
         self._part = _FIRST_PART
-        # What is proved, and where.
+        # The proved bound in ticks, and the tree that proves it.
         self._bound, self._best = 0, self._whole.tree
         # Labels of trees that are not worked on any more.
         self._stored = 0
@@ -177,7 +177,7 @@ class OutwardSearch:
         self._aimed_at = self._aimed_at or upper_bound
         with self._deadline.within(time_limit):
             if self._round is not self._whole:
-                # What was left to do the time before.
+                # The rounds that were left to do the time before.
                 self._go_through_rounds()
             known = None
             while not self._finished and known != (self._upper, self._bound):

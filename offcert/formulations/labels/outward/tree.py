@@ -167,7 +167,7 @@ class Tree:
         Returns
         -------
         int
-            That length.
+            Length of the best schedule known then, in ticks.
         """
         nodes = self._open.take(TOGETHER)
         try:
@@ -178,7 +178,7 @@ class Tree:
                 self.nodes += 1
         except BaseException:
             for node in nodes:
-                # It has not been divided, or what came of that may be incomplete.
+                # The node has not been divided, or its children may be incomplete.
                 node.split, node.children = None, []
                 self._open.push(node)
             raise

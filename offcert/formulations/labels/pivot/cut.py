@@ -47,7 +47,7 @@ def replay(data: Nested, side: NestedSide, pool: Pool, label: int) -> tuple[list
             took = data.problem.platform.transfer_time(data.classes[c][0].size, kind)
             legs.append((action > 0, c, counts[c] - 1, free - took, free))
             counts[c] -= action < 0
-        # What was taken back runs later; what is new waited for this transfer.
+        # Operations that were taken back run later; new ones waited for this transfer.
         kept = min(len(ends), run)
         del ends[kept:]
         for operation in range(kept, run):

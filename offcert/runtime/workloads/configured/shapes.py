@@ -20,7 +20,7 @@ class Shape:
     name
         Key in `SHAPES`.
     config
-        What `transformers` needs to build it; of a UNet, what `diffusers` has in its file.
+        Settings with which `transformers` builds it; of a UNet, the settings in `diffusers`' file.
     parameters
         How many it has.
     source
@@ -40,7 +40,7 @@ def _shape(
     return Shape(name, MappingProxyType(chosen), parameters, source)
 
 
-# What the table of a family says, a column each; parameters come last.
+# Columns of the table of a family; parameters come last.
 _COLUMNS = (
     "hidden_size",
     "intermediate_size",
