@@ -258,7 +258,7 @@ class SavedStorages:
         self._by_address[entry.device_storage()._cdata] = weakref.ref(entry)
 
     def asked_for(self, handle: Handle) -> None:
-        """Take note that autograd asks for what it had saved."""
+        """Take note that autograd asks for a tensor that it had saved."""
 
     def bring_back(self, handle: Handle) -> None:
         """See to it that the bytes are there."""
