@@ -48,7 +48,7 @@ class EnteredHooks:
 
 
 def enter_saving(local: Holder, step: Deviating, storages: SavedStorages | None) -> None:
-    """Take over the tensors that the calling thread's autograd saves, if that is possible."""
+    """Make the tensors that the calling thread's autograd saves those of a step, if possible."""
     leave_saving(local)
     if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
         step.deviate("other saved-tensor hooks are active around the model")
