@@ -69,7 +69,7 @@ class KeptPlans:
             raise InputError(f"plans cannot be kept in {folder}: {error.strerror}") from None
 
     def digest(self, problem: Problem, room: int | None) -> str:
-        """Return the digest of what is asked.
+        """Return the digest of the problem, room and machine that are asked for.
 
         Parameters
         ----------

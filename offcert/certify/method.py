@@ -114,7 +114,7 @@ class Method:
     name: str = ""
 
     def step(self, search: Any, effort: Effort) -> None:
-        """Run it as a step of a search, after compiling what it uses."""
+        """Run the method as a step of a search, after compiling its kernels."""
         if self.warm and self._may_apply(search.problem):
             # What is wrong comes out again when it runs, under the step's own name.
             with search.untimed(), suppress(Exception):

@@ -41,7 +41,7 @@ def names_own(text: object) -> bool:
 
 
 def own_method(text: str, placing: bool = False) -> Method:
-    """Return the method that calls a function and checks what it returns.
+    """Return the method that calls a function and checks its answer.
 
     Parameters
     ----------

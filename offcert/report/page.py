@@ -253,7 +253,7 @@ def _verdict(certificate: Certificate, verification: Verification[Certificate] |
 
 
 def _known(certificate: Certificate) -> str:
-    """Return in a sentence what is proved, and what more somebody claims."""
+    """Return a sentence about the proved bound, and about a better one that is claimed."""
     problem, result = certificate.problem, certificate.result
     if not result.bounds:
         return ""

@@ -218,7 +218,7 @@ def _read(folder: Path) -> Found:
 
 
 def search_in(folder: Path) -> None:
-    """Carry out the order that lies in a folder, and leave there what was found."""
+    """Carry out the order that lies in a folder, and leave the outcome there."""
     found = find(_read_order(folder))
     document: dict[str, Any] = {"reason": found.reason, "told": found.told}
     for name in _CERTIFICATES:

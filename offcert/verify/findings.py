@@ -243,7 +243,7 @@ class BoundCheck:
         return self.proofs.get(method) or self.claims.get(method)
 
     def _establish(self, findings: Verification[Any], place: str, bound: Bound) -> str:
-        """Establish a proved bound again; return what was found."""
+        """Establish a proved bound again; return the finding."""
         try:
             fault = recheck(bound, self.problem, self.allowance, self.proofs)
         except (BeyondLimitsError, MemoryError) as error:

@@ -202,7 +202,7 @@ class CarriedUnrolling(Unrolling):
             self._find_spans(segment, ())
 
     def needs(self, computation: Computation, segment: Segment) -> bool:
-        """Whether a backward computation needs what was saved in a segment."""
+        """Whether a backward computation needs tensors that were saved in a segment."""
         return bool(self._savers(computation, segment))
 
     def _needed_by(self, computation: int) -> Segment | None:

@@ -218,7 +218,7 @@ MOST_UNITS = 1 << 22
 
 
 def least_need(network: Network, known: Contents, computation: int) -> int:
-    """Return the bytes that a run takes at least: what it reads, writes, and its workspace."""
+    """Return the bytes that a run takes at least: values read and written, and workspace."""
     each = network.computations[computation]
     beside = each.workspace + network.size_of(each.writes)
     if each.lean is not None:

@@ -178,7 +178,7 @@ class _IntervalRun(ModelRun):
         log: Callable[[str], None] | None,
         stop: Callable[[], bool] | None,
     ) -> None:
-        """Run the solver, and take what it says."""
+        """Run the solver, and take over its answer."""
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = workers
         solver.parameters.random_seed = seed

@@ -123,7 +123,7 @@ def solve(
 
 
 def _search(run: ModelRun, exact: bool, solver: str, time_limit: float, threads: int) -> None:
-    """Build the program, run the solver and take what it says."""
+    """Build the program, run the solver and take over its answer."""
     problem = run.problem
     data = build_grid(problem, 1, run.upper)
     if data is None:

@@ -223,7 +223,7 @@ class _Ticks:
         Moments(self.model, duplex)
 
     def search(self, time_limit: float, threads: int, seed: int) -> None:
-        """Run the solver and take what it says, until a solution breaks nothing."""
+        """Run the solver and take over its answer, until a solution breaks no rule."""
         run = self.run
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = threads

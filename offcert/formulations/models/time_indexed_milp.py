@@ -103,7 +103,7 @@ def solve(
 
 
 def _search(run: ModelRun, grid: int | None, solver: str, time_limit: float, threads: int) -> None:
-    """Build the program, run the solver and take what it says, while schedules get better."""
+    """Build the program, run the solver and take over its answer, while schedules get better."""
     problem, trace = run.problem, run.problem.trace
     duplex, best = problem.platform.duplex, run.best
     while True:

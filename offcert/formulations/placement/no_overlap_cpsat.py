@@ -145,7 +145,7 @@ class _Run:
         found: Callable[[Placement], object] | None,
         stop: Callable[[], bool] | None,
     ) -> CpSatEnd:
-        """Run the solver, and take what it says."""
+        """Run the solver, and take over its answer."""
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = workers
         solver.parameters.random_seed = seed

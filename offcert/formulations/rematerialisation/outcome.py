@@ -153,7 +153,7 @@ class RematerialisationRun:
         return None if most is None else most - self.network.compute_time
 
     def take(self, execution: Execution) -> bool:
-        """Keep an execution if it is within the limits and better than what is known."""
+        """Keep an execution if it is within the limits and better than the best so far."""
         schedule, memory = scheduled(self.problem, execution)
         value, other = schedule.makespan, memory
         limit: int | None = self.problem.platform.memory
@@ -232,7 +232,7 @@ def required_network(problem: Problem) -> Network:
 
 
 def _at_start(network: Network) -> int:
-    """Return the bytes of what is there at the start and read at all."""
+    """Return the bytes of the values that are there at the start and are read at all."""
     return sum(
         value.size
         for value, writer, readers in zip(

@@ -161,7 +161,7 @@ class _RetentionRun(RematerialisationRun):
     def search(
         self, time_limit: float, workers: int, seed: int, stop: Callable[[], bool] | None
     ) -> None:
-        """Run the solver, and take what it says."""
+        """Run the solver, and take over its answer."""
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = workers
         solver.parameters.random_seed = seed

@@ -93,7 +93,7 @@ class ArbitrarySolution:
 
     @property
     def objective(self) -> int:
-        """Bytes of the selection: what is stored, and the largest component."""
+        """Bytes of the selection: of the stored vertices, and of the largest component."""
         return self.selection.objective
 
 

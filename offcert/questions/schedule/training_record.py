@@ -219,7 +219,7 @@ class AllocatorPeaks:
 
 @dataclass(frozen=True)
 class TrainingRecord:
-    """A plan beside what was measured.
+    """A plan beside measurements of it.
 
     Attributes
     ----------

@@ -108,7 +108,7 @@ class _Content:
         self._sets = {name: set(value) for name, value in held if isinstance(value, set)}
 
     def put_back(self) -> None:
-        """Give the object what it had."""
+        """Give the object its old content."""
         vars(self._thing).clear()
         vars(self._thing).update(self._attributes)
         for name, elements in self._lists.items():

@@ -259,7 +259,7 @@ class Watch(TorchDispatchMode):
         self.pause()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run an operator, or hand out what it returned before."""
+        """Run an operator, or hand out its earlier results."""
         kwargs = kwargs or {}
         if self.stretch is None:
             self._has_passed = True

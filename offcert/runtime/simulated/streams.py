@@ -226,7 +226,7 @@ class ComputeStream(SimulatedStream):
 
 
 def carry_out(stream: SimulatedStream, place: int) -> None:
-    """Carry out what a stream has been given up to a place, and first what that waits for."""
+    """Carry out a stream's work up to a place, and first the work that it waits for."""
     goals = [(stream, place)]
     while goals:
         event = goals[-1][0].advance(goals[-1][1])

@@ -106,7 +106,7 @@ class Mover(ABC):
 
 
 def lacking(step: MovedStep, place: Place, operation: int) -> None:
-    """Tell a step that it has not saved what is to leave."""
+    """Tell a step that it has not saved a tensor that is to leave."""
     shape = "x".join(map(str, place.shape)) or "scalar"
     step.deviate(
         f"{step.name(place.operation)} has not saved the {place.dtype} tensor of shape {shape} "

@@ -48,7 +48,7 @@ class EnteredHooks:
 
 
 def enter_saving(local: Holder, step: Deviating, storages: SavedStorages | None) -> None:
-    """Take over the tensors that the calling thread's autograd saves, if that is possible."""
+    """Make the tensors that the calling thread's autograd saves those of a step, if possible."""
     leave_saving(local)
     if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
         step.deviate("other saved-tensor hooks are active around the model")
@@ -258,7 +258,7 @@ class SavedStorages:
         self._by_address[entry.device_storage()._cdata] = weakref.ref(entry)
 
     def asked_for(self, handle: Handle) -> None:
-        """Take note that autograd asks for what it had saved."""
+        """Take note that autograd asks for a tensor that it had saved."""
 
     def bring_back(self, handle: Handle) -> None:
         """See to it that the bytes are there."""

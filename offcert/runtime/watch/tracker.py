@@ -118,7 +118,7 @@ class LiveBytes(TorchDispatchMode):
         return True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run `func` and account for what it returned."""
+        """Run `func` and account for its results."""
         kwargs = kwargs or {}
         if not self._counting:
             return func(*args, **kwargs)
@@ -324,7 +324,7 @@ class LiveBytes(TorchDispatchMode):
             self._set_foreign(storage)
 
     def need(self, scratch: int) -> None:
-        """Count bytes that an operator takes beside what is alive now, and gives back at once."""
+        """Count bytes that an operator takes beside those alive now, and gives back at once."""
         self.peak = max(self.peak, self.live + scratch)
 
     def start_peak(self) -> None:

@@ -29,7 +29,7 @@ _OUTWARDS = (JobKind.SEND, JobKind.COLLECT)
 
 @dataclass(frozen=True)
 class Known:
-    """A problem on several devices, and what is established of one device alone.
+    """A problem on several devices, and the ticks that are established for one device alone.
 
     Attributes
     ----------
