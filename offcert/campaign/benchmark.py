@@ -101,7 +101,7 @@ def benchmark(
         Whether to certify every problem within the same time, too; of problems of the library there
         are records without it.
     seed : int
-        Of every method.
+        Seed of every method.
     jobs : int, optional
         Processes at a time; by default one for every core.
     library : str or Path, optional

@@ -57,7 +57,7 @@ class Point:
     Attributes
     ----------
     name : str
-        Of the problem without the limit.
+        Name of the problem without the limit.
     problem : Problem
         At the limit.
     digest : str

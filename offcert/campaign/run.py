@@ -1,4 +1,4 @@
-"""Running a campaign: what is missing in the table is computed, here or on a cluster."""
+"""Running a campaign: cells that are missing in the table are computed, here or on a cluster."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PRELOADED_TO_SEARCH = ("offcert.campaign.preload_search",)
 
 @dataclass(frozen=True)
 class Options:
-    """How a campaign is run; nothing here changes what is found.
+    """How a campaign is run; nothing here changes its results.
 
     Attributes
     ----------

@@ -92,7 +92,7 @@ class Standing:
     mean_to_best, worst_to_best, mean_to_proved, worst_to_proved : float or None
         Geometric means and maxima of the ratios, where it has an answer.
     seconds : float
-        Of all its problems together.
+        Seconds of all its problems together.
     """
 
     group: str

@@ -26,7 +26,7 @@ class Lock:
     Parameters
     ----------
     path : Path
-        Of the file that is protected; the lock stands beside it.
+        Path of the file that is protected; the lock stands beside it.
 
     Raises
     ------
@@ -69,7 +69,7 @@ class Journal:
     Parameters
     ----------
     path : Path
-        Of the table's file; the journal stands beside it.
+        Path of the table's file; the journal stands beside it.
     """
 
     def __init__(self, path: Path) -> None:

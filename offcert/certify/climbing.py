@@ -31,7 +31,7 @@ def climb(search: Any, so_far: Callable[[], Any], workers: int, seed: int) -> No
     workers : int
         Threads for solvers that can use several.
     seed : int
-        Of every random choice.
+        Seed of every random choice.
     """
     for rung in named("certify", search.question.ladder)(search.problem):
         if search.impossible or (search.done and not rung.always):

@@ -100,7 +100,7 @@ class Diagnosis:
     beside : mapping of str to int
         Bytes of the device that the problem does not count: parameters, gradients, optimiser, ….
     certificate : Certificate or None
-        Of the problem; None if what is beside it takes the whole device.
+        The certificate of the problem; None if what is beside it takes the whole device.
     host_memory : int or None
         Bytes of the host that may be pinned for copies; None if that is not limited.
     others : tuple of OtherWay
@@ -252,7 +252,7 @@ def diagnose(
     workers : int
         Threads for solvers that can use several.
     seed : int
-        Of every random choice.
+        Seed of every random choice.
     recompute : bool
         Whether computations may run again, where it is known what is computed from what.
     progress : callable, optional

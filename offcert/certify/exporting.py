@@ -169,7 +169,7 @@ def export(
         Ticks a cell; by default the coarsest that rounds nothing, or one that leaves a program of
         moderate size.
     keeps : str
-        What stays valid where times are rounded: ``"bound"`` or ``"schedule"``.
+        Kind of value that stays valid where times are rounded: ``"bound"`` or ``"schedule"``.
     horizon : int, optional
         Ticks; longer schedules are not described. By default what a heuristic attains.
     proof : bool

@@ -1,4 +1,4 @@
-"""The frontier of a problem: the least time that is known, and what is proved, limit by limit."""
+"""The frontier of a problem: the least time known, and the bound proved, limit by limit."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from offcert.questions.schedule.residences import HOST_ALIGNMENT, host_placement
 def host_problem(
     what: Certificate | SplitCertificate, alignment: int = HOST_ALIGNMENT
 ) -> PlacementProblem:
-    """Return the problem of finding addresses on the host for what has left the device.
+    """Return the problem of finding addresses on the host for tensors that have left the device.
 
     Times are ticks of the schedule, for whoever carries out its transfers in their order; see
     `offcert.questions.schedule.residences`. The rounds of a step follow each other, each

@@ -72,7 +72,7 @@ def mind_interrupt(part: Certificate) -> None:
 
 @contextmanager
 def terminating_interrupts() -> Iterator[None]:
-    """Let a request to end (SIGTERM) do what Ctrl-C does: end with what is known."""
+    """Let a request to end (SIGTERM) do what Ctrl-C does: end with the best so far."""
 
     def interrupt(*_: Any) -> NoReturn:
         raise KeyboardInterrupt

@@ -76,7 +76,7 @@ def warm_rematerialisation() -> None:
 
 @compiling("joint search")
 def warm_joint_search() -> None:
-    """Compile the search for what runs again and what leaves."""
+    """Compile the search for programs and moves."""
     from offcert.core.checkpoint_chain import CheckpointChain
     from offcert.heuristics.joint.search import joint_search
     from offcert.questions.schedule.problem import Recompute

@@ -69,12 +69,12 @@ class KeptPlans:
             raise InputError(f"plans cannot be kept in {folder}: {error.strerror}") from None
 
     def digest(self, problem: Problem, room: int | None) -> str:
-        """Return the digest of what is asked.
+        """Return the digest of the problem, room and machine that are asked for.
 
         Parameters
         ----------
         problem : Problem
-            With its limit.
+            A problem with its limit.
         room : int or None
             Bytes of the host's memory that a plan may take.
         """

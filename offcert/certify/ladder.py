@@ -88,7 +88,7 @@ def certify(
     target_gap : float
         Stop when ``(objective - bound) / objective`` is at most this; 0 asks for the optimum.
     seed : int
-        Of every random choice.
+        Seed of every random choice.
     progress : callable, optional
         Told of every step and improvement.
     keep : callable, optional

@@ -27,7 +27,7 @@ class Effort:
     workers : int
         Threads, for solvers that can use several.
     seed : int
-        Of random choices.
+        Seed of random choices.
     grid : int or None
         Ticks a cell, for time-indexed models; None lets the model choose.
     solver : str or None
@@ -114,7 +114,7 @@ class Method:
     name: str = ""
 
     def step(self, search: Any, effort: Effort) -> None:
-        """Run it as a step of a search, after compiling what it uses."""
+        """Run the method as a step of a search, after compiling its kernels."""
         if self.warm and self._may_apply(search.problem):
             # What is wrong comes out again when it runs, under the step's own name.
             with search.untimed(), suppress(Exception):
@@ -228,7 +228,7 @@ class Choice:
     Attributes
     ----------
     name : str
-        Of the method.
+        Name of the method.
     method : Method
         The method's row.
     options : mapping of str to Value

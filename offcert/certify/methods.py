@@ -90,7 +90,7 @@ def solve(
 
 
 def _require_use(chosen: Choice, problem: Problem, **settings: Any) -> dict[str, Any]:
-    """Return the settings, also those behind the method's name; refuse what it does not read."""
+    """Return the settings, also those behind the method's name; refuse ones it does not read."""
     misfit = chosen.method.misfit(problem)
     if misfit is not None:
         raise InputError(f"method {chosen.name} {misfit}")

@@ -41,7 +41,7 @@ def names_own(text: object) -> bool:
 
 
 def own_method(text: str, placing: bool = False) -> Method:
-    """Return the method that calls a function and checks what it returns.
+    """Return the method that calls a function and checks its answer.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def answered(problem: Problem, answer: Any, name: str) -> tuple[Execution | None
         A plan's schedule is the earliest one that follows it. A strategy (or what it makes, an
         execution) stands alone if nothing leaves, or in a pair with a plan or a schedule for it.
     name : str
-        Of the method, for messages.
+        Name of the method, for messages.
 
     Raises
     ------

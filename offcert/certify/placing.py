@@ -135,7 +135,7 @@ def place(
     workers : int
         Threads for solvers that can use several.
     seed : int
-        Of every random choice.
+        Seed of every random choice.
     progress : callable, optional
         Told of every step and improvement.
     keep : callable, optional
@@ -244,7 +244,7 @@ class _Asked:
         answer: Callable[[PlacementCertificate], Answer],
         interrupted: bool = False,
     ) -> Answer:
-        """Search for addresses; return the answer that is made of what was found."""
+        """Search for addresses; return the answer made from the best pool and bounds."""
         chosen, seed, keep = self.chosen, self.seed, self.options["keep"]
         name = PLACEMENT.command if self.method is None else self.method
         said = {"time_limit": self.time_limit, "workers": self.workers, "seed": seed}

@@ -30,7 +30,7 @@ LONGEST_PROOF = 2000
 
 
 def add(library: Library, document: Any, hardware: str | None = None) -> Entry:
-    """Verify a certificate and take what it improves into the library.
+    """Verify a certificate and take its better values into the library.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ def certify_box(
     Parameters
     ----------
     problem : Problem
-        With a box.
+        A problem with a box.
     search : callable
         `offcert.certify.ladder.certify`, which is given problems with exact times.
     time_limit : float

@@ -115,7 +115,7 @@ class Search(Running[Certificate]):
         Parameters
         ----------
         schedule : Schedule
-            Of the problem's trace.
+            The schedule of the problem's trace.
         memory : int, optional
             Bytes within which it stays; by default the problem's limit.
 
@@ -141,7 +141,7 @@ class Search(Running[Certificate]):
     def offer_executed(
         self, execution: Execution | None, schedule: Schedule, memory: int | None = None
     ) -> bool:
-        """Take an execution and its schedule if they are better than what is known.
+        """Take an execution and its schedule if they are better than the best so far.
 
         Of a captured step only executions that its program can be made to carry out are taken.
 

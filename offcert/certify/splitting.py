@@ -53,7 +53,7 @@ def certify_split(
     target_gap : float
         Stop when ``(objective - bound) / objective`` is at most this.
     seed : int
-        Of every random choice.
+        Seed of every random choice.
     progress : callable, optional
         Told of every improvement, and of the sub-batch with the best schedule.
     keep : callable, optional

@@ -35,7 +35,7 @@ def add(commands: Commands) -> None:
 
 
 def _prepare(options: argparse.Namespace) -> None:
-    """Find out before any work whether what is found can be written."""
+    """Find out before any work whether the result can be written."""
     if options.output is not None and frontier.is_curve(options):
         frontier.require_folder(options)
     else:

@@ -40,7 +40,7 @@ def exit_code(act: Callable[[], int]) -> int:
 
 @contextmanager
 def ending_anyhow(conclude: Callable[[Any], int]) -> Iterator[None]:
-    """End the process with what is known if a step of a search can be ended by nothing else.
+    """End the process with the best so far if nothing else can end a step of a search.
 
     Parameters
     ----------

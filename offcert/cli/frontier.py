@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
     done: list[Certificate] = []
 
     def conclude(certificate: Certificate) -> int:
-        """End with what is known when the search at hand cannot be ended."""
+        """End with the best so far when the search at hand cannot be ended."""
         return _said(options, [*done, certificate], folder)
 
     with (

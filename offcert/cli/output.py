@@ -22,7 +22,7 @@ STDOUT = "-"
 
 
 def require_outputs(options: argparse.Namespace, *names: str) -> None:
-    """Find out before any work whether what is found can be written to the files of some options.
+    """Find out before any work whether results can be written to the files of some options.
 
     Raises
     ------

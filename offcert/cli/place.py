@@ -148,7 +148,7 @@ def _on_host(what: Any, settings: dict[str, Any], path: str) -> PlacementProblem
 
 
 def _require_place(what: Any, path: str | None) -> None:
-    """Refuse a table for what has several rounds."""
+    """Refuse a table for a step of several rounds."""
     from offcert.core.errors import InputError
     from offcert.questions.placement.files import is_table
 

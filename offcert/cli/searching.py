@@ -202,7 +202,7 @@ def search_and_say(
     describe: Callable[[Any], str],
     write: Callable[[Any, str | Path], None] | None = None,
 ) -> int:
-    """Search, write what was found, and say what that is; however the search ends.
+    """Search, write the result, and describe it; however the search ends.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ class Value:
     Attributes
     ----------
     name : str
-        For people.
+        Name for people.
     size : int
         Bytes.
     evictable : bool
@@ -40,7 +40,7 @@ class Computation:
     Attributes
     ----------
     name : str
-        For people.
+        Name for people.
     duration : int
         Ticks of a run, at least 0.
     workspace : int

@@ -186,7 +186,7 @@ def write_bytes(path: str | Path, data: bytes) -> None:
 
 
 class Fields:
-    """Reads a JSON object field by field and complains about what is missing, wrong or left over.
+    """Reads a JSON object field by field; refuses one that is missing, wrong or left over.
 
     Parameters
     ----------

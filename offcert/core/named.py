@@ -39,7 +39,7 @@ def users_function(spec: str, what: str) -> Callable[..., Any]:
     spec : str
         The module and the name in it. A module may lie in the working directory.
     what : str
-        What it is for the user, as the first word of messages: ``"model"``.
+        Kind of the object, as the first word of messages: ``"model"``.
 
     Raises
     ------

@@ -163,7 +163,7 @@ class Network:
 
     @cached_property
     def own_memory(self) -> tuple[int, ...]:
-        """For each computation, bytes of what it reads and writes, and its workspace.
+        """For each computation, bytes of the values that it reads and writes, and its workspace.
 
         What it discards is counted as `Computation.lean` says where that is less: no run of it
         takes less memory than this.

@@ -22,7 +22,7 @@ class Shown:
     header : sequence of str
         Of the table's columns; empty without a table.
     rows : iterable of sequence of str
-        What cannot be shown of them all is counted.
+        Rows of the table; those that cannot be shown are counted.
     """
 
     title: str

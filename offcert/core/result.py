@@ -98,7 +98,7 @@ class Infeasibility:
         return (self.operation, self.name) == (-1, EXECUTIONS)
 
     def said(self, units: Units) -> str:
-        """Return in words what cannot run, and what it lacks, in a problem's units."""
+        """Return in words the operation that cannot run, and the amount it lacks."""
         name = cut(self.name, 100)
         if (self.operation, self.name) == (-1, COMPUTING):
             needed, lacking = (format_time(time, units) for time in (self.needed, self.lacking))

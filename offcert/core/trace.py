@@ -57,7 +57,7 @@ class Operation:
     Attributes
     ----------
     name : str
-        For people.
+        Name for people.
     duration : int
         Ticks, at least 0.
     workspace : int
@@ -76,7 +76,7 @@ class Tensor:
     Attributes
     ----------
     name : str
-        For people.
+        Name for people.
     size : int
         Bytes.
     uses : tuple of int

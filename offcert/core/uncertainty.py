@@ -296,7 +296,7 @@ def _operations(network: Executed) -> tuple[list[str], list[int]]:
 
 
 def uncertainty_to_json(uncertainty: Uncertainty) -> dict[str, Any]:
-    """Return a box as a JSON value; what is exact is left out."""
+    """Return a box as a JSON value; exact times are left out."""
     document: dict[str, Any] = {}
     if uncertainty.durations:
         document["durations"] = [

@@ -22,12 +22,12 @@ class OrderedAnnealer(ABC):
     Parameters
     ----------
     seed : int
-        Of the random numbers.
+        Seed of the random numbers.
 
     Attributes
     ----------
     makespan : int
-        Of the best schedule so far, in ticks.
+        Ticks of the best schedule so far.
     """
 
     makespan: int
@@ -109,9 +109,9 @@ def coolings(
     Parameters
     ----------
     annealer : OrderedAnnealer
-        What cools.
+        The annealer.
     problem : Problem
-        Whose schedules it improves.
+        The problem whose schedules it improves.
     cooling : Cooling
         How.
     deadline : float

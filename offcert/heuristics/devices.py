@@ -148,7 +148,7 @@ def improve(
     target : int
         Ticks; nothing shorter is looked for, as when it is a lower bound.
     seed : int
-        For the choices.
+        Seed for the choices.
     found : callable, optional
         Given every schedule that is better than all before, so that an interrupt costs none.
 

@@ -135,7 +135,7 @@ def hunt_solvers(
     Parameters
     ----------
     seed : int
-        Of the first problem; those that follow have the numbers that follow.
+        Seed of the first problem; those that follow have the numbers that follow.
     problems : int, optional
         How many; by default as the time allows.
     seconds : float, optional

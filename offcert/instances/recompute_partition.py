@@ -120,7 +120,7 @@ def part_of(problem: Problem, execution: Execution | None, makespan: int) -> tup
     execution : Execution or None
         Legal, and what the schedule schedules.
     makespan : int
-        Of the schedule, in ticks.
+        Ticks of the schedule.
 
     Raises
     ------

@@ -21,7 +21,7 @@ class Stage:
     Attributes
     ----------
     name : str
-        For people.
+        Name for people.
     forward, backward : int
         Durations of ``F_i`` and ``B_i`` in ticks.
     output : int

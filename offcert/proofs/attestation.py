@@ -31,7 +31,7 @@ def witness(
     bounds : sequence of Bound
         All that there are.
     index : int
-        Of the one that is attested.
+        The index of the one that is attested.
     kinds : callable
         Returns what the registry to which they belong knows of a name.
     """

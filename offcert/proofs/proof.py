@@ -75,7 +75,7 @@ class Provable:
     summary : str
         The bound in one line.
     page : str
-        Of the documentation, below ``docs/theory``.
+        The page of the documentation, below ``docs/theory``.
     searched : bool
         Whether verification searches, which may take long; a part of what a search establishes is
         established, too.
@@ -125,7 +125,7 @@ class Claimable:
     summary : str
         The bound in one line.
     page : str
-        Of the documentation, below ``docs/theory``.
+        The page of the documentation, below ``docs/theory``.
     """
 
     method: str

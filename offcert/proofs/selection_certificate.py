@@ -32,7 +32,7 @@ class SelectionCertificate:
     Attributes
     ----------
     name : str
-        For people.
+        Name for people.
     model : str
         On a chain one of `CHAIN_MODELS` (selection paper, Eqs. 6 and 9; re-forwarding paper,
         Eq. 1), on a graph one of `GRAPH_MODELS`: Eq. 1 with components for segments, of all
@@ -40,7 +40,7 @@ class SelectionCertificate:
     sizes : tuple of int
         Bytes of the data of the chain, or of the vertices.
     edges : tuple of (int, int) or None
-        Of the graph; None of a chain.
+        The edges of the graph; None of a chain.
     stored : tuple of int
         Of a chain all checkpoints, both ends among them; of a graph the inner vertices stored.
     objective : int

@@ -23,7 +23,7 @@ class Settings:
     target_gap : float or None
         At which to stop, as a part of the makespan.
     seed : int or None
-        Of random choices.
+        Seed of random choices.
     grid : int or None
         Ticks a cell, of time-indexed models.
     solver : str or None

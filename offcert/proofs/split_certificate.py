@@ -201,7 +201,7 @@ def case_bound(
     case : Case
         A tree of cases, or a part of one.
     allowed : mapping of int to tuple of int, optional
-        What the cases around it say: the alternatives of operations by their positions.
+        Alternatives left by the cases around it, by positions of operations.
     """
     here = dict(allowed or {})
     if isinstance(case, Division):

@@ -66,7 +66,7 @@ class Text:
 
 
 def findings_summary(found: Verification[Any]) -> dict[str, Any]:
-    """Return whether a document is valid, and what is wrong or was left open, as JSON values."""
+    """Return whether a document is valid, with its faults and open bounds, as JSON values."""
     return {
         "valid": found.valid,
         "outcome": str(found.outcome),

@@ -85,7 +85,7 @@ def gantt_svg(certificate: Certificate, *, width: int = 1100, whole: bool = True
     Parameters
     ----------
     certificate : Certificate
-        With a schedule.
+        A certificate with a schedule.
     width : int
         Pixels.
     whole : bool

@@ -86,7 +86,7 @@ def write_page(documents: Sequence[Shown], path: str | Path) -> None:
     documents : sequence of Shown
         At least one. Certificates of one problem at several limits make a curve.
     path : str or Path
-        Of the HTML file.
+        Path of the HTML file.
 
     Raises
     ------
@@ -253,7 +253,7 @@ def _verdict(certificate: Certificate, verification: Verification[Certificate] |
 
 
 def _known(certificate: Certificate) -> str:
-    """Return in a sentence what is proved, and what more somebody claims."""
+    """Return a sentence about the proved bound, and about a better one that is claimed."""
     problem, result = certificate.problem, certificate.result
     if not result.bounds:
         return ""

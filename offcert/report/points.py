@@ -233,7 +233,7 @@ def _natural(name: str) -> list[tuple[int, int, str]]:
 
 
 def plain_rows(frame: DataFrame) -> list[dict[str, Any]]:
-    """Return the rows as plain Python values, with None for what is missing."""
+    """Return the rows as plain Python values, with None for missing ones."""
     plain = frame.astype(object)
     names = list(plain.columns)
     return [dict(zip(names, row, strict=True)) for row in plain.where(plain.notna(), None).values]

@@ -30,7 +30,7 @@ def save_profile(methods: Mapping[str, Ratios], path: str | Path) -> None:
     methods : mapping of str to sequence of float or None
         For each method and problem its value by the best one known; None where it has no answer.
     path : str or Path
-        Of the file.
+        Path of the file.
 
     Raises
     ------

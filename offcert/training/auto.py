@@ -87,7 +87,7 @@ class AutoOffload(Making):
 
     @property
     def _goes_on(self) -> bool:
-        """Whether a step is under way: its plan stays what it is."""
+        """Whether a step is under way: its plan does not change then."""
         return self._run is not None and not self._run.finished
 
     def _if_unfollowed(self) -> None:
@@ -221,7 +221,7 @@ class AutoOffload(Making):
         self._tell("study", self._reasons[-1])
 
     def _choose(self, call: Signature) -> list[StepPlan] | str:
-        """Return the plan that a step follows, or what was found out when none could be made."""
+        """Return the plan that a step follows, or the reason why none could be made."""
         found = super()._choose(call)
         if isinstance(found, str) and call in self._settled:
             return self._reasons[self._settled.index(call)]

@@ -52,7 +52,7 @@ def without(problem: Problem, paths: Collection[str]) -> Problem:
     problem : Problem
         Profiled with the clock of modules.
     paths : collection of str
-        Of the modules; nothing runs again that calls them, or lies around them.
+        Paths of the modules; nothing runs again that calls them, or lies around them.
     """
     if not paths or problem.recompute is Recompute.NONE or problem.source is None:
         return problem

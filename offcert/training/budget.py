@@ -122,7 +122,7 @@ class BudgetReport:
 
 
 class BudgetSolver(CustomKnapsackSolver):
-    """Decides what is saved; see `budget_solver`.
+    """Decides which tensors are saved; see `budget_solver`.
 
     Attributes
     ----------

@@ -24,7 +24,7 @@ def plan_numbers(certificate: Certificate, plan: StepPlan) -> dict[str, float]:
     Parameters
     ----------
     certificate : Certificate
-        With a schedule.
+        A certificate with a schedule.
     plan : StepPlan
         The step plan made from it, which is followed.
     """

@@ -44,11 +44,11 @@ def certify_within_host(
     Parameters
     ----------
     problem : Problem
-        Of a captured step, time to be minimised; its limit is that of the device.
+        The problem of a captured step, time to be minimised; its limit is that of the device.
     room : int
         Bytes of the host's memory.
     seconds : float
-        To look for a plan.
+        Seconds to look for a plan.
     pool_of : callable
         Says how many bytes the runtime takes for the plan of a certificate.
 

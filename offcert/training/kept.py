@@ -34,7 +34,7 @@ class Kept:
         Parameters
         ----------
         problem : Problem
-            With its limit.
+            A problem with its limit.
         room : int or None
             Bytes of the host's memory that a plan may take.
         """

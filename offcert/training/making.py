@@ -42,9 +42,9 @@ class _Made:
     Attributes
     ----------
     problem : Problem
-        In which everything may run again.
+        A problem in which everything may run again.
     certificate : Certificate or None
-        Of the plan; None as long as it is a makeshift.
+        The certificate of the plan; None as long as it is a makeshift.
     times : Times or None
         Taken of its steps, before a better plan is searched for.
     search : Searching or None

@@ -131,7 +131,7 @@ class Planner:
         Parameters
         ----------
         problem : Problem
-            Of a captured step.
+            The problem of a captured step.
         durations : sequence of int
             Nanoseconds, one an operation that runs if everything runs once.
         device : torch.device

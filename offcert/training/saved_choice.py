@@ -55,7 +55,7 @@ class Outcome:
 
 
 class Choice:
-    """The choice for one graph: what is saved, and what runs again.
+    """The choice for one graph: tensors that are saved, and nodes that run again.
 
     Parameters
     ----------

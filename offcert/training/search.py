@@ -32,12 +32,12 @@ class Order:
     Attributes
     ----------
     problem : Problem
-        With its limit.
+        A problem with its limit.
     plain : Problem or None
         With its limit, if nothing runs again: for where no plan is found for the other one. None if
         nothing may run again anyway.
     seconds : float
-        For the search.
+        Seconds for the search.
     room : int or None
         Bytes of the host's memory that the plan may take; None for any number.
     streams : bool
@@ -218,7 +218,7 @@ def _read(folder: Path) -> Found:
 
 
 def search_in(folder: Path) -> None:
-    """Carry out the order that lies in a folder, and leave there what was found."""
+    """Carry out the order that lies in a folder, and leave the outcome there."""
     found = find(_read_order(folder))
     document: dict[str, Any] = {"reason": found.reason, "told": found.told}
     for name in _CERTIFICATES:

@@ -169,7 +169,7 @@ class Study:
 
     @property
     def most(self) -> int:
-        """The most bytes that what is counted took on the device."""
+        """The most bytes that counted storages took on the device."""
         return self.session.tracker.most
 
     def abandon(self) -> None:

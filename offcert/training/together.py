@@ -95,7 +95,7 @@ def searches_for(model: nn.Module) -> Alone | Together:
 
 
 def digest_of(order: Order) -> str:
-    """Return a digest of what is asked for, but for times: each process has measured its own."""
+    """Return a digest of the plan asked for, but for times: each process has measured its own."""
     problems = {
         name: None if problem is None else asked(problem, times=False)
         for name, problem in (("problem", order.problem), ("plain", order.plain))

@@ -95,7 +95,7 @@ def verify_on(
     Parameters
     ----------
     certificate : Certificate or path
-        Whose plan it is. Its bounds are not verified.
+        The certificate with the plan. Its bounds are not verified.
     problem : Problem, Certificate or path
         Where the plan is to be followed: the same computations and tensors, with other durations,
         sizes, rates or memory. What a certificate of it has proved counts there.

@@ -187,7 +187,7 @@ class BoundCheck:
         What the registry knows of a name: of bounds that can be established again, and of those
         that rest on a solver's word.
     allowance : Allowance
-        What checking them may take.
+        Seconds and memory that checking them may take.
     intact : bool
         Whether nothing else is wrong: what was tampered with is not worth a search.
     place : str
@@ -243,7 +243,7 @@ class BoundCheck:
         return self.proofs.get(method) or self.claims.get(method)
 
     def _establish(self, findings: Verification[Any], place: str, bound: Bound) -> str:
-        """Establish a proved bound again; return what was found."""
+        """Establish a proved bound again; return the finding."""
         try:
             fault = recheck(bound, self.problem, self.allowance, self.proofs)
         except (BeyondLimitsError, MemoryError) as error:

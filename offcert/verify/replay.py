@@ -25,7 +25,7 @@ def replay(problem: Problem, plan: Plan) -> Schedule:
     Parameters
     ----------
     problem : Problem
-        In which everything runs once; its transfers are taken as atomic.
+        A problem in which everything runs once; its transfers are taken as atomic.
     plan : Plan
         Of a trace with the same operations and gaps.
 

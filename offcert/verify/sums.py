@@ -1,4 +1,4 @@
-"""Verification of bounds that go through the exact sums of what is absent during an operation.
+"""Verification of bounds by the exact sums of tensors that are absent during an operation.
 
 Take a sum that whole tensors can make up at the pivot. How much of it has to move, at least,
 between an operation before the pivot and the pivot, or between the pivot and an operation after it?

@@ -16,9 +16,10 @@ from itertools import accumulate
 from ortools.sat.python import cp_model
 
 from offcert.core.errors import InputError
-from offcert.formulations.checkpoint.live import dynamic_memory, require_sizes, static_memory
+from offcert.formulations.checkpoint.live import dynamic_memory, static_memory
 from offcert.formulations.common.cpsat import OverrunError, run_cpsat
 from papers.checkpoint_chains.outcome import SelectionOutcome, SelectionRun
+from papers.checkpoint_chains.segment_costs import require_sizes
 
 # The solver reports an integer bound as a float.
 _MARGIN = 1e-6

@@ -43,7 +43,7 @@ def solve(
     time_limit : float
         Seconds.
     threads : int
-        For the solver.
+        Threads of the solver.
     hint : sequence of int, optional
         Checkpoints, from 0 to n; those returned take no more.
 

@@ -35,7 +35,7 @@ class Layer:
     Attributes
     ----------
     name : str
-        For people.
+        Name for people.
     outputs : int
         Numbers that it makes.
     kept : int

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 from offcert.core.checkpoint_chain import CheckpointChain
-from offcert.formulations.checkpoint.live import require_sizes
+from offcert.core.errors import InputError
+from offcert.core.trace import require_integer
 
 
 @dataclass(frozen=True)
@@ -101,3 +102,23 @@ def _live(chain: CheckpointChain, h: int, i: int) -> int:
             demands.append(held + chain.forward_workspace[k])
         demands.append(held + gradient[k + 1] + gradient[k] + chain.backward_workspace[k])
     return max(demands)
+
+
+def require_sizes(sizes: Sequence[int], gradients: Sequence[int] | None = None) -> Sequence[int]:
+    """Return the sizes of gradients, by default those of the data, if all are sizes.
+
+    Raises
+    ------
+    InputError
+        If there are fewer than two data, a size is no integer or negative, or there are not as many
+        gradients.
+    """
+    gradients = sizes if gradients is None else gradients
+    if len(sizes) < 2:
+        raise InputError(f"sizes must have at least 2 entries, not {len(sizes)}")
+    if len(gradients) != len(sizes):
+        raise InputError(f"gradients must have {len(sizes)} entries, not {len(gradients)}")
+    for name, values in (("sizes", sizes), ("gradients", gradients)):
+        for index, size in enumerate(values):
+            require_integer(size, f"{name}[{index}]", 0)
+    return gradients

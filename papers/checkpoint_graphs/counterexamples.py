@@ -20,7 +20,7 @@ class GraphCounterexample:
     Attributes
     ----------
     name : str
-        For people.
+        Name for people.
     graph : CheckpointGraph
         The instance.
     stated : int

@@ -21,7 +21,7 @@ def random_checkpoint_graph(
     Parameters
     ----------
     seed : int
-        Of the random numbers: the same one, the same graph.
+        Seed of the random numbers: the same one, the same graph.
     vertices : int
         How many, both ends among them; at least 2.
     density : Fraction

@@ -34,7 +34,7 @@ def solve(
     time_limit : float
         Seconds, building the program not included.
     threads : int
-        For the solver.
+        Threads of the solver.
     hint : GraphSelection, optional
         A known selection; the better, the smaller the program.
 

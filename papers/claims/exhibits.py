@@ -28,7 +28,7 @@ class Exhibit:
     source : Path
         The certificate among the campaign's.
     name : str
-        Of the published file.
+        Name of the published file.
     makespans : mapping of str to int
         What methods take on the certificate's problem, by the table: the methods that the claim
         is about are among them. Empty for an experiment.

@@ -86,7 +86,7 @@ def cut_of(problem: Problem, members: frozenset[int]) -> int:
     Parameters
     ----------
     problem : Problem
-        With a network.
+        A problem with a network.
     members : frozenset of int
         Computations that a rule is about. What computes gradients from what they saved makes them
         run again, just before it runs itself.
@@ -110,7 +110,7 @@ class Facts:
     Parameters
     ----------
     problem : Problem
-        With a network.
+        A problem with a network.
     moment : int
         From `cut_of`; any other is sound, too.
     choices : sequence of Choice
@@ -290,11 +290,11 @@ def restricted_bound(
     Parameters
     ----------
     problem : Problem
-        With a network.
+        A problem with a network.
     choices : sequence of Choice
         The rule.
     seconds : float
-        For everything.
+        Seconds for everything.
     most : int
         Cases at most.
     target : int, optional

@@ -52,9 +52,9 @@ def best_within(
     change : callable
         Makes other plans that keep to the rule.
     seconds : float
-        Of the processor; a part, by the clock, is for better transfers of the best program.
+        Seconds of the processor; a part, by the clock, is for better transfers of the best program.
     seed : int
-        Of the random numbers.
+        Seed of the random numbers.
     outside : sequence
         Segments between the layers, as in `Layers.state`.
     """

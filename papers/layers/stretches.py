@@ -59,7 +59,7 @@ class Layers:
     Parameters
     ----------
     problem : Problem
-        Of a captured step, with a memory limit.
+        The problem of a captured step, with a memory limit.
     """
 
     def __init__(self, problem: Problem) -> None:

@@ -32,7 +32,7 @@ class Loss:
     what : str
         ``"again"``: an operation runs again; ``"waits"``: an operation waits for a tensor.
     name : str
-        Of the operation.
+        Name of the operation.
     tensor : str or None
         The tensor that is waited for.
     ticks : int
@@ -52,7 +52,7 @@ class Audit:
     Attributes
     ----------
     name : str
-        Of the plan.
+        Name of the plan.
     faults : tuple of str
         Why it is no legal execution of the step; if there are any, nothing else is known.
     step, peak, host, moved : int
@@ -142,7 +142,7 @@ class CarriedOut:
     Attributes
     ----------
     problem : Problem
-        That was asked about, with the network that the decision is about.
+        The problem that was asked about, with the network that the decision is about.
     executed : Problem
         In which all runs of the execution are operations.
     schedule : Schedule

@@ -47,7 +47,7 @@ def layers(network: Network) -> list[range]:
 def checkpointed(
     network: Network, every: int = 1, keep: Callable[[str], bool] = lambda path: False
 ) -> Execution:
-    """Return the execution in which every n-th layer runs again, but for what is kept."""
+    """Return the execution in which every n-th layer runs again, but for kept computations."""
     segments = []
     for rows in layers(network)[::every]:
         kept = (each for each in rows if keep(module_of(network.computations[each].name)))
@@ -103,7 +103,7 @@ def stepwise(problem: Problem, away: set[int], *, wait: bool) -> Schedule:
     Parameters
     ----------
     problem : Problem
-        In which everything runs once.
+        A problem in which everything runs once.
     away : set of int
         The gaps in which tensors are away, one a tensor.
     wait : bool

@@ -138,7 +138,7 @@ class Bracket:
             self.missed_to = min(self.missed_to, self.high - 1) if inside else None
 
     def next(self, above: bool) -> int:
-        """Return the limit halfway between what was missed and what was found, or proved."""
+        """Return the limit halfway between the one missed and the one found, or proved."""
         if self.missed_from is None or self.missed_to is None:
             return (self.low + self.high) // 2
         sides = [(self.low + self.missed_from) // 2, (self.missed_to + self.high) // 2]

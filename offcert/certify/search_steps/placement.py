@@ -87,7 +87,7 @@ def place_apart(
     seconds : float
         Time.
     seed : int
-        Of the search.
+        Seed of the search.
     found : callable
         Given every placement of all residences.
     """

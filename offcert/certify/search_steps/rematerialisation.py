@@ -83,7 +83,7 @@ def descend_persistent(search: Search, effort: Effort) -> None:
 
 
 def descend_rematerialisation(search: Search, effort: Effort) -> None:
-    """Search for executions that run again what is cheap, with nothing off the device."""
+    """Search for executions that run cheap computations again, with nothing off the device."""
     network = _network(search)
     if network is None or _unsuited(search):
         return

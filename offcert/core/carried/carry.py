@@ -70,13 +70,13 @@ def carry(
     Parameters
     ----------
     network : Network
-        Of the captured step.
+        The network of the captured step.
     program : Program
         The program: segments that run again.
     ranges : Ranges
         Of the capture: every segment must be one of them.
     record : StepRecord
-        Of the capture.
+        The record of the capture.
     ticks : iterable of tuple
         The events with which the operations of the captured step begin.
 
@@ -232,7 +232,7 @@ class _Carrier:
         }
 
     def _hold(self, group: Group) -> None:
-        """Note how long the inputs of a segment stay, and what is kept in it."""
+        """Note how long the inputs of a segment stay, and its kept results."""
         end = self._last_gradient(group)
         for value in self._values(
             sight.storage for sight in self.unrolling.spans[group.segment].inputs
@@ -249,7 +249,7 @@ class _Carrier:
                 self._hold_variables(group, copy, value)
 
     def _hold_variables(self, group: Group, copy: int, value: int) -> None:
-        """Note how long the program's own variables hold what it computes again.
+        """Note how long the program's own variables hold results that run again.
 
         Of what cannot leave, the network only says when it is given up at last.
         """

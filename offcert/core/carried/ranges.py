@@ -22,7 +22,7 @@ class Range:
     first, last : int
         Operations of the trace from `first` to `last`.
     path : str
-        Of the module that is called, or of the container; of the first module of a line.
+        Path of the module that is called, or of the container; of the first module of a line.
     call : int
         Number of the module's call.
     children : tuple of two str, or None
@@ -46,7 +46,7 @@ class Row:
     Attributes
     ----------
     path : str
-        Of the container.
+        Path of the container.
     call : int
         Number of the module's call.
     names : tuple of str
@@ -204,7 +204,7 @@ class Ranges:
         Parameters
         ----------
         paths : collection of str
-            Of the modules, as in ``model.named_modules()``.
+            Paths of the modules, as in ``model.named_modules()``.
         """
         barred = {above for path in paths for above in _above(path)}
         rows = [

@@ -42,7 +42,7 @@ class Call:
     Attributes
     ----------
     path : str
-        Of the module.
+        Path of the module.
     call : int
         Number of the module's call.
     enter, leave : int

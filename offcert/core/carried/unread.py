@@ -128,14 +128,14 @@ class Lasting:
     Parameters
     ----------
     network : Network
-        Of the captured step.
+        The network of the captured step.
     record : StepRecord
-        Of the capture.
+        The record of the capture.
 
     Attributes
     ----------
     storages : frozenset of int
-        Those that are empty, or lie in no value of the network.
+        Storages that are empty, or lie in no value of the network.
     values : frozenset of int
         Values of the network.
     """
@@ -182,9 +182,9 @@ def keeping(
     Parameters
     ----------
     network : Network
-        Of the captured step.
+        The network of the captured step.
     record : StepRecord
-        Of the capture.
+        The record of the capture.
     program : Program
         The program: segments that run again.
     inputs : mapping of Segment to sequence of Sight

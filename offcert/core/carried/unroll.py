@@ -31,7 +31,7 @@ class Clock:
     network : Network
         Of that.
     unrolling : CarriedUnrolling
-        What runs again, and when.
+        The unrolling: which computations run again, and when.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Span:
     Attributes
     ----------
     path : str
-        Of the module that is called, or of the container.
+        Path of the module that is called, or of the container.
     enter, leave : int
         Its first and last moment.
     inputs : tuple of Sight
@@ -169,13 +169,13 @@ class CarriedUnrolling(Unrolling):
     Parameters
     ----------
     network : Network
-        Of a captured step.
+        The network of a captured step.
     program : Program
         The program: segments that run again.
     ranges : Ranges
         Of the capture.
     record : StepRecord
-        Of the capture.
+        The record of the capture.
 
     Raises
     ------
@@ -202,7 +202,7 @@ class CarriedUnrolling(Unrolling):
             self._find_spans(segment, ())
 
     def needs(self, computation: Computation, segment: Segment) -> bool:
-        """Whether a backward computation needs what was saved in a segment."""
+        """Whether a backward computation needs tensors that were saved in a segment."""
         return bool(self._savers(computation, segment))
 
     def _needed_by(self, computation: int) -> Segment | None:

@@ -28,26 +28,6 @@ from offcert.core.trace import require_integer
 MemoryModel = Callable[[Sequence[int], Sequence[int]], int]
 
 
-def require_sizes(sizes: Sequence[int], gradients: Sequence[int] | None = None) -> Sequence[int]:
-    """Return the sizes of gradients, by default those of the data, if all are sizes.
-
-    Raises
-    ------
-    InputError
-        If there are fewer than two data, a size is no integer or negative, or there are not as many
-        gradients.
-    """
-    gradients = sizes if gradients is None else gradients
-    if len(sizes) < 2:
-        raise InputError(f"sizes must have at least 2 entries, not {len(sizes)}")
-    if len(gradients) != len(sizes):
-        raise InputError(f"gradients must have {len(sizes)} entries, not {len(gradients)}")
-    for name, values in (("sizes", sizes), ("gradients", gradients)):
-        for index, size in enumerate(values):
-            require_integer(size, f"{name}[{index}]", 0)
-    return gradients
-
-
 def require_checkpoints(count: int, checkpoints: Sequence[int]) -> None:
     """Raise unless these are checkpoints of `count` data.
 

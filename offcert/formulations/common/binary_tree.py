@@ -56,7 +56,7 @@ class Minimum:
 
 
 def minimum(model: LinearModel, time_limit: float, *, proved: bool = True) -> Minimum:
-    """Return a solution of a binary program, and what it could cost at least.
+    """Return a solution of a binary program, and a lower bound on the cost.
 
     Parameters
     ----------

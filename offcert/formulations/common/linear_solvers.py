@@ -169,7 +169,7 @@ def solve_linear(
 def run_model(
     run: ModelRun, model: LinearModel, solver: str, time_limit: float, threads: int
 ) -> LinearAnswer:
-    """Solve a program in what is left of `time_limit` seconds, and record what was said.
+    """Solve a program in the rest of `time_limit` seconds, and record the solver's answer.
 
     If there is no solution, there is no schedule within the upper bound. What the answer's bound
     and values stand for is up to the caller.

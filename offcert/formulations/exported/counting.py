@@ -18,7 +18,7 @@ _DENOMINATORS = (1, 2, 12, 5040, 1 << 20)
 
 @dataclass(frozen=True)
 class Counted:
-    """Weights of the constraints of a program, and what they prove of its objective.
+    """Weights of the constraints of a program, and the bound that they prove on its objective.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ def counted(program: IntegerProgram, seconds: float = 60.0) -> Counted:
     program : IntegerProgram
         In 0-1 variables.
     seconds : float
-        For the linear program.
+        Seconds for the linear program.
 
     Raises
     ------

@@ -30,7 +30,7 @@ class FluidFacts:
     Parameters
     ----------
     problem : Problem
-        Any.
+        Any problem.
     proof : FluidProof
         The proof; it says whether tensors are whole.
 

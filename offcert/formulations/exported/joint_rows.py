@@ -30,7 +30,7 @@ class JointFacts:
     Parameters
     ----------
     problem : Problem
-        With a network.
+        A problem with a network.
     proof : JointProof
         Where executions are cut, and whether values are whole.
 
@@ -349,7 +349,7 @@ def joint_argument(
     Parameters
     ----------
     problem : Problem
-        With a network.
+        A problem with a network.
     value : int
         The bound, in ticks.
     proof : JointProof

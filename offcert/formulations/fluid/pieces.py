@@ -95,7 +95,7 @@ def fluid_schedule(
     Parameters
     ----------
     problem : Problem
-        Any.
+        Any problem.
     idle : sequence of int
         Ticks before each operation.
     amounts : Amounts

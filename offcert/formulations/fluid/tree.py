@@ -29,7 +29,7 @@ _TURN = 16
 
 @dataclass
 class _Node:
-    """A node: its decisions, what is known of it, and its children (kept, evicted), if any."""
+    """A node: its decisions, its bound, and its children (kept, evicted), if any."""
 
     fixed: dict[int, bool]
     prices: Prices
@@ -57,7 +57,7 @@ class Leaf:
 
 @dataclass(frozen=True)
 class ProvedTree:
-    """A tree and what it proves.
+    """A tree and the bound that it proves.
 
     Attributes
     ----------

@@ -58,7 +58,7 @@ def computing_bound(problem: Problem) -> Bound:
     Parameters
     ----------
     problem : Problem
-        With a network.
+        A problem with a network.
     """
     assert problem.computed is not None
     nothing = JointWeights(1, {family: {} for family in PLACES})
@@ -81,9 +81,9 @@ def joint_bounds(
     Parameters
     ----------
     problem : Problem
-        With a network.
+        A problem with a network.
     seconds : float
-        For the linear programs together.
+        Seconds for the linear programs together.
     target : int, optional
         More ticks than this are of no use.
     tell : callable, optional
@@ -204,7 +204,7 @@ def cut(
     Parameters
     ----------
     problem : Problem
-        With a network.
+        A problem with a network.
     known : Contents
         Of that network.
     grid : Grid

@@ -102,7 +102,7 @@ class JointProgram:
     Parameters
     ----------
     problem : Problem
-        With a network.
+        A problem with a network.
     known : Contents
         Of the network.
     grid : Grid

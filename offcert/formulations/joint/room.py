@@ -82,7 +82,7 @@ def grid_of(network: Network, moments: Iterable[int], worst: int | None = None) 
     Parameters
     ----------
     network : Network
-        Any.
+        Any network.
     moments : iterable of int
         In any order.
     worst : int, optional
@@ -150,7 +150,7 @@ def contents(network: Network, offload: bool) -> Contents:
     Parameters
     ----------
     network : Network
-        Any.
+        Any network.
     offload : bool
         Whether anything may leave the device.
     """
@@ -218,7 +218,7 @@ MOST_UNITS = 1 << 22
 
 
 def least_need(network: Network, known: Contents, computation: int) -> int:
-    """Return the bytes that a run takes at least: what it reads, writes, and its workspace."""
+    """Return the bytes that a run takes at least: values read and written, and workspace."""
     each = network.computations[computation]
     beside = each.workspace + network.size_of(each.writes)
     if each.lean is not None:

@@ -198,7 +198,7 @@ _DENOMINATORS = (60, 1 << 20)
 
 @dataclass
 class _Node:
-    """A case: what is decided, what it proves, and its two parts (0, 1), if any."""
+    """A case: its decisions, the bound that it proves, and its two parts (0, 1), if any."""
 
     fixed: dict[int, tuple[int, int]]
     weighed: Weighed
@@ -319,7 +319,7 @@ def grow(
     Parameters
     ----------
     program : JointProgram
-        Any.
+        Any program.
     solved : Solved
         Its optimum.
     seconds : float

@@ -146,7 +146,7 @@ class Race(Generic[R]):
         part : (int, int)
             Numerator and denominator of the part that stays; one runner always does.
         key : callable, optional
-            What they are sorted by; by default those that have proved most come first.
+            Gives the key by which runners are sorted; by default the most proved comes first.
         """
         self.runners.sort(key=key or (lambda runner: -runner.proven))
         numerator, denominator = part

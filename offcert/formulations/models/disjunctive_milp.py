@@ -74,13 +74,13 @@ def solve(
     Parameters
     ----------
     problem : Problem
-        Any trace and link; up to about ten gaps.
+        A problem with any trace and link; up to about ten gaps.
     solver : str
         A name that PuLP knows, or ``"scipy"``.
     time_limit : float
         Seconds, building the program included.
     threads : int
-        For the solver.
+        Threads of the solver.
     upper_bound : int, optional
         Ticks; longer schedules are of no interest. It tightens every big M.
     hint : Schedule, optional
@@ -108,7 +108,7 @@ def solve(
 
 
 def _search(run: ModelRun, solver: str, time_limit: float, threads: int) -> None:
-    """Build the program, run the solver and take what it says."""
+    """Build the program, run the solver and take over its answer."""
     problem = run.problem
     data = build_grid(problem, 1, run.upper)
     if data is None:

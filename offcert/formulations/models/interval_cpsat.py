@@ -63,7 +63,7 @@ def solve(
     Parameters
     ----------
     problem : Problem
-        Any trace and link.
+        A problem with any trace and link.
     time_limit : float
         Seconds, building the model included.
     workers, seed : int
@@ -76,8 +76,7 @@ def solve(
         Ticks; longer schedules are of no interest. The hint's makespan if that is less.
     grid : int, optional
         Ticks a cell; the finest that the solver's 64-bit arithmetic allows by default. Coarser
-        grids give bounds sooner, most of all aligned ones (`interval_data.aligned_grid`); they
-        are rounded optimistically, so all are valid.
+        grids give bounds sooner; they are rounded optimistically, so all are valid.
     heads, tails : sequence of number, optional
         Ticks, one entry an operation: it starts no earlier than its head, and the schedule ends no
         earlier than its tail after that start. Added to those computed here.
@@ -179,7 +178,7 @@ class _IntervalRun(ModelRun):
         log: Callable[[str], None] | None,
         stop: Callable[[], bool] | None,
     ) -> None:
-        """Run the solver, and take what it says."""
+        """Run the solver, and take over its answer."""
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = workers
         solver.parameters.random_seed = seed

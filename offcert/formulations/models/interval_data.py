@@ -9,8 +9,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from offcert.core.platform import Kind
 from offcert.formulations.combinatorial.relaxations import least_subset_sum, required_absent
 from offcert.formulations.common.grid import (
@@ -21,7 +19,6 @@ from offcert.formulations.common.grid import (
     idle_demand,
     spanning,
     start_windows,
-    transfer_times,
     useful_gaps,
 )
 from offcert.questions.schedule.problem import Problem
@@ -104,32 +101,6 @@ def choose_grid(problem: Problem, upper: int) -> int:
     height = max(1, min(_unit_heights(problem), LARGEST_HEIGHT))
     cells = max(1, min(LARGEST_HORIZON, LARGEST_ENERGY // height))
     return max(1, -(-upper // cells))
-
-
-def aligned_grid(problem: Problem, coarsest: int) -> int:
-    """Return a grid, in ticks a cell, on which rounding takes little from the transfers.
-
-    Networks repeat sizes, so many transfer times are multiples of a few numbers. Candidates are the
-    grids between half of `coarsest` and `coarsest` that divide some transfer time almost evenly;
-    the one on which all transfer times together lose least is returned.
-
-    Parameters
-    ----------
-    problem : Problem
-        Any.
-    coarsest : int
-        Ticks, at least 1.
-    """
-    times = np.array(transfer_times(problem), dtype=int)
-    # Where the longest transfer spans thousands of cells, rounding costs next to nothing anyway.
-    if len(times) == 0 or max(times) > 4096 * coarsest:
-        return max(1, coarsest)
-    candidates = {coarsest}
-    for time in {int(time) for time in times}:
-        for cells in range(max(1, -(-time // coarsest)), 2 * time // coarsest + 1):
-            candidates.add(time // cells)
-    within = [grid for grid in candidates if coarsest < 2 * grid <= 2 * coarsest]
-    return min(within, key=lambda grid: (int(np.sum(times % grid)), grid))
 
 
 def _unit_heights(problem: Problem) -> int:

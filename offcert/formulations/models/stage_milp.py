@@ -77,7 +77,7 @@ def solve(
     Parameters
     ----------
     problem : Problem
-        Any trace and link.
+        A problem with any trace and link.
     exact : bool
         Whether to add the order of transfers: then the program is exact on a simplex link, and a
         tighter bound on a duplex one.
@@ -86,7 +86,7 @@ def solve(
     time_limit : float
         Seconds, building the program included.
     threads : int
-        For the solver.
+        Threads of the solver.
     upper_bound : int, optional
         Ticks; longer schedules are of no interest. It narrows the windows, which fixes binaries.
     hint : Schedule, optional
@@ -123,7 +123,7 @@ def solve(
 
 
 def _search(run: ModelRun, exact: bool, solver: str, time_limit: float, threads: int) -> None:
-    """Build the program, run the solver and take what it says."""
+    """Build the program, run the solver and take over its answer."""
     problem = run.problem
     data = build_grid(problem, 1, run.upper)
     if data is None:

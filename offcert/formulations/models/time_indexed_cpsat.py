@@ -10,7 +10,6 @@ added when a solution breaks it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import pairwise
 from typing import Any
@@ -20,27 +19,12 @@ from ortools.sat.python import cp_model
 from offcert.formulations.common.cpsat import CP_SAT, run_cpsat
 from offcert.formulations.common.outcome import ModelOutcome, ModelRun, rough_plans
 from offcert.formulations.common.time_grid import TimeGrid, exact_grid_of, require_coarse_enough
+from offcert.formulations.models.interval_data import Instant
 from offcert.formulations.models.time_indexed_model import TickModel
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
 
 Literal = Any
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """The start of an operation, or its last tick.
-
-    Attributes
-    ----------
-    operation : int
-        Its index.
-    at_end : bool
-        Whether it is the end; else it is the start.
-    """
-
-    operation: int
-    at_end: bool
 
 
 class Moments:
@@ -57,13 +41,13 @@ class Moments:
     def __init__(self, model: TickModel, duplex: bool) -> None:
         self.ticks, self.data, self.model = model, model.data, model.model
         self.moments = [
-            Moment(o, at_end)
+            Instant(o, at_end)
             for o, amount in enumerate(self.data.required)
             for at_end in ((False, True) if self.data.operations[o].length > 0 else (False,))
             if amount > 0
         ]
-        self.left: dict[tuple[int, Moment], Literal] = {}
-        self.stays: dict[tuple[int, Moment], Literal] = {}
+        self.left: dict[tuple[int, Instant], Literal] = {}
+        self.stays: dict[tuple[int, Instant], Literal] = {}
         for moment in self.moments:
             self._add_memory(moment)
         self._add_growth()
@@ -73,7 +57,7 @@ class Moments:
             if moment.at_end or self.data.operations[moment.operation].length == 0:
                 self._add_returns(moment, duplex)
 
-    def _add_memory(self, moment: Moment) -> None:
+    def _add_memory(self, moment: Instant) -> None:
         """As much is absent at a moment as the operation requires.
 
         What has not left by a moment comes back after it, so of an evicted gap at least one
@@ -109,7 +93,7 @@ class Moments:
 
     # Energy
 
-    def _add_departures(self, moment: Moment, duplex: bool) -> None:
+    def _add_departures(self, moment: Instant, duplex: bool) -> None:
         """Add rows: a tensor written after a moment that has left by another left in between."""
         data, o = self.data, moment.operation
         over = data.over[o]
@@ -123,7 +107,7 @@ class Moments:
             terms += self._whole(writer, o, out=True, back=not duplex)
             self.model.add(sum(terms) <= self.ticks.operations[o].tick - opens)
 
-    def _add_returns(self, moment: Moment, duplex: bool) -> None:
+    def _add_returns(self, moment: Instant, duplex: bool) -> None:
         """Add rows: a tensor not back by a moment that is used at another returns in between."""
         data, o = self.data, moment.operation
         over = data.over[o]
@@ -176,7 +160,7 @@ def solve(
     Parameters
     ----------
     problem : Problem
-        Any trace and link.
+        A problem with any trace and link.
     time_limit : float
         Seconds, building the model included.
     threads, seed : int
@@ -239,7 +223,7 @@ class _Ticks:
         Moments(self.model, duplex)
 
     def search(self, time_limit: float, threads: int, seed: int) -> None:
-        """Run the solver and take what it says, until a solution breaks nothing."""
+        """Run the solver and take over its answer, until a solution breaks no rule."""
         run = self.run
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = threads

@@ -65,13 +65,13 @@ def solve(
     Parameters
     ----------
     problem : Problem
-        Any trace and link.
+        A problem with any trace and link.
     solver : str
         A name that PuLP knows, or ``"scipy"``.
     time_limit : float
         Seconds, building the program included.
     threads : int
-        For the solver.
+        Threads of the solver.
     grid : int, optional
         Ticks a cell; by default few cells on a simplex link, and as many on a duplex one as a
         program of moderate size allows.
@@ -103,7 +103,7 @@ def solve(
 
 
 def _search(run: ModelRun, grid: int | None, solver: str, time_limit: float, threads: int) -> None:
-    """Build the program, run the solver and take what it says, while schedules get better."""
+    """Build the program, run the solver and take over its answer, while schedules get better."""
     problem, trace = run.problem, run.problem.trace
     duplex, best = problem.platform.duplex, run.best
     while True:

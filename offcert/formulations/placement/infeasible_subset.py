@@ -50,13 +50,13 @@ def exclude(
     Parameters
     ----------
     problem : PlacementProblem
-        With a capacity, that alone is asked for.
+        The problem; with a capacity, that alone is asked for.
     least : int
         Bytes; a bound that is known already.
     until : float
-        Of the monotonic clock: when to stop.
+        When to stop, in seconds of the monotonic clock.
     seed : int
-        Of the order in which boxes are tried.
+        Seed of the order in which boxes are tried.
     hint : Placement, optional
         A valid placement; only capacities below its pool are of interest.
     found : callable, optional
@@ -104,9 +104,9 @@ def reduced(
     excluded : Infeasible
         A set of residences that does not fit.
     until : float
-        Of the monotonic clock: when to stop.
+        When to stop, in seconds of the monotonic clock.
     seed : int
-        Of the order in which boxes are tried.
+        Seed of the order in which boxes are tried.
 
     Returns
     -------

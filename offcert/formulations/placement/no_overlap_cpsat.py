@@ -42,7 +42,7 @@ def no_overlap_cpsat(
     Parameters
     ----------
     problem : PlacementProblem
-        With a capacity, any placement within it ends the search.
+        The problem; with a capacity, any placement within it ends the search.
     time_limit : float
         Seconds, building the model included.
     workers, seed : int
@@ -145,7 +145,7 @@ class _Run:
         found: Callable[[Placement], object] | None,
         stop: Callable[[], bool] | None,
     ) -> CpSatEnd:
-        """Run the solver, and take what it says."""
+        """Run the solver, and take over its answer."""
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = workers
         solver.parameters.random_seed = seed

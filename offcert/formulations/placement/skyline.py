@@ -65,7 +65,7 @@ class Skyline:
     sections : Sections
         The boxes to be placed, section by section.
     seed : int
-        Of the priorities.
+        Seed of the priorities.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class Skyline:
         capacity : int
             Units.
         until : float
-            Of the monotonic clock: when to stop.
+            When to stop, in seconds of the monotonic clock.
         """
         number = next(self._attempts)
         turn, rule = divmod(number, len(_RULES))
@@ -188,7 +188,7 @@ def least_capacity(
     lower, upper : int
         There is a placement within `upper`, and none within less than `lower`.
     until : float
-        Of the monotonic clock: when to stop.
+        When to stop, in seconds of the monotonic clock.
     found : callable
         Given the addresses of every better placement.
 

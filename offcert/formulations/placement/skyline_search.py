@@ -31,11 +31,11 @@ def skyline_search(
     Parameters
     ----------
     problem : PlacementProblem
-        With a capacity, any placement within it ends the search.
+        The problem; with a capacity, any placement within it ends the search.
     time_limit : float
         Seconds.
     seed : int
-        Of the order in which boxes are tried.
+        Seed of the order in which boxes are tried.
     hint : Placement, optional
         A valid placement; only smaller pools are of interest.
     bound : int

@@ -251,7 +251,7 @@ def solve(
     time_limit : float
         Seconds, building the program included.
     threads : int
-        For the solver.
+        Threads of the solver.
     hint : Execution, optional
         A legal one; it is returned if nothing better is found.
     lower_bound : int

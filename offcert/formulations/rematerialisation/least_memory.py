@@ -36,7 +36,7 @@ def single_run_bound(problem: Problem) -> Bound:
     Parameters
     ----------
     problem : Problem
-        In which memory is minimised.
+        A problem in which memory is minimised.
     """
     network = problem.computed
     if network is None or problem.recompute is Recompute.NONE:
@@ -59,7 +59,7 @@ def kept_bound(
     Parameters
     ----------
     problem : Problem
-        In which memory is minimised, of a network.
+        A problem in which memory is minimised, of a network.
     upper : int, optional
         Bytes of an execution that exists; by default the peak of the plain one.
     seconds : float
@@ -95,7 +95,7 @@ def cut_bound(
     Parameters
     ----------
     problem : Problem
-        In which memory is minimised, of a network.
+        A problem in which memory is minimised, of a network.
     known : int
         Bytes; a bound that is known.
     upper : int, optional
@@ -218,7 +218,7 @@ class StayingFacts:
     Parameters
     ----------
     problem : Problem
-        Of which.
+        The problem.
     network : Network
         Its network.
     """

@@ -36,7 +36,7 @@ class LinearRun:
     time_limit : float
         Seconds, building the program included.
     threads : int
-        For the solver.
+        Threads of the solver.
     """
 
     run: RematerialisationRun

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,8 +17,6 @@ from offcert.formulations.common.outcome import SolverClaim, details
 from offcert.formulations.rematerialisation.states import scheduled
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.questions.schedule.schedule import Schedule
-
-OnExecution = Callable[[Execution, Schedule, int], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +86,6 @@ class RematerialisationRun:
         Ticks or bytes, proved elsewhere.
     solver : str
         Name of the solver whose claims these are.
-    on_execution : callable, optional
-        Told of every execution that is better than those before, with its schedule and its bytes.
     **statistics : JSON values
         Settings.
 
@@ -106,7 +102,6 @@ class RematerialisationRun:
         lower_bound: int,
         *,
         solver: str,
-        on_execution: OnExecution | None = None,
         **statistics: Any,
     ) -> None:
         self.problem = problem
@@ -121,7 +116,7 @@ class RematerialisationRun:
         self.error: str | None = None
         self.interrupted = False
         self.statistics: dict[str, Any] = {"solver": solver, **statistics}
-        self._solver, self._on_execution = solver, on_execution
+        self._solver = solver
         self._began = time.monotonic()
         if self.least_bytes:
             most = problem.deadline
@@ -158,7 +153,7 @@ class RematerialisationRun:
         return None if most is None else most - self.network.compute_time
 
     def take(self, execution: Execution) -> bool:
-        """Keep an execution if it is within the limits and better than what is known."""
+        """Keep an execution if it is within the limits and better than the best so far."""
         schedule, memory = scheduled(self.problem, execution)
         value, other = schedule.makespan, memory
         limit: int | None = self.problem.platform.memory
@@ -169,8 +164,6 @@ class RematerialisationRun:
         if self.objective is not None and value >= self.objective:
             return False
         self.best = execution, schedule, memory
-        if self._on_execution is not None:
-            self._on_execution(*self.best)
         return True
 
     def take_bound(self, value: float, margin: float = 0.0) -> None:
@@ -239,7 +232,7 @@ def required_network(problem: Problem) -> Network:
 
 
 def _at_start(network: Network) -> int:
-    """Return the bytes of what is there at the start and read at all."""
+    """Return the bytes of the values that are there at the start and are read at all."""
     return sum(
         value.size
         for value, writer, readers in zip(

@@ -22,7 +22,6 @@ from ortools.sat.python import cp_model
 from offcert.core.execution import Execution
 from offcert.formulations.common.cpsat import CP_SAT, run_cpsat
 from offcert.formulations.rematerialisation.outcome import (
-    OnExecution,
     RematerialisationOutcome,
     RematerialisationRun,
 )
@@ -43,7 +42,6 @@ def solve(
     seed: int = 0,
     hint: Execution | None = None,
     lower_bound: int = 0,
-    on_execution: OnExecution | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> RematerialisationOutcome:
     """Find the best execution, or how good one can be.
@@ -63,8 +61,6 @@ def solve(
         runs has the model. A computation may run as often as it does there.
     lower_bound : int
         Ticks or bytes; a bound already proved elsewhere.
-    on_execution : callable, optional
-        Told of every better execution as soon as it is found, from another thread.
     stop : callable, optional
         Asked several times a second whether to stop early.
 
@@ -85,7 +81,6 @@ def solve(
         hint,
         lower_bound,
         solver=CP_SAT,
-        on_execution=on_execution,
         time_limit=time_limit,
         workers=workers,
         seed=seed,
@@ -106,7 +101,7 @@ def run_limits(states: StateNetwork, runs: int, spare: int | None) -> list[int]:
     Parameters
     ----------
     states : StateNetwork
-        Of which.
+        The states.
     runs : int
         The most.
     spare : int or None
@@ -166,7 +161,7 @@ class _RetentionRun(RematerialisationRun):
     def search(
         self, time_limit: float, workers: int, seed: int, stop: Callable[[], bool] | None
     ) -> None:
-        """Run the solver, and take what it says."""
+        """Run the solver, and take over its answer."""
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = workers
         solver.parameters.random_seed = seed

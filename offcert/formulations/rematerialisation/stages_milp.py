@@ -52,7 +52,7 @@ def solve(
     time_limit : float
         Seconds, building the program included.
     threads : int
-        For the solver.
+        Threads of the solver.
     hint : Execution, optional
         A legal one; it narrows what is of interest, and is returned.
     lower_bound : int

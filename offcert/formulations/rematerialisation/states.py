@@ -47,7 +47,7 @@ def executed(network: Network, order: Sequence[int], copies: Sequence[Copy]) -> 
     Parameters
     ----------
     network : Network
-        Of which.
+        The network.
     order : sequence of int
         The computation of each run.
     copies : sequence of Copy

@@ -55,7 +55,7 @@ def budget_search(
 
 
 def chen_memory(sizes: Sequence[int], checkpoints: Sequence[int]) -> int:
-    """Return the bytes of what is stored between segments, and of the largest segment.
+    """Return the bytes stored between segments, and those of the largest segment.
 
     A segment counts with the checkpoint that ends it (``temp`` of the published algorithm). The
     input and the output of the chain are not between segments.

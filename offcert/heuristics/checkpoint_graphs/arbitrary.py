@@ -93,7 +93,7 @@ class ArbitrarySolution:
 
     @property
     def objective(self) -> int:
-        """Bytes of the selection: what is stored, and the largest component."""
+        """Bytes of the selection: of the stored vertices, and of the largest component."""
         return self.selection.objective
 
 
@@ -111,7 +111,7 @@ def arbitrary_graph_solver(
     graph : networkx.DiGraph or CheckpointGraph
         One source, one target. As a networkx graph, vertices have their bytes as ``size``.
     reading : Reading
-        What a closed set is in a maximal split.
+        The reading of what a closed set is in a maximal split.
 
     Returns
     -------

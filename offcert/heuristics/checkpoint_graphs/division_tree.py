@@ -82,7 +82,7 @@ def closed_set(
     source, target : int
         Two vertices.
     reading : Reading
-        What counts as the largest one.
+        The reading of what counts as the largest one.
     """
     between = graph.descendants[source] & graph.ancestors[target]
     allowed = between | 1 << source | 1 << target
@@ -113,7 +113,7 @@ def maximal_split(
     closed : ClosedSet
         Type 3: no splitting vertex, no branches.
     reading : Reading
-        Which closed set is formed for a pair.
+        The reading of which closed set is formed for a pair.
 
     Returns
     -------
@@ -207,7 +207,7 @@ class Division:
     Attributes
     ----------
     closed : ClosedSet
-        What is divided.
+        The closed set that is divided.
     kind : Kind
         How.
     cost : int
@@ -241,7 +241,7 @@ def division_tree(graph: CheckpointGraph, reading: Reading = Reading.DEFINITION)
     graph : CheckpointGraph
         The computation graph.
     reading : Reading
-        What a maximal split is made of.
+        The reading of what a maximal split is made of.
     """
     return _divide(graph, whole(graph), reading)
 

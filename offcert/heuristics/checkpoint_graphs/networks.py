@@ -37,7 +37,7 @@ class NetworkGraph:
     computations: tuple[tuple[int, ...], ...]
 
     def strategy(self, selection: GraphSelection) -> Strategy:
-        """Return the strategy that keeps what is stored and computes components again.
+        """Return the strategy that keeps stored tensors and computes components again.
 
         In the first run nothing else stays for the backward pass. When this first needs something
         of a component, all of the component that it needs runs again, in the network's order; what

@@ -99,7 +99,7 @@ class _Side:
     Attributes
     ----------
     starts : list of int
-        Of the operations.
+        The starts of the operations.
     free : Fraction
         When both the device and the link are done.
     """
@@ -173,7 +173,7 @@ class CombinedPlan:
     value : int
         Ticks, as the program counts them, in slots.
     execution : Execution
-        What runs; its trace has everything that follows.
+        The execution; its trace has everything that follows.
     inputs : tuple of `CombinedMove`
         The inputs of stages that leave, as the paper counts their memory: what a stage keeps leaves
         and returns with its output, though its backward operation needs it later.

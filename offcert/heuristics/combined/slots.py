@@ -256,7 +256,7 @@ class _Numbers:
         ]
 
     def outputs(self) -> list[list[int]]:
-        """For each stage, slots of what is kept after it."""
+        """For each stage, slots of the values kept after it."""
         return [[self.slots(self.kept(i, z)) for i in self.stages] for z in range(2)]
 
     def hold(self) -> list[list[int]]:

@@ -53,7 +53,7 @@ def priority_scores(problem: Problem) -> Reals:
     Parameters
     ----------
     problem : Problem
-        Any trace; the limit counts in the last two scores.
+        A problem with any trace; the limit counts in the last two scores.
 
     Returns
     -------
@@ -135,7 +135,7 @@ def autoswap(problem: Problem, trials: int = 100, seed: int = 0) -> Plan:
     trials : int
         Weights that are tried, at least 4.
     seed : int
-        Of the optimiser, at least 0; the same seed gives the same plan.
+        Seed of the optimiser, at least 0; the same seed gives the same plan.
 
     Returns
     -------

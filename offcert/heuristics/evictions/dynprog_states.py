@@ -53,7 +53,7 @@ class ScaledChain:
     forward_back, backward_out : sequence of int, length L+1
         ``u_F`` times the rate of prefetches and ``u_B`` times that of offloads.
     weights : (int, int)
-        What moving one unit out and one unit back takes, in one unit of time.
+        Scaled time in which one unit of memory moves out, and one back.
     activation, gradient : sequence of int, length L+2
     forward_workspace, backward_workspace : sequence of int, length L+1
     """

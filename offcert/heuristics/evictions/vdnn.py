@@ -128,7 +128,7 @@ def named_convolutions(names: Iterable[str]) -> tuple[int, ...]:
     Parameters
     ----------
     names : iterable of str
-        Of the stages, with or without the ``F:`` of forward operations.
+        The names of the stages, with or without the ``F:`` of forward operations.
 
     Returns
     -------

@@ -23,11 +23,11 @@ class JointAnnealer:
     Parameters
     ----------
     tables : Tables
-        Of the problem.
+        The tables of the problem.
     start : JointState
         Where to start.
     seed : int
-        Of the random numbers.
+        Seed of the random numbers.
     weight : float
         Ticks a byte that does not fit.
 

@@ -135,11 +135,11 @@ class Recorded:
     Attributes
     ----------
     network : Network
-        Of the step.
+        The network of the step.
     ranges : Ranges
-        What can run again as one.
+        Ranges of computations that can run again as one.
     record : StepRecord
-        What it calls, saves and computes.
+        The record of its calls, saved tensors and results.
     """
 
     network: Network

@@ -134,7 +134,7 @@ def note_events(
     tables, state, work : Tables, JointState, Work
         As in the evaluation.
     segment : int
-        Which.
+        Number of the segment.
     saved : int
         Of `unrolling`.
     spans : tuple of int

@@ -38,7 +38,7 @@ class JointPlan:
     program : Program
         The segments that run again, and what is kept in them.
     execution : Execution
-        What the program makes of the network; it names the program.
+        The execution of the network by the program, which it names.
     schedule : Schedule
         Of ``problem.executed(execution)``.
     """
@@ -85,7 +85,7 @@ def realised(
     Parameters
     ----------
     problem : Problem
-        With a network.
+        A problem with a network.
     tables, state : Tables, JointState
         The same problem, and what runs again.
     anyhow : bool
@@ -146,13 +146,13 @@ def improved(
     Parameters
     ----------
     problem : Problem
-        With the network.
+        A problem with the network.
     plan : JointPlan
         Where to start.
     time_limit : float
         Seconds.
     seed : int
-        Of the random numbers.
+        Seed of the random numbers.
     target : int
         Stop when the makespan, in ticks, is at most this.
     on_improvement : callable

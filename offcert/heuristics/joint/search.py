@@ -85,7 +85,7 @@ def joint_search(
     workers : int
         Threads.
     seed : int
-        Of the random numbers.
+        Seed of the random numbers.
     target : int
         Stop when the makespan, in ticks, is at most this.
     ranges : sequence of pair of int, optional
@@ -98,7 +98,7 @@ def joint_search(
     known : sequence of Program
         Where to start, too.
     shares : mapping of int to float, optional
-        What share of computations runs again in a relaxation: where to start, too.
+        Shares of computations that run again in a relaxation: another start of the search.
     on_improvement : callable
         Called with the first plan and every better one.
 

@@ -51,7 +51,7 @@ def copy_stretch(
     tables, state : Tables, JointState
         As in the evaluation.
     shape : int64 array, one entry a computation
-        What computations are like.
+        A number for each computation, the same for computations that are alike.
     segment : int
         The segment.
     begin : int

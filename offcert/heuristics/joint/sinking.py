@@ -66,11 +66,11 @@ class SinkingSearch:
     Parameters
     ----------
     problem : Problem
-        With a network and a deadline; memory is minimised.
+        A problem with a network and a deadline; memory is minimised.
     workers : int
         Threads.
     seed : int
-        Of the random numbers.
+        Seed of the random numbers.
     ranges : sequence of pair of int, optional
         First and last computations of what may be a segment; by default any range.
     known : sequence of Program

@@ -83,7 +83,7 @@ class Tables(NamedTuple):
     source : int64 array, one entry a value
         1 if it is there at the start.
     carrying : Carrying
-        What is known of how training carries programs out.
+        The captured step, as training carries programs out on it.
     settings : int64 array
         The memory limit, whether the link is duplex, whether anything may leave, the ticks of all
         computations, and the most runs of an execution.

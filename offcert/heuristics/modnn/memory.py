@@ -47,7 +47,7 @@ class Memory:
     link : int
         Until when the link is busy: the paper has one stream for both directions.
     record : Record
-        What has happened.
+        The record of moves so far.
     defragmentations : int
         How often everything was vacated.
     """
@@ -93,13 +93,13 @@ class Memory:
         Parameters
         ----------
         block, size : int
-            What is to be put there.
+            The block to be put there, and its bytes.
         now : int
             When.
         task : int
             The task that is about to run.
         until : int
-            What is needed no later than by this task stays.
+            Blocks that are needed no later than by this task stay.
 
         Returns
         -------

@@ -29,7 +29,7 @@ def gain(memory: Memory, task: int, now: int, way: Alternative, base: Alternativ
     Parameters
     ----------
     memory : Memory
-        What lies where, just before the task; inputs and outputs of the task among it.
+        The blocks in memory just before the task; its inputs and outputs are among them.
     task : int
         The task.
     now : int
@@ -113,7 +113,7 @@ class ModnnOutcome:
     choice : tuple of int
         The alternative of each operation on the menu.
     trace : Trace
-        What that makes of the trace.
+        The trace with the workspaces and durations of the choice.
     schedule : Schedule
         Of `trace`, with the times of the simulation. Its plan, simulated without waiting, may be
         shorter, but then addresses need not fit.

@@ -21,7 +21,7 @@ class PoolPart:
     address, size : int
         Where it begins, and its bytes.
     block : int or None
-        What lies there; None if it is free.
+        The block that lies there; None if it is free.
     since : int
         If it is free: from when on.
     before, after : PoolPart or None
@@ -140,7 +140,7 @@ class Scheme:
     first : PoolPart
         Where it begins.
     blocks : tuple of int
-        What has to leave, by increasing address.
+        Blocks that have to leave, by increasing address.
     ready : int
         When all of it has left.
     """

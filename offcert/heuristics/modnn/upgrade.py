@@ -14,7 +14,7 @@ def free_workspace(trace: Trace, schedule: Schedule, memory: int) -> list[int]:
     Parameters
     ----------
     trace : Trace
-        What is scheduled; the workspaces that it says do not count.
+        The trace that is scheduled; its own workspaces do not count.
     schedule : Schedule
         Of `trace`, with workspaces no larger than what is left free.
     memory : int

@@ -39,7 +39,7 @@ class VdnnOutcome:
     choice : tuple of int
         The alternative of each operation on the menu.
     trace : Trace
-        What that makes of the trace.
+        The trace with the workspaces and durations of the choice.
     schedule : Schedule
         With vDNN's waiting.
     """

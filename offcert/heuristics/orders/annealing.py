@@ -29,11 +29,11 @@ class Annealer:
     Parameters
     ----------
     simulator : Simulator
-        Of the problem.
+        The simulator of the problem.
     plan : Plan
         Where to start; it must be executable.
     seed : int
-        Of the random numbers.
+        Seed of the random numbers.
     """
 
     def __init__(self, simulator: Simulator, plan: Plan, seed: int) -> None:

@@ -30,7 +30,7 @@ def with_insertions(
     Parameters
     ----------
     problem : Problem
-        Any trace.
+        A problem with any trace.
     offloads, prefetches : sequence of int
         The same gaps, of different tensors.
     gaps : iterable of int

@@ -57,11 +57,11 @@ def restricted_plan(problem: Problem, limits: IntArray, base: Plan | None = None
     Parameters
     ----------
     problem : Problem
-        Any.
+        Any problem.
     limits : int64 array, shape (4, gaps)
         As in `annealing_changes`.
     base : Plan, optional
-        Whose evictions to keep; none by default, so that only what is needed leaves.
+        A plan whose evictions are kept; none by default, so that only tensors that must leave do.
 
     Raises
     ------
@@ -176,7 +176,7 @@ def random_limits(problem: Problem, random: np.random.Generator, schedule: Sched
     random : numpy.random.Generator
         Where chance comes from.
     schedule : Schedule
-        What to keep away from.
+        The schedule to keep away from.
     """
     trace = problem.trace
     limits = no_limits(trace)

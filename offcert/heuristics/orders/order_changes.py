@@ -183,7 +183,7 @@ def anneal(
     keys, gaps, settings, scratch : int64 arrays
         Of an `OrderedArrays`.
     classes : Classes
-        What to choose from.
+        The classes to choose from.
     state, best : OrderState
         Of makespans `value` and `best_value`.
     run : (int, int)

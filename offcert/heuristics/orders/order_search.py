@@ -54,7 +54,7 @@ class Exchanges:
     Attributes
     ----------
     classes, changes : int64 array, shape (N, FEW + MANY)
-        Which counts change, and by how much. With all signs turned round it is an exchange too.
+        Classes whose counts change, and by how much. With all signs reversed it is an exchange too.
     differences : int64 array, shape (N,)
         Bytes by which the sum changes, without sign, increasing.
     """
@@ -152,7 +152,7 @@ class OrderAnnealer(OrderedAnnealer):
     problem : Problem
         Any trace; of a tensor with several gaps the widest is considered, and later ones with it.
     seed : int
-        Of the random numbers.
+        Seed of the random numbers.
     start : pair of sequence of int, optional
         Gaps in the orders in which they leave and come back; by default all, in natural orders.
         Another one that is not possible is not taken.
@@ -160,7 +160,7 @@ class OrderAnnealer(OrderedAnnealer):
     Attributes
     ----------
     makespan : int
-        Of the best schedule so far, in ticks.
+        Ticks of the best schedule so far.
 
     Raises
     ------
@@ -272,7 +272,7 @@ def order_search(
     time_limit : float
         Seconds.
     seed : int
-        Of the random numbers.
+        Seed of the random numbers.
     target : int
         Stop when the makespan, in ticks, is at most this.
     start : Schedule, optional

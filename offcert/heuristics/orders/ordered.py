@@ -53,7 +53,7 @@ def later_gaps(trace: Trace, gaps: Iterable[int]) -> dict[int, int]:
     Parameters
     ----------
     trace : Trace
-        Any.
+        Any trace.
     gaps : iterable of int
         At most one of each tensor.
     """
@@ -78,7 +78,7 @@ def needed_again(
     Parameters
     ----------
     trace : Trace
-        Any.
+        Any trace.
     required : sequence of int
         Bytes that must be absent, for each operation.
     gaps, later : iterable of int
@@ -147,7 +147,7 @@ def ordered_plan(problem: Problem, evicted: Iterable[int]) -> Plan:
     Parameters
     ----------
     problem : Problem
-        Any trace.
+        A problem with any trace.
     evicted : iterable of int
         Gap numbers.
 
@@ -172,7 +172,7 @@ def ordered_schedule(
     Parameters
     ----------
     problem : Problem
-        Any trace.
+        A problem with any trace.
     offload_order, prefetch_order : sequence of int
         The same gap numbers; those of one tensor in the order in which it has them.
 

@@ -44,7 +44,7 @@ class OrderedArrays:
     Parameters
     ----------
     problem : Problem
-        Any trace.
+        A problem with any trace.
     again : collection of int
         Gaps whose tensors have left before: their offloads take no time, and they may be evaluated
         only together with an earlier gap of the tensor. Of the others, at most one gap of each

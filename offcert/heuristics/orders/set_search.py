@@ -45,12 +45,12 @@ class SetAnnealer(OrderedAnnealer):
         Any trace; of a tensor with several gaps the widest is considered, and later ones with it
         where it is not enough that everything else is absent.
     seed : int
-        Of the random numbers.
+        Seed of the random numbers.
 
     Attributes
     ----------
     makespan : int
-        Of the best ordered schedule so far, in ticks.
+        Ticks of the best ordered schedule so far.
 
     Raises
     ------
@@ -131,7 +131,7 @@ def set_search(
     time_limit : float
         Seconds.
     seed : int
-        Of the random numbers.
+        Seed of the random numbers.
     target : int
         Stop when the makespan, in ticks, is at most this.
     patience : int

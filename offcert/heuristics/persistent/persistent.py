@@ -21,7 +21,7 @@ class Fronts:
     Parameters
     ----------
     chain : Subchains
-        Of which.
+        The chain.
     memory : int
         Bytes; what takes more is left out.
     max_points : int
@@ -124,7 +124,7 @@ class Slots:
     Parameters
     ----------
     chain : Subchains
-        Of which.
+        The chain.
     memory : int
         Bytes.
     slots : int
@@ -236,7 +236,7 @@ def persistent(
     Parameters
     ----------
     chain : CheckpointChain
-        Of which.
+        The chain.
     memory : int
         Bytes.
     slots : int or None
@@ -286,7 +286,7 @@ def persistent_front(
     Parameters
     ----------
     chain : CheckpointChain
-        Of which.
+        The chain.
     memory : int, optional
         Bytes; what takes more is left out.
     max_points : int
@@ -315,7 +315,7 @@ def persistent_least_memory(
     Parameters
     ----------
     chain : CheckpointChain
-        Of which.
+        The chain.
     deadline : int, optional
         The most ticks.
     max_points : int

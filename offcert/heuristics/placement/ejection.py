@@ -53,11 +53,11 @@ def ejection_search(
     Parameters
     ----------
     problem : PlacementProblem
-        With a capacity, the first placement within it ends the search.
+        The problem; with a capacity, the first placement within it ends the search.
     time_limit : float
         Seconds. A pool that equals the load ends the search, too.
     seed : int
-        Of the choices among equally good addresses.
+        Seed of the choices among equally good addresses.
     hint : Placement, optional
         A valid placement to begin with; else residences of large area are placed first.
     found : callable, optional

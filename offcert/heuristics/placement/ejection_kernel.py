@@ -47,7 +47,7 @@ class Pool(NamedTuple):
     counts : int64 array
         How many are placed, and how many wait.
     weight : float64 array
-        What it costs to eject each.
+        Cost of ejecting each residence.
     near_address, near_top : int64 array
         Of `by_address` and `by_top`, those that meet the residence that a step is about.
     """
@@ -105,7 +105,7 @@ def eject(boxes: Boxes, pool: Pool, capacity: int, steps: int, seed: int) -> int
     steps : int
         At most so many.
     seed : int
-        Of the choice among equally good addresses.
+        Seed of the choice among equally good addresses.
     """
     np.random.seed(seed)
     for step in range(steps):

@@ -65,7 +65,7 @@ def placed_in_order(
     order : sequence of int
         Every residence once.
     rule : Rule
-        Which free piece of memory is taken.
+        The rule by which a free piece of memory is chosen.
     """
     return Placement(int(each) for each in Arrays(problem).place(order, rule))
 

@@ -45,7 +45,7 @@ class Found:
     Attributes
     ----------
     execution : Execution
-        Of the network.
+        The execution of the network.
     memory, time : int
         Bytes that it takes if nothing leaves the device, and ticks.
     """
@@ -73,9 +73,9 @@ class RematerialisationSearch:
     Parameters
     ----------
     network : Network
-        Of any size.
+        A network of any size.
     seed : int
-        Of random choices.
+        Seed of random choices.
     stop : callable
         Asked between attempts.
     """
@@ -108,7 +108,7 @@ class RematerialisationSearch:
         powers : tuple of float
             Of size, distance and cost.
         weights : float64 array, optional
-            What is added to the score of each item.
+            Numbers that are added to the score of each item.
         """
         time = self._ticks(memory, longest, powers, self._idle if weights is None else weights)
         return None if time is None else self._found()
@@ -312,13 +312,13 @@ def least_time(
     Parameters
     ----------
     network : Network
-        Of any size.
+        A network of any size.
     memory : int
         Bytes.
     seconds : float
         Time limit.
     seed : int
-        Of random choices.
+        Seed of random choices.
     target : int
         Ticks at which to stop.
     on_found : callable, optional
@@ -347,13 +347,13 @@ def least_memory(
     Parameters
     ----------
     network : Network
-        Of any size.
+        A network of any size.
     seconds : float
         Time limit.
     deadline : int, optional
         Ticks, at least those of all computations.
     seed : int
-        Of random choices.
+        Seed of random choices.
     target : int
         Bytes at which to stop.
     on_found : callable, optional

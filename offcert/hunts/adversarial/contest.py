@@ -36,7 +36,7 @@ class Contest:
     by : str
         The value by which it is measured: the optimum, or another method or bound.
     transfers : Transfers
-        Of all problems.
+        Kind of transfers in all problems.
 
     Raises
     ------

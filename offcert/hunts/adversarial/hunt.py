@@ -21,7 +21,7 @@ def minimise(numbers: Numbers, holds: Callable[[Numbers], bool], box: Box) -> Nu
     Parameters
     ----------
     numbers : Numbers
-        They have the property.
+        Numbers that have the property.
     holds : callable
         Whether simpler numbers have it too. It may raise to end the search early; whoever calls
         then remembers the last numbers for which it returned true.
@@ -97,7 +97,7 @@ class Terms:
     contest : Contest
         The ratio that is maximised.
     transfers : Transfers
-        Of all problems.
+        Kind of transfers in all problems.
     box : Box
         Limits of the numbers.
     tolerance : Fraction

@@ -32,7 +32,7 @@ class Accelerator:
     Attributes
     ----------
     name : str
-        For people.
+        Name for people.
     flops : int
         Peak floating-point operations per second.
     processors : int
@@ -167,7 +167,7 @@ def alternatives(
     accelerator : Accelerator
         On which they run.
     shape : Convolution
-        Of the convolution.
+        Shape of the convolution.
     way : Pass
         The pass that is computed.
     images : int

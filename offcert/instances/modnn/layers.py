@@ -30,7 +30,7 @@ class Layer:
     Attributes
     ----------
     name : str
-        For people.
+        Name for people.
     kind : Kind
         Kind of the layer.
     inputs : tuple of int
@@ -67,7 +67,7 @@ class Layers:
     Attributes
     ----------
     name : str
-        Of the network.
+        Name of the network.
     layers : tuple of Layer
         Each reads what stands before it.
     labels : int

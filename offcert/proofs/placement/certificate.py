@@ -105,7 +105,7 @@ class PlacementCertificate(AnyCertificate[PlacementProblem]):
         value : object
             The JSON value.
         name : str
-            Of the certificate's problem.
+            Name of the certificate's problem.
         """
         fields = Fields(value, "placement")
         units = Fields(fields.get("units", dict), fields.path("units"))

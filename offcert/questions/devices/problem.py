@@ -75,7 +75,7 @@ class Gradient:
     Attributes
     ----------
     name : str
-        For people.
+        Name for people.
     size : int
         Bytes, at least 1. Weights and gradients stay on the device: they are part of what the trace
         holds, or of what it does not count.
@@ -147,7 +147,7 @@ class DevicesProblem:
     Parameters
     ----------
     name : str
-        For people.
+        Name for people.
     step : Problem
         The step of one device, its memory, and the link; with atomic transfers.
     devices : int

@@ -126,7 +126,7 @@ def read_placement_csv(
     Parameters
     ----------
     path : str or path
-        Of the file.
+        Path of the file.
     capacity : int, optional
         Bytes of the pool, which the table does not say.
 

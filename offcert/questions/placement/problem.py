@@ -24,11 +24,11 @@ class Residence:
     Attributes
     ----------
     name : str
-        For people.
+        Name for people.
     size : int
         Bytes, at least 0.
     start, end : int
-        It occupies memory from `start` to just before `end`; `start < end`.
+        Moments: memory is occupied from `start` to just before `end`; `start < end`.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Occupant:
     kind : str
         ``"tensor"`` or ``"workspace"``.
     index : int
-        Of the tensor, or of the operation whose workspace it is.
+        The index of the tensor, or of the operation whose workspace it is.
     """
 
     kind: str
@@ -69,7 +69,7 @@ class PlacementProblem:
     Parameters
     ----------
     name : str
-        For people.
+        Name for people.
     residences : iterable of Residence
         The index of a residence is its name everywhere else.
     capacity : int, optional

@@ -50,6 +50,20 @@ def peak(problem: Problem, schedule: Schedule) -> int:
     return max(checker._occupied())
 
 
+def shape_faults(trace: Trace, starts: Sequence[int], ends: Sequence[int]) -> list[str]:
+    """Return where there is not one integer for the start and one for the end of each operation."""
+    faults, count = [], len(trace.operations)
+    for name, values in (("starts", starts), ("ends", ends)):
+        if len(values) != count:
+            faults.append(f"the schedule has {len(values)} operation {name} for {count} operations")
+        faults += [
+            f"operation {index}: {name} holds {value!r}, which is no integer"
+            for index, value in enumerate(values)
+            if type(value) is not int
+        ]
+    return faults
+
+
 def operation_faults(trace: Trace, starts: Sequence[int], ends: Sequence[int]) -> list[str]:
     """Return every reason why the operations cannot run, one after the other, at these times."""
     faults = []
@@ -100,17 +114,7 @@ class _Checker:
         return self.faults
 
     def _check_shape(self) -> None:
-        count = len(self.trace.operations)
-        for name, values in (("starts", self.schedule.starts), ("ends", self.schedule.ends)):
-            if len(values) != count:
-                self.faults.append(
-                    f"the schedule has {len(values)} operation {name} for {count} operations"
-                )
-            self.faults += [
-                f"operation {index}: {name} holds {value!r}, which is no integer"
-                for index, value in enumerate(values)
-                if type(value) is not int
-            ]
+        self.faults += shape_faults(self.trace, self.schedule.starts, self.schedule.ends)
         for transfer in self.schedule.transfers:
             if type(transfer.start) is not int or type(transfer.end) is not int:
                 self.faults.append(f"{self._label(transfer)} has times that are no integers")

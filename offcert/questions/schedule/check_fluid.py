@@ -17,7 +17,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 from offcert.core.platform import Kind
-from offcert.questions.schedule.check import check, operation_faults
+from offcert.questions.schedule.check import check, operation_faults, shape_faults
 from offcert.questions.schedule.presence import (
     Flow,
     Grid,
@@ -125,17 +125,7 @@ class _FluidChecker:
         return self.faults
 
     def _check_shape(self) -> None:
-        count = len(self.trace.operations)
-        for name, values in (("starts", self.schedule.starts), ("ends", self.schedule.ends)):
-            if len(values) != count:
-                self.faults.append(
-                    f"the schedule has {len(values)} operation {name} for {count} operations"
-                )
-            self.faults += [
-                f"operation {index}: {name} holds {value!r}, which is no integer"
-                for index, value in enumerate(values)
-                if type(value) is not int
-            ]
+        self.faults += shape_faults(self.trace, self.schedule.starts, self.schedule.ends)
         for index, piece in enumerate(self.schedule.pieces):
             numbers = (piece.start, piece.end, piece.size)
             if any(type(number) is not Fraction for number in numbers):

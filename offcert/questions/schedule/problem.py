@@ -66,7 +66,7 @@ class Problem:
     Parameters
     ----------
     name : str
-        For people.
+        Name for people.
     network : Trace, Chain, Network or CheckpointChain
         What is executed; the papers' dynamic programs take chains, everything else takes `trace`,
         or `computed` where something may run again.

@@ -52,7 +52,7 @@ class Simulator:
     tables : tuple of int64 arrays
         The problem's numbers, as `run_claims` reads them.
     scratch : tuple of int64 arrays
-        What `run_claims` writes to: the operations' starts first; the rest is its own.
+        Arrays that `run_claims` writes to: the operations' starts first; the rest is its own.
     """
 
     def __init__(self, problem: Problem) -> None:

@@ -219,12 +219,12 @@ class AllocatorPeaks:
 
 @dataclass(frozen=True)
 class TrainingRecord:
-    """A plan beside what was measured.
+    """A plan beside measurements of it.
 
     Attributes
     ----------
     name : str
-        Of the problem.
+        Name of the problem.
     problem : str
         Its hash.
     device : str

@@ -42,7 +42,7 @@ class GraphSelection:
 
     @property
     def objective(self) -> int:
-        """Bytes: what is stored, and the largest component."""
+        """Bytes of the stored vertices, and of the largest component."""
         return self.stored_bytes + self.component_bytes
 
 

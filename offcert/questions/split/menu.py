@@ -19,7 +19,7 @@ class Alternative:
     Attributes
     ----------
     name : str
-        For people.
+        Name for people.
     duration : int
         Ticks, at least 0.
     workspace : int

@@ -95,7 +95,7 @@ class SplitProblem:
     Parameters
     ----------
     name : str
-        For people.
+        Name for people.
     splits : iterable of Split
         The ways to divide the batch that are offered; at least one, of the same batch each.
     platform : Platform

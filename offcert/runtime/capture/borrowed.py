@@ -48,14 +48,8 @@ class Originals(TorchDispatchMode):
         for tensor, version in self._versions.values():
             torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        """Run `func` after copying what it is going to change."""
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run `func` after copying the storages that it is going to change."""
         kwargs = kwargs or {}
         for tensor in _changed(func, args, kwargs):
             self._keep(tensor)

@@ -44,7 +44,7 @@ class Built:
 
 
 def build(recorder: Recorder | Recording, clock: Clock) -> Built:
-    """Return the trace of what was recorded, up to the end of the last backward pass.
+    """Return the trace of the recorded step, up to the end of the last backward pass.
 
     Raises
     ------

@@ -61,7 +61,7 @@ class Capture:
     storages : tuple of Storage
         Everything that the model's forward pass saves, in order.
     calls : tuple of Signature
-        Of every call of the model in the step.
+        Signatures of every call of the model in the step.
     backward_passes : int
         How many of them go through the model in the step.
     tensors : str

@@ -21,13 +21,7 @@ from offcert.runtime.watch.sharded import Sharded, is_distributed
 class Unsent(TorchDispatchMode):
     """Lets collectives of `torch.distributed` do nothing; enter it within the fake mode."""
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Return the tensors that a collective writes to, and a handle that says it is done."""
         if func.namespace != "c10d":
             return func(*args, **(kwargs or {}))
@@ -68,7 +62,7 @@ def sharding_kept(
     Parameters
     ----------
     sharded : Sharded
-        Of the model.
+        Sharded parameters of the model.
     replace : callable, optional
         Gives the tensor that stands for another one in the block.
 
@@ -114,7 +108,7 @@ class _Content:
         self._sets = {name: set(value) for name, value in held if isinstance(value, set)}
 
     def put_back(self) -> None:
-        """Give the object what it had."""
+        """Give the object its old content."""
         vars(self._thing).clear()
         vars(self._thing).update(self._attributes)
         for name, elements in self._lists.items():

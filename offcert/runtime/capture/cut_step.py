@@ -127,7 +127,7 @@ class Group:
     lives : list of Life
         The life of each storage.
     name : str
-        Of the tensor.
+        Name of the tensor.
     """
 
     uses: tuple[int, ...]

@@ -33,13 +33,7 @@ Rule = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 class CpuKernels(TorchDispatchMode):
     """Corrects fake tensors where operators of the CPU differ; enter it within the fake mode."""
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run `func` by its rule here, if it has one."""
         kwargs = kwargs or {}
         if func.overloadpacket in _UNKNOWN:
@@ -61,13 +55,7 @@ class FlashKernels(TorchFunctionMode):
     of `scaled_dot_product_attention` alone, unless that kernel has been switched off.
     """
 
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run `func`, without dropout if it is attention."""
         kwargs = kwargs or {}
         flash = torch.backends.cuda.flash_sdp_enabled()

@@ -57,7 +57,7 @@ class Life:
     saved : int or None
         The moment at which autograd saved it first.
     entry : weakref to Entry, or None
-        What autograd holds since then.
+        The entry that autograd holds since then.
     changed : set of int
         Moments at which an operator changed it in place.
     """
@@ -83,9 +83,9 @@ class Seen:
     size : int
         Bytes of the storage.
     dtype : str
-        Of the tensor.
+        Data type of the tensor.
     shape : tuple of int
-        Of the tensor.
+        Shape of the tensor.
     """
 
     moment: int

@@ -106,7 +106,7 @@ class PythonState:
             self._undo.append(partial(_refill_tensor, tensor, tensor.detach(), required))
 
     def _record(self, thing: Any) -> Iterator[Any]:
-        """Remember the content of one object; yield what it holds."""
+        """Remember the content of one object; yield the objects that it holds."""
         if isinstance(thing, _FUNCTIONS):
             yield from self._record_function(thing)
         elif isinstance(thing, _GENERATORS):

@@ -76,7 +76,7 @@ def build_within(
     cut : CutStep
         Moments, cut into operations.
     operations : sequence of Operation
-        Of the trace.
+        The operations of the trace.
     unpacked : iterable of (int, int)
         The moment at which autograd asked for something, and the one at which it had saved it.
     """
@@ -173,7 +173,7 @@ def build_record(
     groups : sequence of Group
         The storages of each value of the network.
     operations : sequence of Operation
-        Of the trace.
+        The operations of the trace.
     """
     return _Builder(recorder, cut, groups).record(operations)
 

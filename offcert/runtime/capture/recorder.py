@@ -56,7 +56,7 @@ class Recorder(Session):
     saved : list of Saved
         In the order in which autograd saved them.
     calls : list of Signature
-        Of every call of the root.
+        Signatures of every call of the root.
     nodes : list of int
         The nodes of the autograd graph that each of them made.
     autocast : bool

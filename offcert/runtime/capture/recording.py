@@ -63,7 +63,7 @@ class Repeat:
     Attributes
     ----------
     path : str
-        Of the container of the layers.
+        Path of the container of the layers.
     count : int
         Layers in it that were recorded.
     first, period : int

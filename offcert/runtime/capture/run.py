@@ -64,7 +64,7 @@ def capture(
     Returns
     -------
     Capture
-        What was run on is in its ``tensors``.
+        The capture; its ``tensors`` says on which tensors the step was run.
 
     Raises
     ------
@@ -117,7 +117,7 @@ def captured(
     Parameters
     ----------
     step : TrainingStep
-        Whose model was recorded.
+        The step whose model was recorded.
     recorder : Recorder or Recording
         Finished.
     clock : Clock

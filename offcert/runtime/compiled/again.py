@@ -58,7 +58,7 @@ def mark(program: PlacedProgram, joint: fx.GraphModule, outputs: int, calls: Cal
     outputs : int
         How many of its results are those of the forward pass.
     calls : Calls
-        Of its nodes.
+        The calls of modules to which its nodes belong.
 
     Returns
     -------

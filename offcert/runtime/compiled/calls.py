@@ -59,7 +59,7 @@ class Calls:
     Parameters
     ----------
     nodes : iterable of torch.fx.Node
-        Of a joint graph, or of both of its parts.
+        The nodes of a joint graph, or of both of its parts.
     known : iterable of str
         Paths that the plan mentions.
     """

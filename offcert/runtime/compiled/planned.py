@@ -60,11 +60,11 @@ class Planned:
     Attributes
     ----------
     name : str
-        Of the problem.
+        Name of the problem.
     by_operators : bool
         Whether operations are operators; else they are stretches between events at modules.
     names : tuple of str
-        Of the operations.
+        The names of the operations.
     events : tuple of Event
         The event with which each operation begins; of one that runs again, that of its first run.
     again : tuple of bool

@@ -66,7 +66,7 @@ class ThreadClerk:
     Parameters
     ----------
     name : str
-        Of the thread.
+        Name of the thread.
     begin : callable, optional
         Called in the thread before all else.
     """

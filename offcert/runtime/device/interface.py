@@ -155,7 +155,7 @@ class Device(Protocol):
     Attributes
     ----------
     name : str
-        For people.
+        Name for people.
     tensors : torch.device
         Where the tensors of a model on this device are, as torch sees it.
     """

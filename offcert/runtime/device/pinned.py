@@ -137,7 +137,7 @@ class PinnedArena:
     size : int
         Bytes.
     registrar : Registrar
-        Of the device.
+        The registrar of the device.
     node : int, optional
         Of the memory that is nearest to the device (`offcert.runtime.device.numa`).
     chunk : int

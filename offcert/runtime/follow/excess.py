@@ -43,7 +43,7 @@ def spared_bytes(step_plan: StepPlan, spared: Iterable[Spared]) -> list[int]:
     Parameters
     ----------
     step_plan : StepPlan
-        Of the captured step.
+        The plan of the captured step.
     spared : iterable of Spared
         Tensors that the smaller step has saved.
     """
@@ -78,7 +78,7 @@ class StepEntries(PlacedEntries):
     Parameters
     ----------
     step_plan : StepPlan
-        Of the captured step.
+        The plan of the captured step.
 
     Attributes
     ----------
@@ -137,7 +137,7 @@ class Excess:
     step_plan : StepPlan
         The plan that the step follows.
     parts : Parts
-        Of the model.
+        The parts of the model.
     """
 
     def __init__(self, step_plan: StepPlan, parts: Parts) -> None:

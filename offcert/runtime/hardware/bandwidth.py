@@ -70,7 +70,7 @@ class LinkReading:
     computing : Rates or None
         While operators run; both at once if the link is duplex. None if it was not measured.
     computing_ns, copying_ns : int or None
-        What was computed meanwhile, and how long that took without and with the copies.
+        Nanoseconds that computing took meanwhile, without and with the copies.
     arena : str or None
         Where the host's memory was, in words that follow "the arena is"; None on the CPU.
     """

@@ -31,7 +31,7 @@ def training_record(
     taken: Sequence[Taken],
     host: HostMemory,
 ) -> TrainingRecord:
-    """Return a plan beside what was measured.
+    """Return a plan beside measurements of it.
 
     What is shown is the step of median time, the first one left out if there are others: it warms
     up. Its live bytes are those of the last step before it in which they were counted, and what

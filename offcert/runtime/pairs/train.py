@@ -145,7 +145,7 @@ def train(
     steps : int
         Optimiser steps, at least 1.
     seed : int
-        Of the batches and the dropout masks.
+        Seed of the batches and the dropout masks.
     learning_rate, momentum : float
         Of SGD, which is used unless the training step has an optimiser.
     model : nn.Module, optional

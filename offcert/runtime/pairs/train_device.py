@@ -86,7 +86,7 @@ def train_device(
     model : nn.Module
         On the CPU or on one CUDA device.
     problem : Problem
-        With the platform that a simulated device has.
+        A problem with the platform that a simulated device has.
     count : bool
         Whether live bytes are counted: then a simulated device has the problem's memory, and not a
         byte more.

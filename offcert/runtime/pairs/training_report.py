@@ -89,7 +89,7 @@ class TrainReport:
     Attributes
     ----------
     name : str
-        Of the problem.
+        Name of the problem.
     limit : int
         The problem's memory in bytes.
     unplanned_peak : int

@@ -87,7 +87,7 @@ class Ways:
     Attributes
     ----------
     name : str
-        Of the problem.
+        Name of the problem.
     limit : int
         Bytes.
     unplanned_peak : int

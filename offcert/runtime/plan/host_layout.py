@@ -69,7 +69,7 @@ def host_layout(
     Parameters
     ----------
     name : str
-        Of the problem.
+        Name of the problem.
     stays : HostResidences
         Tensors that have a copy on the host, and the operations before which it is needed.
     parts : mapping of int to sequence of (key, int)

@@ -208,7 +208,7 @@ def carried_by(problem: Problem, execution: Execution) -> tuple[Carried, Capture
     carried : Carried
         With the same runs.
     capture : Capture
-        Of the step as it runs then.
+        The capture of the step as it runs then.
     segments : PlacedProgram
         The modules that make it so.
 

@@ -41,7 +41,7 @@ class Unforeseen:
     size : int
         Bytes of the storage; they stay on the device.
     dtype : str
-        Of the tensor that was saved.
+        Data type of the tensor that was saved.
     shape : tuple of int
         Of that tensor.
     """

@@ -134,7 +134,7 @@ class StepPlan:
     Attributes
     ----------
     name : str
-        Of the problem.
+        Name of the problem.
     trace : Trace
         The trace that is executed.
     capture : Capture
@@ -263,7 +263,7 @@ def step_plan(
     Parameters
     ----------
     problem : Problem
-        Of a captured step.
+        The problem of a captured step.
     plan : Plan or Schedule
         Of the problem, or of the execution.
     execution : Execution, optional

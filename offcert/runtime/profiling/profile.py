@@ -89,9 +89,9 @@ def profile(
         Keyword arguments for what `model` names. With the clock ``"stages"``, DenseNets of the zoo
         get ``stages="layers"`` if it is not given: each dense layer is one stage.
     dtype : str
-        Of parameters and floating-point inputs. Not for steps.
+        Data type of parameters and floating-point inputs. Not for steps.
     seed : int
-        Of the initial weights.
+        Seed of the initial weights.
     name : str, optional
         Name of the problem; by default network and input shape.
     memory : int or str, optional

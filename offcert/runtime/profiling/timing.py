@@ -30,36 +30,6 @@ from offcert.runtime.watch.hooks import Hooks, unwrap
 from offcert.runtime.workloads.turns import Stopwatch
 
 
-def timed_trace(
-    step: TrainingStep, capture: Capture, repetitions: int = 5, device: Device | None = None
-) -> Trace:
-    """Return the trace of a captured step with the times of the device that its model is on.
-
-    The step is run as it is, and everything that it changes is put back. Durations are medians in
-    nanoseconds. Workspaces are the allocator's on CUDA; on the CPU, which does not tell, they stay
-    those of the capture.
-
-    Parameters
-    ----------
-    step : TrainingStep
-        The step that was captured.
-    capture : Capture
-        With the clock of modules.
-    repetitions : int
-        Steps to take the median of, after two to warm up.
-    device : Device, optional
-        Whose events tell the time; by default that of the model, and the host's clock on the CPU.
-
-    Raises
-    ------
-    InputError
-        If the clock is another one, the step does not do again what was captured, or the device has
-        too little memory for a step that moves nothing.
-    """
-    repeated = RepeatedStep(step, capture, device)
-    return repeated.timed(repetitions).trace
-
-
 @dataclass(frozen=True)
 class Timed:
     """The times of a step that was run on a device several times.
@@ -91,13 +61,18 @@ class RepeatedStep:
 
     Parameters
     ----------
-    step, capture, device
-        As for `timed_trace`.
+    step : TrainingStep
+        The step that was captured. It is run as it is, and everything that it changes is put back.
+    capture : Capture
+        With the clock of modules.
+    device : Device, optional
+        Whose events tell the time; by default that of the model, and the host's clock on the CPU.
 
     Raises
     ------
     InputError
-        As for `timed_trace`.
+        If the clock is another one, the step does not do again what was captured, or the device has
+        too little memory for a step that moves nothing.
     """
 
     def __init__(self, step: TrainingStep, capture: Capture, device: Device | None = None) -> None:

@@ -106,7 +106,7 @@ class Teller:
     calls : Calls
         The calls to whose segment it belongs.
     path : str
-        Of the module that names it.
+        Path of the module that names it.
     """
 
     __slots__ = ("_calls", "_path", "guard")

@@ -66,7 +66,7 @@ class Content:
         return bool(one == other)
 
     def items(self, value: Any) -> Iterable[tuple[str, Any]]:
-        """Return the objects in what was taken, each with a name for people."""
+        """Return the objects in a taken content, each with a name for people."""
         return ()
 
     def swapped(self, value: Any, swap: Mapping[int, Any]) -> Any:
@@ -84,7 +84,7 @@ class _Keyed(Content):
         return _same_entries(one, other)
 
     def items(self, value: Any) -> Iterable[tuple[str, Any]]:
-        """Return the objects in what was taken, each with a name for people."""
+        """Return the objects in a taken content, each with a name for people."""
         return ((_short(key), held) for key, held in value.items())
 
     def swapped(self, value: Any, swap: Mapping[int, Any]) -> Any:
@@ -142,7 +142,7 @@ class OfModule(Content):
         return all(map(_same_entries, one, other))
 
     def items(self, value: Any) -> Iterable[tuple[str, Any]]:
-        """Return the objects in what was taken, each with a name for people."""
+        """Return the objects in a taken content, each with a name for people."""
         return (each for part in value for each in part.items() if each[0] not in OF_MODULES)
 
     def swapped(self, value: Any, swap: Mapping[int, Any]) -> Any:
@@ -156,7 +156,7 @@ class Named(_Keyed):
     Parameters
     ----------
     names : sequence of str
-        Of the attributes.
+        The names of the attributes.
     """
 
     __slots__ = ("names",)
@@ -235,7 +235,7 @@ class Elements(Content):
         return len(one) == len(other) and all(map(is_, one, other))
 
     def items(self, value: Any) -> Iterable[tuple[str, Any]]:
-        """Return the objects in what was taken, each with a name for people."""
+        """Return the objects in a taken content, each with a name for people."""
         return ((str(index), held) for index, held in enumerate(value))
 
     def swapped(self, value: Any, swap: Mapping[int, Any]) -> Any:
@@ -259,7 +259,7 @@ class Members(Content):
             set.update(self.thing, value)
 
     def items(self, value: Any) -> Iterable[tuple[str, Any]]:
-        """Return the objects in what was taken, each with a name for people."""
+        """Return the objects in a taken content, each with a name for people."""
         return (("member", held) for held in value)
 
 

@@ -132,7 +132,7 @@ class Row:
     Attributes
     ----------
     name : str
-        For people.
+        Name for people.
     key : hashable
         Where it is held.
     tensor : torch.Tensor
@@ -164,7 +164,7 @@ class Row:
 
     @property
     def moved(self) -> bool:
-        """Whether the tensor shows that it is not what it was."""
+        """Whether the tensor shows that it has been changed."""
         return version_of(self.tensor) != self.version or address_of(self.tensor) != self.address
 
     @property
@@ -176,7 +176,7 @@ class Row:
             return 0
 
     def shows_change(self, *, closely: bool) -> bool:
-        """Whether it is not what it was, and matters; `closely`: by its elements, too."""
+        """Whether it has been changed, and matters; `closely`: by its elements, too."""
         if self.ignored:
             return False
         return self.moved or (closely and self.fixed and digest(self.tensor) != self.digest)

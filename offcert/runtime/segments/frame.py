@@ -36,7 +36,7 @@ class Walk:
     Attributes
     ----------
     program : object
-        What is looked up in it: a `Lookup`.
+        The key of the program for a `Lookup`.
     calls : dict
         How often each module has been called in the forward passes of the step.
     frame : Frame or None
@@ -242,7 +242,7 @@ class Frame:
     def start(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Begun[Body] | None:
-        """Begin the first run; return what is to be called in it, or None if that has failed."""
+        """Begin the first run; return the function to be called in it, or None on failure."""
         return Begun(self, Body(self, function, args, kwargs))
 
     def contexts(self) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
@@ -272,7 +272,7 @@ class Frame:
         return before
 
     def ended(self, states: ModuleStates, before: Before) -> None:
-        """Take note of what the first run has changed, and of what that forbids."""
+        """Take note of the first run's changes; refuse the segment if one forbids runs again."""
         for reason, name in states.end(before).doubts[:1]:
             self.proof.refuse(reason, states.module_of(name))
 

@@ -28,7 +28,7 @@ class Inputs:
     Parameters
     ----------
     name : str
-        Of the segment, for people.
+        Name of the segment, for people.
     """
 
     def __init__(self, name: str) -> None:
@@ -157,7 +157,7 @@ class Keeper:
     Parameters
     ----------
     name : str
-        Of the segment, for people.
+        Name of the segment, for people.
     kept : dict
         For the events with which such stretches begin, which of the operators are kept; None for
         all.
@@ -258,14 +258,8 @@ class Watch(TorchDispatchMode):
         """Stop watching; whoever has entered other modes since has left them."""
         self.pause()
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        """Run an operator, or hand out what it returned before."""
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operator, or hand out its earlier results."""
         kwargs = kwargs or {}
         if self.stretch is None:
             self._has_passed = True

@@ -238,7 +238,7 @@ class Give(Watch):
         return out
 
     def watched(self, key: Any, func: Any, args: Any, kwargs: Any, given: list[Any]) -> Any:
-        """Hand out what it returned in the first run, or run it."""
+        """Hand out an operator's results of the first run, or run it."""
         record = self.keeper.records.get(key)
         if record is None or record.used:
             return self._run(func, args, kwargs, given)

@@ -49,7 +49,7 @@ class LineFrame(Frame):
     """A line that runs, or has run: the calls that were made."""
 
     def begin(self) -> None:
-        """Begin its first run: the calls themselves take note of what they change."""
+        """Begin its first run: the calls themselves take note of their changes."""
         self.made: list[_Made] = []
         self.before = self.begins(self.states)
         self.ended(self.states, self.before)

@@ -1,4 +1,4 @@
-"""`PlacedProgram`: which calls of which modules run again, as a JSON value names them."""
+"""`PlacedProgram`: which calls of which modules run again, by the names of these."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from offcert.core.carried.ranges import Called
-from offcert.core.documents import Fields
 from offcert.core.errors import InputError
-from offcert.runtime.watch.events import ENTER, LEAVE
 
 
 @dataclass(frozen=True, order=True)
@@ -23,7 +21,7 @@ class Kept:
     kind : str
         ``"enter"`` or ``"leave"``: what the module does.
     path : str
-        Of the module, as in ``model.named_modules()``.
+        Path of the module, as in ``model.named_modules()``.
     call : int
         Number of its call in the forward passes of the step.
     operators : tuple of int, or None
@@ -164,66 +162,3 @@ class PlacedProgram:
 
 
 NOTHING_AGAIN = PlacedProgram()
-
-
-def placed_from_json(value: Any, place: str = "program") -> PlacedProgram:
-    """Return the placed program that a JSON value describes.
-
-    Raises
-    ------
-    InputError
-        One sentence that names the first field that is missing, wrong or unknown.
-    """
-    fields = Fields(value, place)
-    segments = [_segment(item) for item in fields.each("segments")]
-    fields.finish()
-    return PlacedProgram(segments)
-
-
-def _segment(item: Fields) -> PlacedSegment:
-    children = None
-    if item.has("children"):
-        names = item.get("children", list)
-        if len(names) != 2 or not all(isinstance(name, str) for name in names):
-            raise InputError(f"{item.path('children')} must be two names")
-        children = names[0], names[1]
-    line = item.get("line", list) if item.has("line") else []
-    if not all(_is_call(row) for row in line):
-        raise InputError(f"{item.path('line')} must be a list of [path, call]")
-    place = item.path("kept")
-    segment = PlacedSegment(
-        item.get("path", str),
-        item.integer("call", 0),
-        children,
-        tuple(_kept(row, f"{place}[{i}]") for i, row in enumerate(item.get("kept", list))),
-        tuple(_segment(inner) for inner in item.each("inner")),
-        tuple((path, call) for path, call in line),
-    )
-    item.finish()
-    return segment
-
-
-def _kept(row: Any, place: str) -> Kept:
-    fits = isinstance(row, list) and len(row) in (3, 4, 5) and row[0] in (ENTER, LEAVE)
-    if not fits or not isinstance(row[1], str) or not _is_count(row[2]):
-        raise InputError(f'{place} must be ["{ENTER}" or "{LEAVE}", path, call]')
-    operators = row[3] if len(row) > 3 else None
-    unread = row[4] if len(row) > 4 else []
-    if operators is not None and not _are_counts(operators):
-        raise InputError(f"{place}[3] must be a list of numbers of operators")
-    if not _are_counts(unread):
-        raise InputError(f"{place}[4] must be a list of numbers of results")
-    chosen = None if operators is None else tuple(operators)
-    return Kept(row[0], row[1], row[2], chosen, tuple(unread))
-
-
-def _are_counts(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_is_count, value))
-
-
-def _is_call(row: Any) -> bool:
-    return isinstance(row, list) and len(row) == 2 and isinstance(row[0], str) and _is_count(row[1])
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and value >= 0

@@ -26,7 +26,7 @@ class Part:
     Attributes
     ----------
     name : str
-        For people.
+        Name for people.
     states : ModuleStates
         Of all modules in it.
     proof : Proof
@@ -61,7 +61,7 @@ class Member:
     Attributes
     ----------
     path : str
-        Of the module.
+        Path of the module.
     call : int
         Number of the module's call.
     module : nn.Module

@@ -119,7 +119,7 @@ def under(asked: tuple[Any, ...]) -> Iterator[None]:
 
 
 def put(asked: tuple[Any, ...]) -> None:
-    """Make settings what they were when they were taken down."""
+    """Put settings back to their values when they were taken down."""
     for value, (getter, setter) in zip(asked, _PAIRS.values(), strict=True):
         if getter() != value:
             setter(value)

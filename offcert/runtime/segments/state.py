@@ -73,7 +73,7 @@ class ModuleStates:
     Parameters
     ----------
     name : str
-        Of the segment, for people.
+        Name of the segment, for people.
     modules : sequence of (str, nn.Module)
         Path and module of all modules in it.
     sharded : Sharded, optional

@@ -114,7 +114,7 @@ class IdealAllocator:
     limit : int or None
         Bytes.
     name : str
-        Of the device.
+        Name of the device.
     """
 
     def __init__(self, limit: int | None, name: str) -> None:
@@ -153,7 +153,7 @@ class CachingAllocator:
     limit : int or None
         Bytes that segments may take altogether.
     name : str
-        Of the device.
+        Name of the device.
     granule : int
         Bytes that sizes are rounded up to.
     """

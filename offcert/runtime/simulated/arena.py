@@ -170,7 +170,7 @@ class PinnedBudget:
     limit : int or None
         None for as many as are asked for.
     name : str
-        Of the device.
+        Name of the device.
 
     Attributes
     ----------

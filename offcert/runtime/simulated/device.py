@@ -63,7 +63,7 @@ class SimulatedDevice:
     chunk : int
         Bytes of the host that are registered by one call, and no copy goes from one to the next.
     name : str
-        For people.
+        Name for people.
     adversary : callable
         When copies run that may run now or later.
     strict : bool

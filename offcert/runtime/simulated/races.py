@@ -38,7 +38,7 @@ class Race:
     Attributes
     ----------
     kind : RaceKind
-        What was used.
+        Kind of the access whose order is not certain.
     size : int
         Bytes of it.
     what : str

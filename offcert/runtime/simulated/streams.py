@@ -83,7 +83,7 @@ class SimulatedEvent:
     time : int
         When all of them have ended, in nanoseconds of the device.
     knows : list of int
-        What of all streams has ended by then.
+        For each stream, the number of works that have ended by then.
     """
 
     __slots__ = ("knows", "place", "stream", "time")
@@ -123,7 +123,7 @@ class SimulatedStream:
     Parameters
     ----------
     index : int
-        Of the stream, among those that know of each other.
+        The index of the stream, among those that know of each other.
     host : Host
         Who hands the work over.
 
@@ -226,7 +226,7 @@ class ComputeStream(SimulatedStream):
 
 
 def carry_out(stream: SimulatedStream, place: int) -> None:
-    """Carry out what a stream has been given up to a place, and first what that waits for."""
+    """Carry out a stream's work up to a place, and first the work that it waits for."""
     goals = [(stream, place)]
     while goals:
         event = goals[-1][0].advance(goals[-1][1])

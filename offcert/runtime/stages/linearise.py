@@ -163,7 +163,7 @@ def linearise(traced: fx.GraphModule, example: torch.Tensor, name: str) -> Stage
     example : torch.Tensor
         An input; no data is looked at.
     name : str
-        Of the module, for error messages.
+        Name of the module, for error messages.
 
     Raises
     ------

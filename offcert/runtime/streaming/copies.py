@@ -70,7 +70,7 @@ class StreamCopies(Generic[Key]):
     device : Device
         The device whose streams copy.
     layout : HostLayout
-        Of the plan.
+        The layout of the plan.
     arena : Arena
         Of exactly the layout's bytes.
     apart : callable, optional

@@ -70,7 +70,7 @@ class HostCopies(Generic[Key]):
     Parameters
     ----------
     layout : HostLayout
-        Of the plan.
+        The layout of the plan.
     store : HostStore
         The arena, of exactly the layout's bytes.
 

@@ -86,7 +86,7 @@ def forecast(
     problem : Problem
         The operations, and the platform.
     timetable : Timetable
-        Of a plan for it.
+        The timetable of a plan for it.
     durations : sequence of int, optional
         Ticks of the operations, if other than the problem's.
     """

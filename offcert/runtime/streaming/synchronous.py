@@ -106,7 +106,7 @@ class Mover(ABC):
 
 
 def lacking(step: MovedStep, place: Place, operation: int) -> None:
-    """Tell a step that it has not saved what is to leave."""
+    """Tell a step that it has not saved a tensor that is to leave."""
     shape = "x".join(map(str, place.shape)) or "scalar"
     step.deviate(
         f"{step.name(place.operation)} has not saved the {place.dtype} tensor of shape {shape} "
@@ -259,7 +259,7 @@ def forecast_at_once(problem: Problem, prediction: Prediction) -> Schedule:
     problem : Problem
         The operations, and the platform's rates.
     prediction : Prediction
-        Of the plan: what leaves and comes back before each operation.
+        The prediction of the plan: what leaves and comes back before each operation.
     """
     trace, platform, gaps = problem.trace, problem.platform, GapsOfTensors(problem.trace)
     now, copied = 0, set()

@@ -190,7 +190,7 @@ class Entry:
         return users > ours or sys.getrefcount(storage) > _REFERENCES
 
     def versions(self) -> dict[int, int]:
-        """Return the versions of what is on the device, by who knows them."""
+        """Return the versions of the storage on the device, by who knows them."""
         found = {
             id(each): each.tensor._version for each in self._alive() if each.tensor is not None
         }

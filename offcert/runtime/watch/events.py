@@ -42,7 +42,7 @@ class Event(NamedTuple):
     kind : str
         One of the constants of this module.
     path : str
-        Of the module, as in ``model.named_modules()``; of an operator, its name.
+        Path of the module, as in ``model.named_modules()``; of an operator, its name.
     call : int
         Which call of the module or operator in this step; of an unpacking, how many came before it;
         of an end, which backward pass it was.

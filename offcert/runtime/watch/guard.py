@@ -31,7 +31,7 @@ class OffloadWarning(UserWarning):
 
 
 def one_line(error: BaseException) -> str:
-    """Return the kind of an error and the first line of what it says."""
+    """Return the kind of an error and the first line of its message."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 

@@ -157,9 +157,9 @@ class Hooks:
     compiled : set of str
         Paths of the modules that are hooked and compiled.
     parts : Parts
-        Of the root, as they were when they were last looked at.
+        The parts of the root, as they were when they were last looked at.
     guard : Guard
-        Of all that is called in the model's steps.
+        The guard of all that is called in the model's steps.
     unseen : Unseen or None
         Who waits for the first call of the root.
     """

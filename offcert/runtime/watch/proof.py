@@ -22,9 +22,9 @@ class Proof:
     Parameters
     ----------
     name : str
-        Of the segment, for people.
+        Name of the segment, for people.
     paths : tuple of str
-        Of the modules that it calls.
+        Paths of the modules that it calls.
     told : callable, optional
         Called with the proof when the segment is refused.
 
@@ -33,7 +33,7 @@ class Proof:
     seen : int
         In how many rehearsals it has made the same again.
     paths : tuple of str
-        Of the modules that it calls; of those that stand in the way, once it is refused.
+        Paths of the modules that it calls; of those that stand in the way, once it is refused.
     refused : str or None
         Why it never runs again from now on.
     """
@@ -64,7 +64,7 @@ class Proof:
         Parameters
         ----------
         reason : str
-            For people.
+            Reason for people.
         blamed : tuple of str
             Paths of the modules that stand in the way, if it is known that others do not.
         """

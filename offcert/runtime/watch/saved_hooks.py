@@ -48,7 +48,7 @@ class EnteredHooks:
 
 
 def enter_saving(local: Holder, step: Deviating, storages: SavedStorages | None) -> None:
-    """Take over the tensors that the calling thread's autograd saves, if that is possible."""
+    """Make the tensors that the calling thread's autograd saves those of a step, if possible."""
     leave_saving(local)
     if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
         step.deviate("other saved-tensor hooks are active around the model")
@@ -87,7 +87,7 @@ class Place(NamedTuple):
     size : int
         Bytes of the storage.
     dtype : str
-        Of the tensor that was saved first.
+        Data type of the tensor that was saved first.
     shape : tuple of int
         Of that tensor.
     ordinal : int
@@ -153,7 +153,7 @@ class Owned:
     Parameters
     ----------
     parts : Parts
-        Of the model.
+        The parts of the model.
     """
 
     def __init__(self, parts: Parts) -> None:
@@ -217,7 +217,7 @@ class SavedStorages:
     Attributes
     ----------
     guard : Guard
-        Of the hooks.
+        The guard of the hooks.
     closed : bool
         Whether what is saved from now on is left alone.
     """
@@ -258,7 +258,7 @@ class SavedStorages:
         self._by_address[entry.device_storage()._cdata] = weakref.ref(entry)
 
     def asked_for(self, handle: Handle) -> None:
-        """Take note that autograd asks for what it had saved."""
+        """Take note that autograd asks for a tensor that it had saved."""
 
     def bring_back(self, handle: Handle) -> None:
         """See to it that the bytes are there."""

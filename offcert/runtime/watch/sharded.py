@@ -131,7 +131,7 @@ class Sharded:
                 yield group._partial_reduce_output
 
     def remembered(self) -> list[Any]:
-        """Return the objects in which PyTorch remembers what is gathered."""
+        """Return the objects in which PyTorch remembers gathered parameters."""
         shared = [each for s in self.states for each in (s._comm_ctx, s._state_ctx)]
         unique = {id(each): each for each in shared}
         return [*self.states, *self.groups, *self.parameters, *unique.values()]
@@ -172,7 +172,7 @@ class Gathered:
     Parameters
     ----------
     sharded : Sharded
-        Of the model; parameters that have not been gathered yet have no storage.
+        Sharded parameters of the model; parameters that have not been gathered yet have no storage.
     """
 
     def __init__(self, sharded: Sharded) -> None:

@@ -85,7 +85,7 @@ class LiveBytes(TorchDispatchMode):
         address once it counts no more. What `allocated` raises is raised by the operator: there
         is not so much memory.
     guard : Guard
-        Of all that is done beside the operators.
+        The guard of all that is done beside the operators.
     sharded : Sharded or None
         Sharded parameters, which count from when they are gathered until they are freed.
     """
@@ -117,14 +117,8 @@ class LiveBytes(TorchDispatchMode):
         """Let `torch.compile` work as without the mode; what it has compiled is counted."""
         return True
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        """Run `func` and account for what it returned."""
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run `func` and account for its results."""
         kwargs = kwargs or {}
         if not self._counting:
             return func(*args, **kwargs)
@@ -330,7 +324,7 @@ class LiveBytes(TorchDispatchMode):
             self._set_foreign(storage)
 
     def need(self, scratch: int) -> None:
-        """Count bytes that an operator takes beside what is alive now, and gives back at once."""
+        """Count bytes that an operator takes beside those alive now, and gives back at once."""
         self.peak = max(self.peak, self.live + scratch)
 
     def start_peak(self) -> None:

@@ -30,7 +30,7 @@ class Unseen:
     told : callable
         Called once, with what is to be said.
     guard : Guard
-        Of the model's hooks.
+        The guard of the model's hooks.
     """
 
     def __init__(self, root: nn.Module, told: Callable[[str], None], guard: Guard) -> None:

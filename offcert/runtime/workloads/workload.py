@@ -78,11 +78,11 @@ class Workload:
     options : mapping
         Keyword arguments of the callable or the zoo's builder.
     dtype : str
-        Of parameters and inputs.
+        Data type of parameters and inputs.
     loss : str
         See `offcert.runtime.workloads.workload.loss_function`.
     seed : int
-        Of the initial weights.
+        Seed of the initial weights.
 
     Raises
     ------
@@ -269,19 +269,14 @@ def input_shape(shape: str | Sequence[int]) -> tuple[int, ...]:
     return sizes
 
 
-def load_model(spec: str, options: Mapping[str, Any] | None = None) -> nn.Module:
-    """Build a network from a name of the zoo or from ``"package.module:callable"``.
+def load(spec: str, options: Mapping[str, Any] | None = None) -> nn.Module | TrainingStep:
+    """Build a network or a `TrainingStep` from a name of the zoo or ``"package.module:callable"``.
 
     Raises
     ------
     InputError
-        If there is no such network, the callable fails, or what it returns is no module.
+        If there is no such network, the callable fails, or what it returns is neither.
     """
-    return _require_module(spec, load(spec, options))
-
-
-def load(spec: str, options: Mapping[str, Any] | None = None) -> nn.Module | TrainingStep:
-    """Build a network or a `TrainingStep` from its name, as `load_model` does a network."""
     options = dict(options or {})
     if ":" not in spec:
         return zoo.build(spec, **options)

@@ -118,7 +118,7 @@ def large_tensors(problem: Problem, smallest: int) -> tuple[int, ...] | None:
     Parameters
     ----------
     problem : Problem
-        Any.
+        Any problem.
     smallest : int
         Bytes of a tensor that counts as large.
 

@@ -58,7 +58,7 @@ class Covers:
     place : list of int
         Where in `present` each of the sizes stands.
     present : bool array
-        Which of them the set has; none at first, to be set by who asks.
+        Whether the set has each of them; none at first, to be set by the caller.
     """
 
     def __init__(self, sizes: Sequence[int], finest: int | None = None) -> None:

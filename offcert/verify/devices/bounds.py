@@ -29,7 +29,7 @@ _OUTWARDS = (JobKind.SEND, JobKind.COLLECT)
 
 @dataclass(frozen=True)
 class Known:
-    """A problem on several devices, and what is established of one device alone.
+    """A problem on several devices, and the ticks that are established for one device alone.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ def resource_fault(
     value : int
         The bound.
     proof : ResourceProof
-        Which work on which resource.
+        The proof: which work counts on which resource.
     """
     return _Bound(problem, alone, proof).fault(value)
 

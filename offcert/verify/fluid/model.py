@@ -115,7 +115,7 @@ class FluidModel:
     Parameters
     ----------
     problem : Problem
-        Any.
+        Any problem.
     needs : sequence of int
         Bytes that must be absent during each operation.
     """
@@ -188,7 +188,7 @@ class FluidModel:
         return min(leaving, returning, 0)
 
     def bound(self, priced: Priced, decided: Mapping[int, Mapping[Key, bool]]) -> int:
-        """Return the least makespan, in ticks, of schedules that agree with what is decided.
+        """Return the least makespan, in ticks, of schedules that agree with the decisions.
 
         Parameters
         ----------
@@ -204,7 +204,7 @@ class FluidModel:
         return sum(self.durations) + max(math.ceil(idle), 0)
 
     def crowded(self, operation: int, kept: Sequence[Key]) -> bool:
-        """Whether an operation lacks room even if everything but what is kept is absent."""
+        """Whether an operation lacks room even if all gaps but the kept ones are absent."""
         lost = 0
         for key in kept:
             gap = self.intervals[key]

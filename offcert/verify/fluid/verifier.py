@@ -109,7 +109,7 @@ def _least(
 
 
 class _Walk:
-    """A walk through a tree, from case to case, that keeps what is decided.
+    """A walk through a tree, from case to case, that keeps the decisions.
 
     Attributes
     ----------

@@ -277,7 +277,7 @@ def search(tables: Tables, limit: int, max_labels: int) -> int:
     Parameters
     ----------
     tables : Tables
-        Of the side. A size with radix 0 never runs out, which is a relaxation.
+        The tables of the side. A size with radix 0 never runs out, which is a relaxation.
     limit : int
         Ticks of the side's clock.
     max_labels : int

@@ -71,7 +71,7 @@ class JointModel:
     Parameters
     ----------
     problem : Problem
-        With a network.
+        A problem with a network.
     states : States
         Of that network.
     cuts : Cuts

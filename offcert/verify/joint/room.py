@@ -90,7 +90,7 @@ class States:
     Parameters
     ----------
     network : Network
-        Any.
+        Any network.
     offload : bool
         Whether anything may be copied to the host.
     """

@@ -80,7 +80,7 @@ class Contents:
     Parameters
     ----------
     problem : Problem
-        With a network; its transfers are atomic, or nothing leaves.
+        A problem with a network; its transfers are atomic, or nothing leaves.
     timed : bool
         Otherwise runs and transfers take no time, and the question is whether they can be made.
     """

@@ -37,15 +37,15 @@ class Situation(NamedTuple):
     due : Held
         Contents that have come back to be read, and were not read yet.
     busy, made : Held
-        What the last run reads or makes, and what it makes.
+        Contents that the last run reads or makes, and those that it makes.
     workspace : int
         Bytes of it.
     free : int
         When it ends.
     going, gone : int
-        What is on its way out, and when it has left.
+        The content on its way out, and the tick at which it has left.
     coming, back : int
-        What is on its way back, and when it is there.
+        The content on its way back, and the tick at which it is there.
     """
 
     clock: int

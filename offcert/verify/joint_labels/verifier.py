@@ -61,7 +61,7 @@ def beyond_scope(problem: Problem, minimise: Minimise = Minimise.TIME) -> str | 
     Parameters
     ----------
     problem : Problem
-        Any.
+        Any problem.
     minimise : Minimise
         The objective that the bound is about: ticks or bytes.
     """

@@ -215,7 +215,7 @@ class Kept:
         return taken > self._memory
 
     def _round(self) -> bool:
-        """Conclude once from what is known; return whether that is more than before."""
+        """Conclude once from the facts so far; return whether there are more than before."""
         more = False
         count = len(self._network)
         last = [self._last_stages(index) for index in range(count)]

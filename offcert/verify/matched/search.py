@@ -109,7 +109,7 @@ def all_ends(
     Parameters
     ----------
     tables : Tables
-        Of the side.
+        The tables of the side.
     limit : int
         When the side must end, in ticks of its clock.
     amounts : int
@@ -228,7 +228,7 @@ def kept(tables: Tables, found: Keyed, other: IntArray, limit: int) -> Keyed:
     Parameters
     ----------
     tables : Tables
-        Of the side.
+        The tables of the side.
     found : Keyed
         All its labels.
     other : int64 array, shape (K,)

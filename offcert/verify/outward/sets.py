@@ -42,7 +42,7 @@ class Crossing:
 
 @dataclass(frozen=True)
 class SetLimits:
-    """Schedules, by what is out at the cut.
+    """Schedules, by the tensors that are out at the cut.
 
     Attributes
     ----------
@@ -112,7 +112,7 @@ def finer(coarse: Cut, fine: Cut, limits: SetLimits) -> list[SetLimits]:
 
 
 def least_ticks(cut: Cut, limits: SetLimits) -> tuple[int, int] | None:
-    """Return the ticks in which what is out leaves, and returns, at least; None if nothing fits.
+    """Return the least ticks in which tensors out leave, and return; None if nothing fits.
 
     Tensors may be divided for that; those that take least time a byte make up the bytes.
     """

@@ -66,7 +66,7 @@ def _ticks(tables: Tables, direction: int, amount: int) -> int:
 
 
 def new_standing(tables: Tables) -> Standing:
-    """Return room for what is known of a label."""
+    """Return room for the facts about a label."""
     classes, columns = tables.spans.shape
     sizes = classes, columns, columns, 1, 3
     return Standing(*(np.zeros(size, dtype=np.int64) for size in sizes))

@@ -174,7 +174,7 @@ def pivot_outward_fault(
 
 
 class Ways:
-    """The ways in which the searched side can end, by what is out at the cut.
+    """The ways in which the searched side can end, by the tensors that are out at the cut.
 
     Parameters
     ----------
@@ -241,7 +241,7 @@ class Asking:
     cut : Cut
         Both sides as the other is followed.
     asked : int
-        Which that is.
+        Number of the side that is asked.
     longest : int
         Ticks; longer schedules are of no interest.
     """
@@ -307,7 +307,7 @@ class Asking:
                 ask(place, end, max(0, side.out_times[c] - (end - begins)))
 
     def is_refuted(self, counts: tuple[int, ...], demand: _Demand) -> tuple[bool, int]:
-        """Return whether the other side cannot do what is asked, and the labels that took."""
+        """Return whether the other side cannot meet a demand, and the labels that took."""
         leaving, end, begin = demand
         out = np.array(counts, dtype=np.int64)
         moved, ticks = int(out @ self._tables.sizes), int(out @ self._tables.back)

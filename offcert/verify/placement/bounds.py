@@ -1,4 +1,4 @@
-"""Bounds on the pool: what is computed from the problem alone, and what a search establishes."""
+"""Bounds on the pool: computed from the problem alone, or established by a search."""
 
 from __future__ import annotations
 

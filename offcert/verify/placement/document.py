@@ -33,7 +33,7 @@ class Stay:
     kind : str
         ``"tensor"`` or ``"workspace"``.
     index : int
-        Of the tensor or the operation.
+        The index of the tensor or the operation.
     name : str
         As documents have it.
     size : int

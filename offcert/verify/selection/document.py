@@ -322,7 +322,7 @@ class _Graph:
         return len(entered) == len(left) == 1
 
     def objective(self, stored: Iterable[int], parts: Iterable[set[int]]) -> int:
-        """Return the bytes of what is stored and of the largest component."""
+        """Return the bytes of the stored vertices and of the largest component."""
         weights = [sum(self.sizes[vertex] for vertex in part) for part in parts]
         return sum(self.sizes[vertex] for vertex in stored) + max(weights, default=0)
 

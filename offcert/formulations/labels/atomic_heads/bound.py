@@ -197,7 +197,7 @@ def heads_bound(
     max_labels : int
         Of one search; about 90 bytes each.
     seed : int
-        Of the random choices among orders.
+        Seed of the random choices among orders.
     """
     # Every problem has a shorter schedule, and times up to here can be added in 64 bits.
     upper_bound = min(upper_bound, LARGEST_TOTAL)

@@ -162,7 +162,7 @@ def good_way(search: SideSearch, width: int, seed: int) -> tuple[int, tuple[int,
     width : int
         Sequences that stay after every transfer.
     seed : int
-        Of the choice among equally promising ones.
+        Seed of the choice among equally promising ones.
 
     Returns
     -------
@@ -222,7 +222,7 @@ def good_orders(head: SideSearch, tail: SideSearch, seed: int = 0) -> Iterator[O
     head, tail : SideSearch
         Of one pivot. What they have found is a way to begin with.
     seed : int
-        Of the choices among equally promising sequences.
+        Seed of the choices among equally promising sequences.
     """
     sides = (head, tail)
     width = float(_FIRST_WIDTH)

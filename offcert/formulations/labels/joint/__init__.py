@@ -1,1 +1,1 @@
-"""Exact search over what is where, for small networks whose computations may run again."""
+"""Exact search over contents and their places, for small networks that may run again."""

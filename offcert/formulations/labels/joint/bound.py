@@ -288,7 +288,7 @@ def least_memory_execution(
     Parameters
     ----------
     problem : Problem
-        In which computations may run again, and memory is minimised.
+        A problem in which computations may run again, and memory is minimised.
     seconds : float
         Time limit.
     known : tuple of (int, int)

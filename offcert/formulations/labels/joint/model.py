@@ -41,7 +41,7 @@ class JointModel:
     Parameters
     ----------
     problem : Problem
-        With a network.
+        A problem with a network.
     timeless : bool
         Whether every run and every transfer takes no time, to see what can be executed at all.
 

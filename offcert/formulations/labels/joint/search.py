@@ -106,7 +106,7 @@ def search(
     seconds: float = float("inf"),
     most: int = 2**62,
 ) -> Outcome:
-    """Return a shortest execution, or what is known when time or labels run out.
+    """Return a shortest execution, or the bound so far when time or labels run out.
 
     Parameters
     ----------

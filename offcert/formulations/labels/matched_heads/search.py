@@ -193,7 +193,7 @@ class MatchedSearch:
             self._enter(_Stage(target, counted, levels))
 
     def _enter(self, stage: _Stage) -> None:
-        """Take note of what a level has found, and of what the next one has to count."""
+        """Take note of a level's bound, and of the sizes that the next one has to count."""
         self.begun = True
         self._stages.append(stage)
         stage.labels = sum(level.labels.w.size for level in stage.levels)

@@ -1,4 +1,4 @@
-"""Labels of the outward search: their store, the hash table over what is out, and the heap."""
+"""Labels of the outward search: their store, the hash table over tensors out, and the heap."""
 
 from __future__ import annotations
 

@@ -34,14 +34,6 @@ class Replay:
     ends: list[int]
 
 
-def begins_of(pivot: CutProblem, region: Region, evaluation: Evaluation) -> tuple[int, int]:
-    """Return when the link is free on either side at first."""
-    straddle = region.straddle
-    if straddle is None:
-        return 0, 0
-    return evaluation.before, straddle.ticks(pivot) - evaluation.before
-
-
 def replay(pivot: CutProblem, region: Region, index: int, way: Way) -> Replay:
     """Follow the steps of a side.
 

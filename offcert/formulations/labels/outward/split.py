@@ -149,7 +149,7 @@ class Split:
     value : int
         The least number of tensors, bytes or ticks of the first part.
     size_class : int
-        Whose, if it is a class.
+        Number of the class whose tensors are counted, if it is by a class.
     sets : tuple of tuple of int
         Each of them, if it is sets.
     """

@@ -167,7 +167,7 @@ class Tree:
         Returns
         -------
         int
-            That length.
+            Length of the best schedule known then, in ticks.
         """
         nodes = self._open.take(TOGETHER)
         try:

@@ -238,7 +238,7 @@ class PivotSearch:
         )
 
     def _set_up(self, known: Sequence[SideEnds]) -> None:
-        """Cut at every pivot, and use what is known about some."""
+        """Cut at every pivot, and use known ends of the sides of some."""
         cuts = self._race.runners
         for ends in known:
             self._favoured.add(ends.pivot)

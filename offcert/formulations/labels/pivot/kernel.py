@@ -86,7 +86,7 @@ def _is_due(side: SideArrays, m: Ints, j: int) -> bool:
 
 @inlined
 def _change(side: SideArrays, m: Ints, j: int) -> int:
-    """Bytes by which what is absent at operation `j` exceeds what is absent at the one before."""
+    """Bytes by which those absent at operation `j` exceed those absent at the one before."""
     total = 0
     for e in range(side.event_at[j], side.event_at[j + 1]):
         if side.event_rank[e] < m[side.event_class[e]]:

@@ -20,7 +20,7 @@ class Shape:
     name
         Key in `SHAPES`.
     config
-        What `transformers` needs to build it; of a UNet, what `diffusers` has in its file.
+        Settings with which `transformers` builds it; of a UNet, the settings in `diffusers`' file.
     parameters
         How many it has.
     source

@@ -123,7 +123,7 @@ def training_step(
         Tokens of a sequence: of the text, and for a speech model of the transcript. Not for
         models that take images only.
     dtype : str
-        Of parameters and images: ``"bf16"``, ``"fp16"`` or ``"fp32"``.
+        Data type of parameters and images: ``"bf16"``, ``"fp16"`` or ``"fp32"``.
     autocast : str, optional
         The type of autocast around the forward pass; parameters are then of float32.
     attention : str

@@ -133,7 +133,7 @@ class UNet(nn.Module):
     Parameters
     ----------
     config : mapping
-        What the configuration file of a `UNet2DConditionModel` holds, as `read_unet` has checked.
+        The checked content of a `UNet2DConditionModel`'s configuration file (`read_unet`).
 
     References
     ----------

@@ -17,7 +17,7 @@ from offcert.runtime.hardware.bandwidth import LinkReading, Rates, read_link
 from offcert.runtime.plan.predict import predict
 from offcert.runtime.profiling.measured_step import captured_on_device, measure_step
 from offcert.runtime.profiling.profile import profile
-from offcert.runtime.profiling.timing import RepeatedStep, timed_trace
+from offcert.runtime.profiling.timing import RepeatedStep
 from offcert.runtime.simulated import SimulatedDevice
 from offcert.runtime.watch.tracker import LiveBytes
 from offcert.runtime.workloads.turns import Stopwatch
@@ -259,7 +259,7 @@ def test_workspaces_are_what_the_allocator_gives_out_beyond_what_is_planned(gran
 def test_where_memory_is_not_told_workspaces_stay_those_of_the_capture():
     step = _step()
     captured = capture(step, hardware=_T4, tensors="real")
-    assert timed_trace(step, captured, 1, _device()) == captured.trace
+    assert RepeatedStep(step, captured, _device()).timed(1).trace == captured.trace
 
 
 def test_too_little_memory_to_measure_is_said():
@@ -271,7 +271,7 @@ def test_too_little_memory_to_measure_is_said():
     with tracker:
         tracker.start()
         with pytest.raises(InputError, match="too little memory to measure the step"):
-            timed_trace(step, captured, 1, device)
+            RepeatedStep(step, captured, device).timed(1)
         with pytest.raises(InputError, match="too little memory to measure the step"):
             measure_step(step, Clock.MODULES, device, _T4)
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in step.model.modules())

@@ -17,7 +17,7 @@ from offcert.runtime.hardware import HARDWARE
 from offcert.runtime.profiling.profile import profile
 from offcert.runtime.stages.linearise import trace_module, vocabulary
 from offcert.runtime.workloads.standard_step import standard_step
-from offcert.runtime.workloads.workload import Workload, load_model
+from offcert.runtime.workloads.workload import Workload, load
 from support.networks import own_steps
 from support.networks.shallow_networks import shallow
 from support.runtime.captured import require_same, state_of
@@ -56,7 +56,7 @@ def test_modules_are_the_default_and_the_source_says_what_was_done():
         "measured": False,
         "torch": torch.__version__.partition("+")[0],
     }
-    model = load_model("gpt-tiny", {"layers": 1})
+    model = load("gpt-tiny", {"layers": 1})
     assert source["uncounted"]["parameters"] == sum(p.nbytes for p in model.parameters())
     assert source["uncounted"]["buffers"] == sum(b.nbytes for b in model.buffers())
     assert (capture["tensors"], capture["device"]) == ("fake", "cpu")
@@ -93,7 +93,7 @@ def test_the_source_is_enough_to_profile_again(tmp_path: Path):
 
 
 def test_a_module_of_ones_own_is_profiled_as_the_zoos_and_left_as_it_was():
-    model = load_model("resnet18")
+    model = load("resnet18")
     model.conv1.weight.grad = torch.ones_like(model.conv1.weight)
     before = state_of(model)
     problem = profile(model, "2x3x64x64", hardware="t4", name="mine")

@@ -18,7 +18,6 @@ from offcert.runtime.capture import capture
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.plan.place import place, program_of, steady
 from offcert.runtime.segments import generators
-from offcert.runtime.segments.placed import placed_from_json
 from offcert.runtime.segments.steps import segmented
 from offcert.runtime.watch.entries import InPlaceError
 from offcert.runtime.watch.guard import OffloadWarning
@@ -96,10 +95,9 @@ def test_lines_alone():
     assert outcome.require_followed().reports[-1].peak < outcome.plain_peak
 
 
-def test_programs_ranges_and_their_documents_come_back():
+def test_programs_and_ranges_come_back():
     _, captured = problem_of(images("resnet18"))
     for placed in RESNET.values():
-        assert placed_from_json(json.loads(json.dumps(placed.to_json()))) == placed
         found = program_of(placed, captured.ranges, captured.ticks)
         again_placed = place(found, captured.ranges, captured.ticks)
         assert set(again_placed.nested()) == set(placed.nested())
@@ -205,13 +203,6 @@ def test_modules_that_compute_nothing():
 def test_lines_that_cannot_be_carried_out(placed, message):
     with pytest.raises(InputError, match=message), segmented(Calls(simple), placed):
         pass
-
-
-def test_documents_that_are_no_line():
-    for calls in ([["a"]], [["a", 0]], [["b", 0], ["c", 0]]):
-        one = {"path": "a", "call": 0, "line": calls, "kept": [], "inner": []}
-        with pytest.raises(InputError, match="line"):
-            placed_from_json({"segments": [one]})
 
 
 # Traps.

@@ -1,14 +1,12 @@
 """What is kept so that it does not run again, but nobody needs: it is not stored."""
 
-import pytest
 import torch
 from torch import nn
 
 from offcert.core.carried.carry import carry
-from offcert.core.errors import InputError
 from offcert.core.program import Program
 from offcert.runtime.plan.place import place, program_of
-from offcert.runtime.segments.placed import Kept, placed_from_json
+from offcert.runtime.segments.placed import Kept
 from support.runtime.captured import mean_step
 from support.runtime.joint_training import again, carried_by, compare_joint, problem_of, segment
 
@@ -114,8 +112,4 @@ def test_documents_name_what_is_not_stored():
     placed = place(program, captured.ranges, captured.ticks, found.unread)
     document = placed.to_json()
     assert document["segments"][0]["kept"][0] == ["enter", "0.first", 0, None, [0]]
-    assert placed_from_json(document) == placed
     assert program_of(placed, captured.ranges, captured.ticks) == program
-    document["segments"][0]["kept"][0][4] = [-1]
-    with pytest.raises(InputError, match=r"kept\[0\]\[4\] must be a list of numbers of results"):
-        placed_from_json(document)

@@ -10,7 +10,7 @@ from offcert.core.platform import Kind
 from offcert.runtime.device.store import HostStore
 from offcert.runtime.hardware import HARDWARE, bandwidth
 from offcert.runtime.profiling.profile import profile as profile_by
-from offcert.runtime.workloads.workload import Workload, load_model
+from offcert.runtime.workloads.workload import Workload, load
 
 profile = partial(profile_by, clock="stages")
 
@@ -77,7 +77,7 @@ def test_source_is_enough_to_profile_again():
 
 
 def test_profiling_a_module_leaves_it_and_the_random_state_untouched():
-    model = load_model("resnet18")
+    model = load("resnet18")
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     state = torch.get_rng_state()
     problem = profile(model, "2x3x64x64", hardware="t4", name="mine")
@@ -93,7 +93,7 @@ def test_networks_by_import_path():
     problem = profile(f"{__name__}:small", "4x8", hardware="t4", options={"width": 16})
     sizes = {tensor.name: tensor.size for tensor in problem.trace.tensors}
     assert sizes["x1"] == sizes["x2"] == 4 * 16 * 4
-    assert isinstance(load_model(f"{__name__}:small"), nn.Sequential)
+    assert isinstance(load(f"{__name__}:small"), nn.Sequential)
 
 
 def test_memory_defaults_to_the_devices_but_is_always_feasible():
@@ -172,7 +172,7 @@ def test_exactly_one_source_of_times_and_known_names():
 
 
 def test_measuring_a_module_leaves_it_untouched():
-    model = load_model("resnet18")
+    model = load("resnet18")
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     profile(model, "1x3x64x64", measure=True)
     assert all(torch.equal(before[n], t) for n, t in model.state_dict().items())
@@ -185,4 +185,4 @@ def test_models_in_the_working_directory_can_be_named(tmp_path, monkeypatch):
     (tmp_path / f"{name}.py").write_text(source)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.path", [entry for entry in __import__("sys").path if entry])
-    assert isinstance(load_model(f"{name}:build"), nn.Linear)
+    assert isinstance(load(f"{name}:build"), nn.Linear)

@@ -17,7 +17,6 @@ from offcert.formulations.common.grid import longest_makespan
 from offcert.formulations.models.interval_cpsat import solve
 from offcert.formulations.models.interval_data import (
     LARGEST_ENERGY,
-    aligned_grid,
     choose_grid,
     prepare,
 )
@@ -233,22 +232,6 @@ def test_the_grid_keeps_products_inside_64_bits() -> None:
     outcome = solve(problem, time_limit=2)
     assert "error" not in outcome.details
     assert outcome.lower_bound >= trace.compute_time
-
-
-@pytest.mark.parametrize("coarsest", [1, 2, 50, 7777, 10**6])
-def test_aligned_grids_lose_no_more_than_the_grid_they_refine(coarsest: int) -> None:
-    trace = Trace(
-        [Operation(str(i), 5) for i in range(9)],
-        [
-            Tensor(f"x{i}", size, (i, 8 - i))
-            for i, size in enumerate((98_006, 98_000, 49_012, 24_500))
-        ],
-    )
-    problem = Problem("alike", trace, Platform(trace.least_memory, Fraction(1)))
-    grid = aligned_grid(problem, coarsest)
-    times = [problem.platform.transfer_time(trace.gap_size(gap), Kind.OFFLOAD) for gap in range(4)]
-    assert coarsest < 2 * grid <= 2 * coarsest
-    assert sum(time % grid for time in times) <= sum(time % coarsest for time in times)
 
 
 def test_too_little_memory_is_a_result() -> None:
