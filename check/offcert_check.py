@@ -985,10 +985,7 @@ class Joint:
         return maker >= 0 and self.network.computations[maker]["repeatable"]
 
     def _room(self, boundary, whole):
-        """Return the rows about memory at a moment: by family, the room and who takes none of it.
-
-        Beside it stand the values that are too large to be there.
-        """
+        """Return rooms by family, with the values in no need of it, and the too large values."""
         running = self.at[boundary] // 2
         each, own = self.network.computations[running], self.reads[running]
         read = sum(self.size[value] for value in own)
@@ -1023,8 +1020,7 @@ class Joint:
         if most < held:
             return most, frozenset()
         sizes, rest = [self.size[value] for value in others], most - held
-        unit = math.gcd(*sizes)
-        fitting = 0
+        unit, fitting = math.gcd(*sizes), 0
         if unit and rest // unit > FINEST_ROOM:
             fitting = rest
         elif unit:
@@ -1082,9 +1078,8 @@ class Joint:
         counts = [len(self.stored)] * len(about)
         if family in ("inputs", "runs"):
             counts[0] = len(self.network.computations)
-        if where >= len(self.spans) or any(
-            n >= count for n, count in zip(about, counts, strict=True)
-        ):
+        known = all(n < count for n, count in zip(about, counts, strict=True))
+        if where >= len(self.spans) or not known:
             return None
         begin, end = self.spans[where]
         if family in ("runs", "returns"):
@@ -1267,8 +1262,7 @@ def joint(problem, details):
 
 def proved(problem, method, details):
     """Return the bound that a method proves for a problem in which everything runs once."""
-    trace, atomic = problem.trace, problem.transfers == "atomic"
-    simplex = not problem.duplex
+    trace, atomic, simplex = problem.trace, problem.transfers == "atomic", not problem.duplex
     if method.startswith("fractional-") and not atomic and method != PIECES:
         raise WrongError(f"{method} is for atomic transfers")
     if not method.startswith("fluid-"):
@@ -1424,12 +1418,9 @@ def _check_conclusion(document, problem, result):
     if document["lower_bound"] != best:
         raise WrongError(f"lower_bound is {document['lower_bound']}, but the largest is {best}")
     gap = document["gap"]
-    if objective is None:
-        expected = None
-    else:
-        expected = Fraction(objective - best, max(objective, 1))
-        if expected < 0:
-            raise WrongError(f"the lower bound {best} is above the objective {objective}")
+    expected = None if objective is None else Fraction(objective - best, max(objective, 1))
+    if expected is not None and expected < 0:
+        raise WrongError(f"the lower bound {best} is above the objective {objective}")
     if (None if gap is None else rational(gap, "gap")) != expected:
         raise WrongError(f"gap is {gap}, but should be {expected}")
     _check_status(document, problem, objective, best)

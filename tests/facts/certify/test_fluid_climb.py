@@ -9,7 +9,7 @@ import pytest
 
 from offcert.certify.methods import solve
 from offcert.certify.search import Search
-from offcert.certify.search_steps import bounds as fluid_climb
+from offcert.certify.search_steps import fluid as fluid_climb
 from offcert.core.result import Evidence
 from offcert.formulations.combinatorial.relaxations import required_absent
 from offcert.formulations.fluid.milp import FluidBound, fluid_bound
