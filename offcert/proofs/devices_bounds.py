@@ -125,14 +125,14 @@ _PROOFS = (
     Provable(
         DEVICE,
         Computed,
-        "devices.bounds:alone",
+        "devices_bounds:alone",
         "the step of one device that has the link to itself",
         "several-gpus",
     ),
     Provable(
         RESOURCE,
         ResourceProof,
-        "devices.bounds:resource",
+        "devices_bounds:resource",
         "work on one resource, from its head to its tail",
         "several-gpus",
     ),

@@ -27,9 +27,8 @@ from numpy.typing import NDArray
 from offcert.core.platform import Kind, Link
 from offcert.proofs.kinds.computed import ExactSums
 from offcert.questions.schedule.problem import Problem
-from offcert.verify.common.absence import Absence, absences, large_tensors, least_memory, needs
-from offcert.verify.common.fluid_times import rests, starts
-from offcert.verify.fractional import NO_SCHEDULE
+from offcert.verify.absence import Absence, absences, large_tensors, least_memory, needs
+from offcert.verify.fractional import NO_SCHEDULE, rests, starts
 from offcert.verify.limits import Allowance
 
 # Entries of arrays that are computed, sums that are looked at (arbitrary), and the time of a sum

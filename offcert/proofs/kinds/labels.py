@@ -190,7 +190,7 @@ PROOFS = (
     ProofKind(
         "pivot-outward",
         PivotOutward,
-        "pivot_outward.check:pivot_outward",
+        "pivot_outward:pivot_outward",
         "one side of a cut searched to a limit, the other from the pivot outward",
         page="pivot-outward",
         searched=True,

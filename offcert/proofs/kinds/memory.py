@@ -59,7 +59,7 @@ PROOFS = (
     ProofKind(
         "least-memory-run",
         Computed,
-        "least_memory.verifier:single_run",
+        "least_memory:single_run",
         "bytes of the run that needs most, or of what is there at the start",
         page="least-memory",
         transfers=ALL,
@@ -69,7 +69,7 @@ PROOFS = (
     ProofKind(
         "least-memory-kept",
         Computed,
-        "least_memory.verifier:kept",
+        "least_memory:kept",
         "bytes below which what cannot be made again in time would have to stay, and does not fit",
         page="least-memory",
         transfers=ALL,
@@ -79,7 +79,7 @@ PROOFS = (
     ProofKind(
         "least-memory-cut",
         LeastMemoryCut,
-        "least_memory.verifier:cut",
+        "least_memory:cut",
         "bytes that are there during one run, at prices for running again and for moving",
         page="least-memory",
         transfers=ALL,

@@ -30,14 +30,14 @@ _PROOFS = (
     Provable(
         "load",
         Computed,
-        "placement.bounds:load",
+        "placement_bounds:load",
         "the most bytes that are taken at a time",
         "placement",
     ),
     Provable(
         "infeasible-subset",
         InfeasibleSubset,
-        "placement.bounds:infeasible_subset",
+        "placement_bounds:infeasible_subset",
         "the least pool of some of the residences, all ways of stacking them looked at",
         "placement-search",
         searched=True,

@@ -8,7 +8,7 @@ from offcert.core.errors import InputError
 from offcert.proofs.fluid_document import Node, TooLongError, Weights, read
 from offcert.proofs.kinds.fluid import FluidProof
 from offcert.questions.schedule.problem import Problem, Transfers
-from offcert.verify.common.absence import least_memory, needs, whole_tensors
+from offcert.verify.absence import least_memory, needs, whole_tensors
 from offcert.verify.fluid.model import FluidModel
 from offcert.verify.fractional import NO_SCHEDULE
 from offcert.verify.limits import UNLIMITED, Allowance, BeyondLimitsError

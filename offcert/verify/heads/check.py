@@ -13,7 +13,7 @@ from offcert.core.platform import Kind
 from offcert.core.trace import Tensor
 from offcert.proofs.kinds.labels import AtomicHeads, Ends
 from offcert.questions.schedule.problem import Problem, Transfers
-from offcert.verify.common.cover import cheapest_cover
+from offcert.verify.absence import cheapest_cover
 from offcert.verify.heads.search import IN_TIME, TOO_LATE, IntArray, Tables, floors, search
 from offcert.verify.limits import Allowance, BeyondLimitsError
 

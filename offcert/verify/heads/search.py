@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offcert.core.compiled import compiled, inlined, inner
-from offcert.verify.common.growing import grown
+from offcert.verify.growing import grown
 
 IntArray = NDArray[np.int64]
 

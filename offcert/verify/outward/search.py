@@ -17,7 +17,7 @@ from heapq import heappop, heappush
 import numpy as np
 
 from offcert.core.compiled import compiled, inlined
-from offcert.verify.common.growing import grown, put
+from offcert.verify.growing import grown, put
 from offcert.verify.outward.view import (
     CAN,
     MAY,

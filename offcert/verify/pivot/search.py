@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offcert.core.compiled import compiled, inlined
-from offcert.verify.common.growing import grown
+from offcert.verify.growing import grown
 from offcert.verify.pivot.tables import (
     COLUMNS,
     FREE,

@@ -9,7 +9,7 @@ import numpy as np
 
 from offcert.core.platform import Kind
 from offcert.questions.schedule.problem import Problem
-from offcert.verify.common.cover import cheapest_cover
+from offcert.verify.absence import cheapest_cover
 from offcert.verify.limits import BeyondLimitsError
 from offcert.verify.pivot.search import search
 from offcert.verify.pivot.tables import IntArray, Tables, new_standing

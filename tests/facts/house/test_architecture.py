@@ -153,7 +153,7 @@ BY_NAME: dict[str, set[str]] = {
     "cli/verify.py": {
         "offcert.report.elsewhere",
         "offcert.verify.document",
-        "offcert.verify.pivot_outward.check",
+        "offcert.verify.pivot_outward",
     },
     # What those above look up with it, and the user's own code.
     "core/named.py": set(),

@@ -12,10 +12,10 @@ from offcert.core.platform import Link
 from offcert.core.result import Bound, Evidence
 from offcert.formulations.labels.pivot_outward import PivotOutwardSearch
 from offcert.questions.schedule.problem import Problem
+from offcert.verify import pivot_outward as pivot_outward_check
 from offcert.verify.limits import BeyondLimitsError
 from offcert.verify.pivot.side import Found
-from offcert.verify.pivot_outward import check as pivot_outward_check
-from offcert.verify.pivot_outward.check import confirm_pivot_outward, pivot_outward_fault
+from offcert.verify.pivot_outward import confirm_pivot_outward, pivot_outward_fault
 from offcert.verify.recheck import recheck
 from support.oracles.schedules import brute_force
 from support.problems.nested import nested_problems, with_small_tensors

@@ -32,7 +32,7 @@ from offcert.questions.devices.problem import Accumulation, DevicesProblem, Grad
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
 from offcert.report.devices_text import devices_summary
-from offcert.verify.devices.bounds import resource_fault
+from offcert.verify.devices_bounds import resource_fault
 from offcert.verify.document import verify
 from offcert.verify.limits import Limits
 from support.oracles.devices import devices_optimum

@@ -12,10 +12,9 @@ from offcert.formulations.combinatorial.large_tensors import (
     sizes_worth_counting,
 )
 from offcert.questions.schedule.problem import Problem, Transfers
-from offcert.verify.common import absence
-from offcert.verify.common.cover import cheapest_cover
-from offcert.verify.common.fluid_times import LinkWork
-from offcert.verify.fractional import fluid_time, recompute
+from offcert.verify import absence
+from offcert.verify.absence import cheapest_cover
+from offcert.verify.fractional import LinkWork, fluid_time, recompute
 from offcert.verify.recheck import recheck
 from support.problems.long_problems import long_problem
 from support.problems.random_instances import mixed_problem

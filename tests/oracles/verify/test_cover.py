@@ -5,16 +5,16 @@ import random
 
 import pytest
 
-from offcert.verify.common import cover
-from offcert.verify.common.cover import Covers, cheapest_cover
+from offcert.verify import absence
+from offcert.verify.absence import Covers, cheapest_cover
 
 
 def least_sum(sizes: list[int], need: int) -> int:
     """Return the least sum of at least `need`, in units where there would be too many sums."""
     total = sum(sizes)
     unit, slack = 1, 0
-    if total > cover.FINEST * math.gcd(*sizes):
-        unit = -(-total // cover.FINEST)
+    if total > absence.FINEST * math.gcd(*sizes):
+        unit = -(-total // absence.FINEST)
         slack = len(sizes) * (unit - 1)
     sums = {0}
     for size in sizes:
@@ -31,8 +31,8 @@ def some_sizes(rng: random.Random) -> list[int]:
 @pytest.mark.slow
 @pytest.mark.parametrize("finest", [1 << 24, 700, 40])
 def test_no_sum_of_whole_tensors_is_cheaper(finest: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cover, "FINEST", finest)
-    cover._cover.cache_clear()
+    monkeypatch.setattr(absence, "FINEST", finest)
+    absence._cover.cache_clear()
     rng = random.Random(finest)
     raised = 0
     for _ in range(300):
@@ -42,7 +42,7 @@ def test_no_sum_of_whole_tensors_is_cheaper(finest: int, monkeypatch: pytest.Mon
         assert cheapest_cover(sizes, need) == expected, (sizes, need)
         raised += expected > need
     assert raised > 20
-    cover._cover.cache_clear()
+    absence._cover.cache_clear()
 
 
 @pytest.mark.slow
@@ -59,7 +59,7 @@ def test_simple_ways_only_find_what_is_there() -> None:
         for size in sizes:
             sums |= {known + size for known in sums}
         there = not sums.isdisjoint(range(least, most + 1))
-        reached = cover._reached(covers._sizes, least, most)
+        reached = absence._reached(covers._sizes, least, most)
         assert there or not reached
         if len(sizes) >= 30 and there:
             many += 1

@@ -21,7 +21,7 @@ from offcert.proofs.claims import proved
 from offcert.proofs.kinds.computed import Computed
 from offcert.proofs.kinds.memory import LeastMemoryCut
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
-from offcert.verify.least_memory.verifier import Flow
+from offcert.verify.least_memory import Flow
 from offcert.verify.recheck import recheck
 from support.oracles.joint import least_time
 from support.problems.least_memory import by_time, memory_bounds, memory_problem

@@ -17,8 +17,8 @@ from offcert.proofs.claims import proved
 from offcert.proofs.kinds.computed import Computed
 from offcert.proofs.kinds.memory import LeastMemoryCut
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
-from offcert.verify.least_memory.needs import at_start, needs_of
-from offcert.verify.least_memory.verifier import Flow, Kept, cut_bytes
+from offcert.verify.execution import at_start, needs_of
+from offcert.verify.least_memory import Flow, Kept, cut_bytes
 from offcert.verify.limits import UNLIMITED, Allowance, BeyondLimitsError, Limits
 from offcert.verify.recheck import recheck
 from support.networks.changing_networks import changing_network

@@ -13,7 +13,7 @@ from offcert.core.platform import Platform
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.questions.schedule.problem import Problem
 from offcert.verify.pivot.check import classes_of, confirm
-from offcert.verify.pivot_outward.check import confirm_pivot_outward
+from offcert.verify.pivot_outward import confirm_pivot_outward
 from support.oracles.schedules import brute_force
 from support.problems.random_instances import RATES
 from support.seeds import by_seeds

@@ -31,7 +31,7 @@ from offcert.questions.schedule.result import Result
 from offcert.questions.schedule.schedule import FluidSchedule, Schedule
 from offcert.verify.findings import Outcome
 from offcert.verify.limits import Limits
-from offcert.verify.placement.document import stays
+from offcert.verify.placement import stays
 from support.problems.placements import random_placement_problem, scheduled
 from support.seeds import by_seeds
 

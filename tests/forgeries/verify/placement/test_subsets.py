@@ -9,8 +9,8 @@ from offcert.core.result import Bound, Evidence
 from offcert.formulations.placement.skyline_search import skyline_search
 from offcert.proofs.placement.registry import PLACEMENT_PROOFS
 from offcert.questions.placement.problem import PlacementProblem, Residence
+from offcert.verify import placement_bounds as stacks
 from offcert.verify.limits import UNLIMITED, Allowance, BeyondLimitsError, Limits
-from offcert.verify.placement import bounds as stacks
 from offcert.verify.recheck import recheck
 from support.oracles.placement import least_pool
 from support.problems.placements import random_placement_problem

@@ -19,7 +19,7 @@ from offcert.proofs.component_packing import (
     packing_bound_from_json,
 )
 from offcert.questions.selection.graph import CheckpointGraph
-from offcert.verify.selection.document import graph_bound_fault
+from offcert.verify.selection import graph_bound_fault
 from papers.checkpoint_graphs.least import least_selection
 from papers.checkpoint_graphs.networks import reforwarding_network
 from papers.checkpoint_graphs.packing import packing_bound

@@ -21,9 +21,8 @@ from offcert.formulations.combinatorial.relaxations import (
     required_absent,
 )
 from offcert.questions.schedule.problem import Problem
-from offcert.verify.common import cover
-from offcert.verify.common.absence import least_memory
-from offcert.verify.common.cover import cheapest_cover
+from offcert.verify import absence
+from offcert.verify.absence import cheapest_cover, least_memory
 from offcert.verify.fractional import recompute
 from support.oracles.schedules import brute_force
 from support.problems.random_instances import mixed_problem
@@ -151,7 +150,7 @@ def test_short_cuts_claim_nothing_that_is_no_sum() -> None:
         sums = every_sum(tuple(sizes))
         amount = rng.randint(1, sum(sizes))
         units = np.array(sizes)
-        found = relaxations._is_sum(sizes, amount), cover._reached(units, amount, amount)
+        found = relaxations._is_sum(sizes, amount), absence._reached(units, amount, amount)
         for number, reached in enumerate(found):
             if reached:
                 assert amount in sums

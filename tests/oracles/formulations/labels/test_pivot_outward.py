@@ -23,7 +23,7 @@ from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.simulate import simulate
 from offcert.verify.document import verify
-from offcert.verify.pivot_outward.check import confirm_pivot_outward
+from offcert.verify.pivot_outward import confirm_pivot_outward
 from support.oracles.schedules import brute_force
 from support.problems.nested import nested_problems, with_small_tensors
 from support.problems.random_instances import counterexample

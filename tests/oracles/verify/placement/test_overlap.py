@@ -11,7 +11,7 @@ from offcert.proofs.kinds.computed import Computed
 from offcert.questions.placement.check import placement_faults
 from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
 from offcert.verify.limits import UNLIMITED
-from offcert.verify.placement.bounds import load
+from offcert.verify.placement_bounds import load
 
 
 @st.composite

@@ -22,7 +22,7 @@ from offcert.questions.split.problem import Round, SplitProblem
 from offcert.verify.findings import Verification, examined
 from offcert.verify.limits import Allowance, BeyondLimitsError
 from offcert.verify.recheck import recheck
-from offcert.verify.schedules.check import check_schedule
+from offcert.verify.schedules import check_schedule
 
 _PARTS = ("duration", "workspace")
 

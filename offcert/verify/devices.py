@@ -8,7 +8,7 @@ from offcert.core.result import Evidence
 from offcert.proofs.devices_bounds import DEVICES_CLAIMS, DEVICES_PROOFS
 from offcert.proofs.devices_certificate import DevicesCertificate
 from offcert.questions.devices.check import check_devices
-from offcert.verify.devices.bounds import Known
+from offcert.verify.devices_bounds import Known
 from offcert.verify.findings import BoundCheck, Verification
 from offcert.verify.limits import Allowance, BeyondLimitsError
 from offcert.verify.recheck import recheck

@@ -17,7 +17,7 @@ from offcert.verify.execution import least_need, legality_faults
 from offcert.verify.findings import BoundCheck, CheckedBound, Verification
 from offcert.verify.joint_labels.verifier import nothing_fits
 from offcert.verify.limits import Allowance, BeyondLimitsError
-from offcert.verify.placement.document import check_of_schedule
+from offcert.verify.placement import check_of_schedule
 from offcert.verify.replay import replay
 
 

@@ -12,8 +12,8 @@ from offcert.core.platform import Kind, Link
 from offcert.proofs.kinds.computed import Computed
 from offcert.proofs.kinds.memory import LeastMemoryCut
 from offcert.questions.schedule.problem import Problem, Recompute
-from offcert.verify.common.absence import least_memory
-from offcert.verify.least_memory.needs import Needs, at_start, needs_of
+from offcert.verify.absence import least_memory
+from offcert.verify.execution import Needs, at_start, needs_of
 from offcert.verify.limits import Allowance, BeyondLimitsError
 
 

@@ -1,1 +1,0 @@
-"""Certificates for several devices: their schedules checked, their bounds established again."""

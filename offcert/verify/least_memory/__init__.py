@@ -1,1 +1,0 @@
-"""Verification of lower bounds on the bytes of any execution of a network."""

@@ -1,1 +1,0 @@
-"""One side by the pivot program, the other from the pivot outward, again."""

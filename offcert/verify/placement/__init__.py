@@ -1,1 +1,0 @@
-"""Addresses: whether they overlap, and bounds on the pool."""

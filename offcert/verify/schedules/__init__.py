@@ -1,1 +1,0 @@
-"""Whether a certificate of a schedule holds."""

@@ -1,1 +1,0 @@
-"""Verification of bounds on what recomputation alone can save."""

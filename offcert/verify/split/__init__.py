@@ -1,1 +1,0 @@
-"""Verification of training steps with choices."""
