@@ -304,7 +304,7 @@ def core() -> Iterator[Recipe]:
 
 def hardest(shape: str, stages: int, seed: int) -> Problem:
     """Return the problem that the search of a map finds."""
-    from offcert.hunts.phase.search import CoreProblems
+    from offcert.hunts.phase import CoreProblems
 
     less = FEWER if stages >= FEWER_FROM else FEW if stages >= FEW_FROM else {}
     return CoreProblems(shape=shape, stages=stages, **less).problem(seed)

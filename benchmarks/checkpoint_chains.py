@@ -24,9 +24,9 @@ from typing import Any
 from offcert.certify.joint_methods import warm_checkpoints
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.documents import write_json
-from offcert.formulations.checkpoint.live import MEMORY_MODELS, live_bytes, recomputed_time
+from offcert.heuristics.checkpoint.live import MEMORY_MODELS, live_bytes, recomputed_time
 from offcert.heuristics.checkpoint.live_curve import live_curve, live_selection
-from offcert.heuristics.checkpoint.queued_reforwarding import limits_tried
+from offcert.heuristics.checkpoint.reforwarding import limits_tried
 from offcert.heuristics.checkpoint.registry import SELECTIONS
 from papers.checkpoint_chains.networks import SELECTION_NETWORKS, selection_network
 from papers.checkpoint_chains.stage_ends import stage_end_bytes

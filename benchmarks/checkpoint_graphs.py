@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from offcert.core.documents import write_json
-from offcert.heuristics.checkpoint_graphs.arbitrary import arbitrary_graph_solver
-from offcert.heuristics.checkpoint_graphs.division_tree import Reading
-from offcert.heuristics.checkpoint_graphs.networks import NetworkGraph, graph_of
+from offcert.heuristics.checkpoint.arbitrary import arbitrary_graph_solver
+from offcert.heuristics.checkpoint.division_tree import Reading
+from offcert.heuristics.checkpoint.graph_networks import NetworkGraph, graph_of
 from offcert.questions.selection.graph import CheckpointGraph, GraphSelection
 from offcert.verify.selection import graph_bound_fault
 from papers.checkpoint_graphs.exhaustive import exhaustive_selection

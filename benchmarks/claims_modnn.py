@@ -26,9 +26,9 @@ from offcert.core.documents import read_json, write_atomically, write_json
 from offcert.core.errors import NoPlanError
 from offcert.core.result import SolveStatus
 from offcert.core.trace import Trace
+from offcert.heuristics.modnn.memory import bytes_of
 from offcert.heuristics.modnn.scheduler import algorithm_1
 from offcert.heuristics.modnn.sub_batch import least_memory, select_sub_batch
-from offcert.heuristics.modnn.tasks import bytes_of
 from offcert.heuristics.modnn.vdnn_tasks import best_vdnn, vdnn_least, vdnn_tasks
 from offcert.instances.modnn.algorithms import GIGABYTE
 from offcert.instances.modnn.networks import NETWORKS

@@ -19,9 +19,9 @@ from typing import Any
 
 from claims_sections import replace_section
 
-from offcert.formulations.checkpoint.live import dynamic_memory, reforwarding_memory, static_memory
+from offcert.heuristics.checkpoint.arbitrary import arbitrary_graph_solver
+from offcert.heuristics.checkpoint.live import dynamic_memory, reforwarding_memory, static_memory
 from offcert.heuristics.checkpoint.registry import SELECTIONS
-from offcert.heuristics.checkpoint_graphs.arbitrary import arbitrary_graph_solver
 from offcert.proofs.selection_certificate import SelectionCertificate
 from offcert.questions.selection.graph import CheckpointGraph, GraphSelection
 from papers.checkpoint_graphs.counterexamples import CHAINS, GRAPHS, GraphCounterexample

@@ -65,7 +65,7 @@ def rates(name: str = PROBLEM, labels: int = LABELS, steps: int = STEPS) -> dict
     """Return labels and annealing steps a second of a core."""
     from offcert.formulations.labels.atomic_heads.bound import heads_bound
     from offcert.formulations.labels.pivot.bound import pivot_bound
-    from offcert.heuristics.evictions.sequential import sequential
+    from offcert.heuristics.evictions.rules import sequential
     from offcert.heuristics.orders.annealing import Annealer
     from offcert.instances.library import load, record
     from offcert.questions.schedule.simulate import Simulator

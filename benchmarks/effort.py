@@ -21,8 +21,8 @@ from typing import Any
 
 from offcert.certify.ladder import certify
 from offcert.core.documents import write_json
-from offcert.hunts.phase.effort import effort
-from offcert.hunts.phase.search import CoreProblems
+from offcert.hunts.effort import effort
+from offcert.hunts.phase import CoreProblems
 from offcert.questions.schedule.problem import Problem
 
 SHAPES = ("cnn", "cnn-spiky", "uniform", "uniform-spiky", "broad", "narrow", "narrow-spiky")

@@ -27,13 +27,13 @@ from offcert.core.execution import Execution
 from offcert.core.network import Network
 from offcert.core.platform import Platform
 from offcert.core.strategy import Strategy
-from offcert.formulations.checkpoint.live import checkpoint_execution
+from offcert.heuristics.checkpoint.arbitrary import expansions
+from offcert.heuristics.checkpoint.graph_networks import graph_of
+from offcert.heuristics.checkpoint.live import checkpoint_execution
 from offcert.heuristics.checkpoint.live_curve import live_selection
-from offcert.heuristics.checkpoint_graphs.arbitrary import expansions
-from offcert.heuristics.checkpoint_graphs.networks import graph_of
+from offcert.heuristics.checkpoint.persistent import persistent, persistent_least_memory
 from offcert.heuristics.combined.search import combined_plan
 from offcert.heuristics.joint.search import joint_search
-from offcert.heuristics.persistent.persistent import persistent, persistent_least_memory
 from offcert.heuristics.rematerialisation.search import RematerialisationSearch
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem, Recompute

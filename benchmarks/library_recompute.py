@@ -16,8 +16,8 @@ from offcert.certify.records import add
 from offcert.core.errors import InputError, MethodError, NoPlanError
 from offcert.core.result import SolveStatus
 from offcert.core.strategy import Strategy
-from offcert.heuristics.evictions.sequential import sequential
-from offcert.heuristics.persistent.persistent import persistent
+from offcert.heuristics.checkpoint.persistent import persistent
+from offcert.heuristics.evictions.rules import sequential
 from offcert.instances.library import Library
 from offcert.instances.recompute_partition import RecomputePartition, strategy_of_part
 from offcert.instances.records import Record

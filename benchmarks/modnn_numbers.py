@@ -19,9 +19,9 @@ from offcert.core.errors import NoPlanError
 from offcert.core.platform import Platform
 from offcert.core.trace import Trace
 from offcert.heuristics.devices import best_by_rules
+from offcert.heuristics.modnn.memory import bytes_of
 from offcert.heuristics.modnn.scheduler import algorithm_1, modnn
 from offcert.heuristics.modnn.sub_batch import least_memory
-from offcert.heuristics.modnn.tasks import bytes_of
 from offcert.heuristics.modnn.vdnn_tasks import vdnn_tasks
 from offcert.instances.modnn.networks import NETWORKS
 from offcert.instances.modnn.problems import RATE, UNITS

@@ -12,8 +12,7 @@ from itertools import accumulate
 from offcert.core.trace import Tensor, Trace
 from offcert.heuristics.modnn.sub_batch import ALPHA, held_memory, select_sub_batch
 from offcert.instances.modnn.algorithms import GIGABYTE, K40
-from offcert.instances.modnn.layers import Layers
-from offcert.instances.modnn.networks import NETWORKS, modnn_network
+from offcert.instances.modnn.networks import NETWORKS, Layers, modnn_network
 from offcert.instances.modnn.tasks import step_round
 from offcert.questions.split.problem import Round
 

@@ -22,10 +22,9 @@ from typing import Any
 from offcert.certify.placement_methods import warm_placement
 from offcert.certify.placing import place
 from offcert.proofs.certificate import Certificate, read_certificate
-from offcert.proofs.placement.certificate import PlacementCertificate
-from offcert.questions.placement.check import placement_faults
+from offcert.proofs.placement_certificate import PlacementCertificate
 from offcert.questions.placement.files import read_placement_csv
-from offcert.questions.placement.problem import PlacementProblem
+from offcert.questions.placement.problem import PlacementProblem, placement_faults
 from offcert.questions.schedule.residences import placement_problem
 from offcert.questions.schedule.schedule import Schedule
 

@@ -11,9 +11,8 @@ import argparse
 import json
 from pathlib import Path
 
-from offcert.questions.placement.check import placement_faults
 from offcert.questions.placement.files import read_placement_csv
-from offcert.questions.placement.problem import Placement
+from offcert.questions.placement.problem import Placement, placement_faults
 
 RECORD = Path(__file__).parent / "minimalloc_d.json"
 

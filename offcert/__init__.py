@@ -39,10 +39,14 @@ if TYPE_CHECKING:
     from offcert.instances.library import Library
     from offcert.proofs.certificate import Certificate, read_certificate
     from offcert.proofs.devices_certificate import DevicesCertificate, read_devices_certificate
-    from offcert.proofs.placement.certificate import PlacementCertificate, read_placement
+    from offcert.proofs.placement_certificate import PlacementCertificate, read_placement
     from offcert.proofs.split_certificate import SplitCertificate, read_split_certificate
-    from offcert.questions.devices.files import read_devices_problem
-    from offcert.questions.devices.problem import Accumulation, DevicesProblem, Gradient
+    from offcert.questions.devices.problem import (
+        Accumulation,
+        DevicesProblem,
+        Gradient,
+        read_devices_problem,
+    )
     from offcert.questions.placement.files import read_placement_problem
     from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
     from offcert.questions.schedule.check import check
@@ -52,8 +56,7 @@ if TYPE_CHECKING:
     from offcert.questions.schedule.result import Result
     from offcert.questions.schedule.schedule import Schedule, Transfer
     from offcert.questions.schedule.simulate import simulate
-    from offcert.questions.split.files import read_split
-    from offcert.questions.split.problem import SplitProblem
+    from offcert.questions.split.problem import SplitProblem, read_split
     from offcert.runtime.capture.step import TrainingStep
     from offcert.runtime.compiled.backend import backend
     from offcert.runtime.engines.audit import EngineAudit, audit_engine
@@ -169,7 +172,7 @@ _HOMES = {
     "OffcertError": "offcert.core.errors",
     "Operation": "offcert.core.trace",
     "Placement": "offcert.questions.placement.problem",
-    "PlacementCertificate": "offcert.proofs.placement.certificate",
+    "PlacementCertificate": "offcert.proofs.placement_certificate",
     "PlacementProblem": "offcert.questions.placement.problem",
     "Plan": "offcert.questions.schedule.plan",
     "PlanError": "offcert.core.errors",
@@ -200,11 +203,11 @@ _HOMES = {
     "place": "offcert.certify.placing",
     "read_certificate": "offcert.proofs.certificate",
     "read_devices_certificate": "offcert.proofs.devices_certificate",
-    "read_devices_problem": "offcert.questions.devices.files",
-    "read_placement": "offcert.proofs.placement.certificate",
+    "read_devices_problem": "offcert.questions.devices.problem",
+    "read_placement": "offcert.proofs.placement_certificate",
     "read_placement_problem": "offcert.questions.placement.files",
     "read_problem": "offcert.questions.schedule.files",
-    "read_split": "offcert.questions.split.files",
+    "read_split": "offcert.questions.split.problem",
     "read_split_certificate": "offcert.proofs.split_certificate",
     "simulate": "offcert.questions.schedule.simulate",
     "solve": "offcert.certify.methods",

@@ -162,7 +162,7 @@ def kinds_of_bounds() -> str:
 
 def kinds_of_bounds_on_pools() -> str:
     """Return what the registry of bounds on pools says, as Markdown."""
-    from offcert.proofs.placement.registry import PLACEMENT_CLAIMS, PLACEMENT_PROOFS
+    from offcert.proofs.placement_certificate import PLACEMENT_CLAIMS, PLACEMENT_PROOFS
 
     rows = [
         "### Kinds of bounds on pools\n",

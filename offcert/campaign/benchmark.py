@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from offcert.campaign.cells import CERTIFY, CellSettings, grid
 from offcert.campaign.pool import Failure, Pool, Task
 from offcert.campaign.run import OWN_GRACE, run
-from offcert.campaign.schema import FAILED, NO_PLAN
 from offcert.campaign.selection import Subject, find_subjects
 from offcert.campaign.standing import (
     OWN,
@@ -24,6 +23,7 @@ from offcert.campaign.standing import (
     profile,
     standings,
 )
+from offcert.campaign.storage import FAILED, NO_PLAN
 from offcert.campaign.table import Table
 from offcert.certify.own_method import GIVEN
 from offcert.certify.placing import place

@@ -10,8 +10,8 @@ from typing import Any
 
 from offcert._version import __version__
 from offcert.campaign.means import Means, varied
-from offcert.campaign.schema import Row
 from offcert.campaign.selection import Subject, percent_of
+from offcert.campaign.storage import Row
 from offcert.certify.method import Choice
 from offcert.certify.methods import METHODS, method_called
 from offcert.certify.option import SEPARATOR

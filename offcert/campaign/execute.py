@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from offcert.campaign.cells import CERTIFY, Cell
-from offcert.campaign.schema import FAILED, NO_PLAN, Row
+from offcert.campaign.storage import FAILED, NO_PLAN, Row
 from offcert.certify.ladder import certify
 from offcert.certify.ladders.plain import PLAIN_LADDERS
 from offcert.certify.methods import METHODS, solve

@@ -15,7 +15,7 @@ from typing import Any
 from offcert.campaign.cells import CERTIFY, Cell
 from offcert.campaign.execute import execute
 from offcert.campaign.pool import Failure, Pool, Task
-from offcert.campaign.schema import FAILED, Row
+from offcert.campaign.storage import FAILED, Row
 from offcert.campaign.table import Table
 from offcert.core.documents import write_json
 from offcert.core.errors import InputError

@@ -8,7 +8,7 @@ from statistics import geometric_mean
 from typing import Any
 
 from offcert.campaign.cells import CERTIFY
-from offcert.campaign.schema import FAILED, NO_PLAN, Row
+from offcert.campaign.storage import FAILED, NO_PLAN, Row
 from offcert.core.errors import InputError
 from offcert.core.messages import aligned
 from offcert.core.result import SolveStatus

@@ -11,8 +11,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
-from offcert.campaign.schema import COLUMNS, Row, require_row
-from offcert.campaign.storage import dump_row, read_rows, require_suffix, write_rows
+from offcert.campaign.storage import (
+    COLUMNS,
+    Row,
+    dump_row,
+    read_rows,
+    require_row,
+    require_suffix,
+    write_rows,
+)
 from offcert.core.documents import require_writable
 from offcert.core.errors import InputError
 
@@ -229,7 +236,7 @@ def read(path: str | Path) -> pandas.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        With the columns of `offcert.campaign.schema.COLUMNS`, of the nullable types ``string``,
+        With the columns of `offcert.campaign.storage.COLUMNS`, of the nullable types ``string``,
         ``Int64`` and ``Float64``.
 
     Raises

@@ -7,7 +7,7 @@ from typing import Any
 
 from offcert.campaign.cells import CERTIFY
 from offcert.campaign.run import Summary
-from offcert.campaign.schema import FAILED, NO_PLAN, Row
+from offcert.campaign.storage import FAILED, NO_PLAN, Row
 from offcert.core.messages import aligned
 from offcert.core.result import SolveStatus
 from offcert.core.units import Units, format_size, format_time

@@ -20,8 +20,7 @@ from offcert.formulations.devices.bounds import devices_bounds
 from offcert.formulations.devices.cpsat import solve_devices
 from offcert.heuristics.devices import RULES, best_by_rules, improve
 from offcert.proofs.certificate import Certificate
-from offcert.proofs.devices_bounds import DEVICE
-from offcert.proofs.devices_certificate import DevicesCertificate
+from offcert.proofs.devices_certificate import DEVICE, DevicesCertificate
 from offcert.proofs.questions import DEVICES
 from offcert.proofs.settings import Settings
 from offcert.questions.devices.problem import DevicesProblem

@@ -14,16 +14,13 @@ from offcert.core.result import Bound, Evidence
 from offcert.core.trace import require_integer
 from offcert.formulations.common.time_grid import choose_grid
 from offcert.formulations.exported.cells import Cells, Keeps, require_exportable
-from offcert.formulations.exported.counting import counted
 from offcert.formulations.exported.fluid_rows import fluid_argument
-from offcert.formulations.exported.integer_program import CellModel, IntegerProgram
+from offcert.formulations.exported.integer_program import CellModel, IntegerProgram, RetentionModel
 from offcert.formulations.exported.interval import MODEL, Instance
 from offcert.formulations.exported.joint_rows import joint_argument
-from offcert.formulations.exported.retention import RetentionModel
 from offcert.formulations.exported.text import lp, mps, opb
-from offcert.formulations.exported.vipr import Argument, ViprCertificate
-from offcert.heuristics.evictions.greedy import greedy
-from offcert.heuristics.evictions.sequential import sequential
+from offcert.formulations.exported.vipr import Argument, ViprCertificate, counted
+from offcert.heuristics.evictions.rules import greedy, sequential
 from offcert.proofs.registry import PROOFS
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.simulate import simulate

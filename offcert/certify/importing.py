@@ -18,8 +18,7 @@ from offcert.core.errors import InputError, MethodError, PlanError
 from offcert.core.execution import Execution
 from offcert.core.result import Evidence
 from offcert.formulations.common.outcome import rough_plans
-from offcert.formulations.exported.integer_program import CellModel, read_solution
-from offcert.formulations.exported.retention import RetentionModel
+from offcert.formulations.exported.integer_program import CellModel, RetentionModel, read_solution
 from offcert.instances.library import Library
 from offcert.instances.records import Record
 from offcert.proofs.certificate import Certificate

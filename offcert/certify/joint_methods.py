@@ -65,7 +65,7 @@ def warm_combined() -> None:
 def warm_rematerialisation() -> None:
     """Compile persistent checkpointing and the executor that recomputes."""
     from offcert.core.checkpoint_chain import CheckpointChain
-    from offcert.heuristics.persistent.persistent import persistent
+    from offcert.heuristics.checkpoint.persistent import persistent
     from offcert.heuristics.rematerialisation.search import RematerialisationSearch
 
     chain = CheckpointChain((1,) * 3, (1,) * 3, (1, 2, 1, 1))

@@ -9,9 +9,8 @@ from typing import Any
 
 from offcert.certify.option import SETTINGS, Option, Value, written_options
 from offcert.core.platform import Link
-from offcert.proofs.kind import ClaimKind, ProofKind
-from offcert.proofs.placement.registry import PLACEMENT_CLAIMS, PLACEMENT_PROOFS
-from offcert.proofs.proof import Claimable, Provable
+from offcert.proofs.placement_certificate import PLACEMENT_CLAIMS, PLACEMENT_PROOFS
+from offcert.proofs.proof import Claimable, ClaimKind, ProofKind, Provable
 from offcert.proofs.registry import CLAIMS, PROOFS
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 

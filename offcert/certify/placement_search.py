@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from offcert.certify.running import Running, SearchProgress
-from offcert.proofs.attestation import cross_attested
-from offcert.proofs.placement.certificate import PlacementCertificate
-from offcert.proofs.placement.registry import placement_kind_of
+from offcert.proofs.claims import cross_attested
+from offcert.proofs.placement_certificate import PlacementCertificate, placement_kind_of
 from offcert.proofs.questions import PLACEMENT
 from offcert.questions.placement.problem import (
     Placement,

@@ -22,7 +22,7 @@ from offcert.core.trace import require_integer
 from offcert.formulations.placement.shortening import shortened
 from offcert.proofs.any_certificate import AnyCertificate
 from offcert.proofs.certificate import Certificate
-from offcert.proofs.placement.certificate import PlacementCertificate
+from offcert.proofs.placement_certificate import PlacementCertificate
 from offcert.proofs.questions import PLACEMENT
 from offcert.proofs.settings import Settings
 from offcert.proofs.split_certificate import SplitCertificate

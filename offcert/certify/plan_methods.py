@@ -36,13 +36,13 @@ def _plan_method(
 
 
 def _greedy(problem: Problem) -> Plan:
-    from offcert.heuristics.evictions.greedy import greedy
+    from offcert.heuristics.evictions.rules import greedy
 
     return greedy(problem)
 
 
 def _least_cover(problem: Problem) -> Plan:
-    from offcert.heuristics.evictions.least_cover import least_cover_plan
+    from offcert.heuristics.evictions.rules import least_cover_plan
 
     return least_cover_plan(problem)
 

@@ -13,8 +13,8 @@ from offcert.core.result import Bound, Evidence
 from offcert.core.strategy import Strategy
 from offcert.instances.library import Entry, Library
 from offcert.instances.records import Improvement, KnownBound, Record, strategy_of
-from offcert.proofs.attestation import witness
 from offcert.proofs.certificate import Certificate
+from offcert.proofs.claims import witness
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.files import problem_digest
 from offcert.questions.schedule.plan import Plan

@@ -14,8 +14,8 @@ from offcert.core.errors import PlanError
 from offcert.core.execution import Execution
 from offcert.core.result import Infeasibility
 from offcert.core.strategy import Strategy
-from offcert.proofs.attestation import cross_attested
 from offcert.proofs.certificate import Certificate
+from offcert.proofs.claims import cross_attested
 from offcert.proofs.questions import SCHEDULE
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.questions.schedule.result import Result

@@ -20,8 +20,7 @@ from offcert.certify.methods import solve
 from offcert.core.errors import NoPlanError, PlanError
 from offcert.core.result import Bound, Evidence
 from offcert.core.trace import Trace
-from offcert.heuristics.modnn.scheduler import algorithm_1
-from offcert.heuristics.modnn.upgrade import upgraded
+from offcert.heuristics.modnn.scheduler import algorithm_1, upgraded
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.split_certificate import Case, Division, Leaf
 from offcert.questions.schedule.problem import Problem

@@ -94,7 +94,7 @@ def small() -> Problem:
 @compiling("plans")
 def warm_plans() -> None:
     """Compile the simulators of plans, and of ordered ones, on either link."""
-    from offcert.heuristics.evictions.least_cover import least_cover_plan
+    from offcert.heuristics.evictions.rules import least_cover_plan
     from offcert.heuristics.orders.ordered import ordered_plan
     from offcert.questions.schedule.simulate import simulate
 

@@ -87,7 +87,7 @@ def _run(options: argparse.Namespace) -> int:
     from offcert.certify.splitting import certify_split
     from offcert.core.units import format_time
     from offcert.proofs.questions import SPLIT
-    from offcert.questions.split.files import write_split
+    from offcert.questions.split.problem import write_split
     from offcert.report.split_text import describe_split_problem
 
     step = _read(options)
@@ -111,7 +111,7 @@ def _read(options: argparse.Namespace) -> SplitProblem:
     from offcert.core.units import parse_size
     from offcert.instances.modnn.networks import NETWORKS
     from offcert.instances.modnn.problems import modnn_step
-    from offcert.questions.split.files import read_split
+    from offcert.questions.split.problem import read_split
 
     given = {name: getattr(options, name) for name in _OF_NETWORKS}
     if options.step in NETWORKS:

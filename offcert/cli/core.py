@@ -12,7 +12,7 @@ from offcert.cli.parser import Commands, add_command
 from offcert.cli.progress import progress
 
 if TYPE_CHECKING:
-    from offcert.hunts.phase.search import EffortMap, MapProgress
+    from offcert.hunts.phase import EffortMap, MapProgress
     from offcert.questions.schedule.problem import Problem
 
 # Knobs of `CoreProblems`, which knows their defaults; importing it would load solvers.
@@ -53,7 +53,7 @@ def add(kinds: Commands) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from offcert.core.documents import require_writable
-    from offcert.hunts.phase.search import SHAPES, CoreProblems
+    from offcert.hunts.phase import SHAPES, CoreProblems
     from offcert.questions.schedule.files import write_problem
 
     if options.shape == "?":

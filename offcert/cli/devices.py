@@ -101,7 +101,7 @@ def _run(options: argparse.Namespace) -> int:
     from offcert.certify.devices import certify_devices
     from offcert.core.units import format_time
     from offcert.proofs.questions import DEVICES
-    from offcert.questions.devices.files import write_devices_problem
+    from offcert.questions.devices.problem import write_devices_problem
 
     problem = _changed(_read(options), options)
     if options.problem_output is not None:
@@ -119,7 +119,7 @@ def _run(options: argparse.Namespace) -> int:
 def _read(options: argparse.Namespace) -> DevicesProblem:
     """Return the problem of the file, or of a network of the paper."""
     from offcert.core.errors import InputError
-    from offcert.questions.devices.files import read_devices_problem
+    from offcert.questions.devices.problem import read_devices_problem
 
     if not options.problem.startswith(_NETWORK) or options.problem.endswith(".json"):
         if options.sub_batch is not None:

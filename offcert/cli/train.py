@@ -181,7 +181,7 @@ def _train(
 
 def _write(report: TrainReport, options: argparse.Namespace) -> None:
     from offcert.questions.schedule.training_files import write_training
-    from offcert.report.training_trace import write_trace
+    from offcert.report.training_figure import write_trace
 
     for name, write in (("report", write_training), ("trace", write_trace)):
         path = getattr(options, name)

@@ -212,7 +212,7 @@ def _load() -> None:
     """Load the modules that verification may need, so that their memory does not count."""
     from importlib import import_module
 
-    for module in ("report.elsewhere", "verify.document", "verify.pivot_outward"):
+    for module in ("report.findings", "verify.document", "verify.pivot_outward"):
         import_module(f"offcert.{module}")
 
 
@@ -234,7 +234,7 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _on(options: argparse.Namespace, limits: Limits) -> int:
-    from offcert.report.elsewhere import describe_elsewhere, elsewhere_summary
+    from offcert.report.findings import describe_elsewhere, elsewhere_summary
     from offcert.verify.elsewhere import verify_on
 
     found = verify_on(options.certificate, options.on, limits)

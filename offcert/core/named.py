@@ -1,18 +1,67 @@
 """Functions that data names, so that a row of a table can say who does something in a room above.
 
 Whoever reads the row knows and loads nothing of that room until the function is called.
+
+Packages can be called, too: ``offcert.certify(problem)``, although ``offcert.certify`` is one.
+Importing a submodule makes its package an attribute of ``offcert``, whatever stood there before. So
+a package that shares its name with the function that people want from it answers for it.
 """
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from offcert.core.errors import InputError
+
+
+class CallableRoom(ModuleType):
+    """A package that stands for a function in one of its modules, loaded when it is needed."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function."""
+        return _function(self)(*args, **kwargs)
+
+    def __reduce__(self) -> tuple[Callable[[str], ModuleType], tuple[str]]:
+        """Be handed to other processes by name, as functions are."""
+        return import_module, (self.__name__,)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """The function's, for `inspect.signature` and notebooks."""
+        return inspect.signature(_function(self))
+
+    @property
+    def __doc__(self) -> str | None:  # type: ignore[override]
+        """The function's, for `help`."""
+        return _function(self).__doc__
+
+
+def stand_for(package: str, module: str, name: str) -> None:
+    """Make a package that is being imported callable.
+
+    Parameters
+    ----------
+    package : str
+        Its name: ``__name__`` in its ``__init__``.
+    module, name : str
+        Where the function is and what it is called.
+    """
+    room = sys.modules[package]
+    room.__dict__["_stands_for"] = module, name
+    room.__class__ = CallableRoom
+
+
+def _function(room: ModuleType) -> Callable[..., Any]:
+    module, name = room.__dict__["_stands_for"]
+    function: Callable[..., Any] = getattr(import_module(module), name)
+    return function
 
 
 @cache

@@ -11,9 +11,8 @@ from offcert.core.documents import parse_rational, show
 from offcert.core.errors import InputError
 from offcert.instances.checkpoint_instances import CheckpointChains, RecomputeNetworks
 from offcert.instances.cnn import CnnChains, UniformChains
-from offcert.instances.decoder import DecoderTraces
 from offcert.instances.generator import Generator
-from offcert.instances.mixed_precision import MixedPrecisionTraces
+from offcert.instances.layers import DecoderTraces, MixedPrecisionTraces
 from offcert.instances.modnn.problems import ModnnSteps
 from offcert.instances.recompute_partition import RecomputePartition, recompute_partition
 from offcert.instances.stages import TransformerTraces, UnetTraces

@@ -9,8 +9,7 @@ from offcert.core.errors import InputError
 from offcert.core.platform import Link, Platform
 from offcert.core.trace import Operation, Tensor, Trace, require_integer
 from offcert.instances.modnn.algorithms import FLOAT, K40, K40_MEMORY
-from offcert.instances.modnn.layers import Layers
-from offcert.instances.modnn.networks import NETWORKS, modnn_network
+from offcert.instances.modnn.networks import NETWORKS, Layers, modnn_network
 from offcert.instances.modnn.problems import RATE, UNITS, chosen
 from offcert.instances.modnn.tasks import step_split
 from offcert.questions.devices.problem import Accumulation, DevicesProblem, Gradient, Place

@@ -20,7 +20,7 @@ from offcert.proofs.any_certificate import (
     exact_gap,
 )
 from offcert.proofs.any_certificate import current_versions as current_versions
-from offcert.proofs.placement.certificate import PlacementCertificate
+from offcert.proofs.placement_certificate import PlacementCertificate
 from offcert.proofs.questions import SCHEDULE
 from offcert.proofs.schedule_json import schedule_from_json, schedule_to_json
 from offcert.questions.schedule.problem import Minimise, Problem

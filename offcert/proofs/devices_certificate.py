@@ -1,22 +1,158 @@
-"""`DevicesCertificate`: a problem on several devices, its best schedule, and the bounds on it."""
+"""`DevicesCertificate`: a problem on several devices, its best schedule, and the bounds on it.
+
+The registry of these bounds is here, too, and the proof that some work on a resource is one.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from offcert.core.documents import Fields, read_document
+from offcert.core.documents import Fields, parse_rational, rational_text, read_document, show
 from offcert.core.errors import InputError
-from offcert.core.forms import member
+from offcert.core.forms import Integer, formed, member
 from offcert.core.result import Bound, Bounded, SolveStatus
 from offcert.core.units import format_time
 from offcert.proofs.any_certificate import AnyCertificate, bound_from_json, bounds_to_json
+from offcert.proofs.kinds.computed import Computed
+from offcert.proofs.proof import Claimable, Proof, Provable
 from offcert.proofs.questions import DEVICES
 from offcert.proofs.schedule_json import schedule_from_json, schedule_to_json
 from offcert.questions.devices.problem import DevicesProblem, Job, JobKind
 from offcert.questions.devices.schedule import DevicesSchedule, TimedJob
 from offcert.questions.schedule.schedule import Schedule
+
+# How bounds for several devices are called in certificates.
+DEVICE, RESOURCE, MODEL = "devices-alone", "devices-resource", "devices-cpsat"
+
+
+class Resource(StrEnum):
+    """A resource that does one thing at a time (the host: one a core).
+
+    ``LINK``: both directions of a simplex link. ``OUT``, ``BACK``: a direction of a duplex link.
+    ``ADDER``: who adds gradients up.
+    """
+
+    LINK = "link"
+    OUT = "out"
+    BACK = "back"
+    ADDER = "adder"
+
+
+class _ResourceName:
+    rule = f"one of {', '.join(Resource)}"
+
+    def read(self, fields: Fields, name: str) -> Resource:
+        value = fields.get(name, str)
+        if value not in tuple(Resource):
+            raise InputError(f"{fields.path(name)} is not known: {show(value)}")
+        return Resource(value)
+
+    def write(self, value: Resource) -> str:
+        return str(value)
+
+
+class _Jobs:
+    rule = "an object: for each kind of job a list of integers of at least 0, all different"
+
+    def read(self, fields: Fields, name: str) -> Mapping[JobKind, tuple[int, ...]]:
+        jobs: dict[JobKind, tuple[int, ...]] = {}
+        given, place = fields.get(name, dict), fields.path(name)
+        for kind in given:
+            if kind not in tuple(JobKind):
+                raise InputError(f"{place} names {show(kind)}, which is no kind of job")
+            which = Fields(given, place).integers(kind, 0)
+            if len(set(which)) < len(which):
+                raise InputError(f"{place}.{kind} repeats a gradient")
+            jobs[JobKind(kind)] = which
+        return jobs
+
+    def write(self, value: Mapping[JobKind, tuple[int, ...]]) -> dict[str, Any]:
+        return {str(kind): list(which) for kind, which in value.items()}
+
+
+class _Multipliers:
+    rule = "a list of pairs: an operation, each once, and a rational"
+
+    def read(self, fields: Fields, name: str) -> Mapping[int, Fraction]:
+        found: dict[int, Fraction] = {}
+        place = fields.path(name)
+        for row in fields.get(name, list):
+            if not isinstance(row, list) or len(row) != 2 or not isinstance(row[1], str):
+                raise InputError(f"{place} must hold pairs, not {show(row)}")
+            if type(row[0]) is not int or row[0] in found or row[0] < 0:
+                raise InputError(f"{place} must name operations, each once, not {show(row[0])}")
+            found[row[0]] = parse_rational(row[1], place)
+        return found
+
+    def write(self, value: Mapping[int, Fraction]) -> list[list[Any]]:
+        return [[operation, rational_text(each)] for operation, each in sorted(value.items())]
+
+
+class _Operation:
+    rule = "an integer of at least 0, or null"
+
+    def read(self, fields: Fields, name: str) -> int | None:
+        known = fields.get(name, (int, type(None))) is not None
+        return Integer(0).read(fields, name) if known else None
+
+    def write(self, value: int | None) -> int | None:
+        return value
+
+
+@dataclass(frozen=True)
+class ResourceProof(Proof):
+    """A proof that some work on one resource takes so long, from its head to its tail.
+
+    Attributes
+    ----------
+    resource : Resource
+        The resource.
+    jobs : mapping
+        For each kind of job that counts, the gradients whose jobs do.
+    multipliers : mapping of int to Fraction
+        For operations, how much a byte that must be absent meanwhile counts: any numbers that are
+        not negative prove something. Empty: activations are not counted.
+    after : int or None
+        An operation: count the prefetches of what must be absent while it runs, all after it.
+        At most one of this and the multipliers.
+    """
+
+    resource: Resource = formed(_ResourceName())
+    jobs: Mapping[JobKind, tuple[int, ...]] = formed(_Jobs())
+    multipliers: Mapping[int, Fraction] = formed(_Multipliers())
+    after: int | None = formed(_Operation(), None)
+
+    def write(self) -> dict[str, Any]:
+        """Return the details of a bound, as a JSON value; what is not counted is null."""
+        return {**super().write(), "after": self.after}
+
+
+_PROOFS = (
+    Provable(
+        DEVICE,
+        Computed,
+        "devices_bounds:alone",
+        "the step of one device that has the link to itself",
+        "several-gpus",
+    ),
+    Provable(
+        RESOURCE,
+        ResourceProof,
+        "devices_bounds:resource",
+        "work on one resource, from its head to its tail",
+        "several-gpus",
+    ),
+)
+
+DEVICES_PROOFS: dict[str, Provable] = {kind.method: kind for kind in _PROOFS}
+DEVICES_CLAIMS: dict[str, Claimable] = {
+    MODEL: Claimable(MODEL, ("CP-SAT",), "the least step of all devices", "several-gpus")
+}
 
 
 @dataclass(frozen=True, repr=False)

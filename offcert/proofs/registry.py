@@ -7,11 +7,71 @@ kind of proof is a dataclass and a row in a file of `offcert.proofs.kinds`, and 
 
 from __future__ import annotations
 
-from offcert.proofs.kind import ClaimKind, ProofKind
-from offcert.proofs.kinds import computed, fluid, joint, labels, memory, models
+from offcert.proofs.kinds import computed, fluid, joint, labels, memory
+from offcert.proofs.proof import ALL, ClaimKind, ProofKind
+from offcert.questions.schedule.problem import Minimise, Recompute
+
+# Bounds that rest on a solver's word: exact models of offloading, and of recomputation alone.
+_MODELS = (
+    ClaimKind(
+        "stage-milp",
+        ("HiGHS", "CBC"),
+        "who is absent during which operation, without times",
+        page="models",
+    ),
+    ClaimKind(
+        "time-indexed-cpsat", ("CP-SAT",), "starts on a grid of time, by clauses", page="models"
+    ),
+    ClaimKind(
+        "time-indexed-milp",
+        ("HiGHS", "CBC"),
+        "starts on a grid of time, as a linear model",
+        page="models",
+    ),
+    ClaimKind(
+        "disjunctive-milp",
+        ("HiGHS", "CBC"),
+        "orders of transfers, as a linear model",
+        page="models",
+    ),
+    ClaimKind("interval-cpsat", ("CP-SAT",), "interval variables", page="models"),
+)
+
+_RECOMPUTATION = (
+    *(
+        ClaimKind(
+            f"{name}{suffix}",
+            families,
+            f"{unit} of recomputation alone, {summary}",
+            page="rematerialisation",
+            transfers=ALL,
+            recompute=again,
+            minimise=minimise,
+            offload=frozenset({False}),
+        )
+        for name, families, summary, again in (
+            (
+                "retention-cpsat",
+                ("CP-SAT",),
+                "by intervals over which copies are kept",
+                frozenset({Recompute.ANY}),
+            ),
+            (
+                "recompute-stages",
+                ("HiGHS", "CBC"),
+                "who runs again in which stage, in no order",
+                frozenset({Recompute.ANY}),
+            ),
+        )
+        for suffix, unit, minimise in (
+            ("", "time", Minimise.TIME),
+            ("-memory", "bytes", Minimise.MEMORY),
+        )
+    ),
+)
 
 _PROOFS = (*computed.PROOFS, *fluid.PROOFS, *labels.PROOFS, *joint.PROOFS, *memory.PROOFS)
-_CLAIMS = (*fluid.CLAIMS, *models.CLAIMS, *joint.CLAIMS, *models.RECOMPUTATION)
+_CLAIMS = (*fluid.CLAIMS, *_MODELS, *joint.CLAIMS, *_RECOMPUTATION)
 
 PROOFS: dict[str, ProofKind] = {kind.method: kind for kind in _PROOFS}
 CLAIMS: dict[str, ClaimKind] = {kind.method: kind for kind in _CLAIMS}

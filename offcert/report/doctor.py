@@ -9,7 +9,7 @@ from typing import Any
 from offcert.certify.doctor import Diagnosis, fastest, largest
 from offcert.core.messages import aligned
 from offcert.core.units import Units, format_size, format_time
-from offcert.report.least import tail_remedy
+from offcert.report.text import tail_remedy
 
 _BYTES = Units("ns", "B")
 _HEADER = ("", "without a plan", "step", "computing", "samples/s", "proved within", "host")

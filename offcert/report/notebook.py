@@ -13,7 +13,7 @@ from offcert.core.notebook import Shown
 from offcert.core.result import Evidence
 from offcert.core.units import format_size, format_time
 from offcert.proofs.certificate import Certificate
-from offcert.proofs.placement.certificate import PlacementCertificate
+from offcert.proofs.placement_certificate import PlacementCertificate
 from offcert.questions.schedule.problem import Minimise, Problem, format_objective
 from offcert.report.bars import BOUND, HELD
 from offcert.report.execution import choices_summary, reruns_of

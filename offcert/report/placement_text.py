@@ -7,7 +7,7 @@ from typing import Any
 from offcert.core.result import SolveStatus
 from offcert.core.units import Units, format_gap, format_size
 from offcert.proofs.certificate import Certificate
-from offcert.proofs.placement.certificate import PlacementCertificate
+from offcert.proofs.placement_certificate import PlacementCertificate
 from offcert.proofs.split_certificate import SplitCertificate
 from offcert.report.findings import Text
 from offcert.verify.document import Verification

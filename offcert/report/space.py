@@ -10,7 +10,7 @@ from pathlib import Path
 from offcert.core.errors import InputError
 from offcert.core.messages import cut
 from offcert.core.units import format_size
-from offcert.proofs.placement.certificate import PlacementCertificate
+from offcert.proofs.placement_certificate import PlacementCertificate
 from offcert.questions.placement.problem import Placement
 from offcert.report.bars import BOUND, LIMIT, Look, size_scale, time_scale
 from offcert.report.gantt_svg import LEFT, RIGHT, draw_time_axis, picture

@@ -3,6 +3,6 @@
 The package can be called, as the function `offcert.verify.document.verify`.
 """
 
-from offcert.core.callable_room import stand_for
+from offcert.core.named import stand_for
 
 stand_for(__name__, "offcert.verify.document", "verify")

@@ -1,8 +1,7 @@
 """Tensors that may and bytes that must be absent during each operation, for verification.
 
-Derived again from the definition of the problem, from the uses of the tensors alone.
-
-The least that whole tensors can make up, for verification; shares no code with the bounds.
+Both are derived again from the definition of the problem, from the uses of the tensors alone, and
+so is the least that whole tensors can make up (`Covers`). No code is shared with what finds bounds.
 """
 
 from __future__ import annotations

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from offcert.core.result import Evidence
-from offcert.proofs.devices_bounds import DEVICES_CLAIMS, DEVICES_PROOFS
-from offcert.proofs.devices_certificate import DevicesCertificate
-from offcert.questions.devices.check import check_devices
+from offcert.proofs.devices_certificate import DEVICES_CLAIMS, DEVICES_PROOFS, DevicesCertificate
+from offcert.questions.devices.schedule import check_devices
 from offcert.verify.devices_bounds import Known
 from offcert.verify.findings import BoundCheck, Verification
 from offcert.verify.limits import Allowance, BeyondLimitsError

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from offcert.core.platform import Kind
-from offcert.proofs.devices_bounds import Resource, ResourceProof
+from offcert.proofs.devices_certificate import Resource, ResourceProof
 from offcert.proofs.kinds.computed import Computed
 from offcert.questions.devices.problem import DevicesProblem, Gradient, JobKind, Place
 from offcert.verify.limits import Allowance, BeyondLimitsError

@@ -23,9 +23,9 @@ from offcert.core.result import Bound, Bounded, Evidence
 from offcert.core.trace import Trace
 from offcert.core.uncertainty import executed_on
 from offcert.proofs.certificate import Certificate, read_certificate
-from offcert.proofs.kind import ALL
 from offcert.proofs.kinds.computed import Computed
 from offcert.proofs.kinds.joint import JointProof
+from offcert.proofs.proof import ALL
 from offcert.proofs.questions import SCHEDULE
 from offcert.proofs.registry import PROOFS
 from offcert.questions.schedule.check import check, peak

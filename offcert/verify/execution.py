@@ -5,7 +5,8 @@ runs in the network's order, and what is not repeatable once. Every run finds a 
 reads on the device, with what in-place changes had made of it when the program ran it first. A
 trace may take longer and hold more than the network says, never less.
 
-Needs of computations, derived from a network's definition, for arguments on least memory.
+What computations need is derived here from a network's definition, too (`Needs`), for arguments on
+least memory.
 """
 
 from __future__ import annotations

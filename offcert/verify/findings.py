@@ -11,8 +11,7 @@ from offcert.core.documents import canonical_digest
 from offcert.core.messages import cut
 from offcert.core.notebook import Shown, html
 from offcert.core.result import Bound, Bounded, Evidence
-from offcert.proofs.attestation import witness
-from offcert.proofs.claims import solver_of
+from offcert.proofs.claims import solver_of, witness
 from offcert.proofs.proof import Claimable, Provable
 from offcert.proofs.questions import Question
 from offcert.verify.limits import Allowance, BeyondLimitsError

@@ -1,6 +1,6 @@
 """The problem without returns that leave the device nothing else to do, for verification.
 
-When a link that moves bytes one by one lets each operation start, and end, for verification.
+Its link moves bytes one by one (`LinkWork`), and lets each operation start, and end, accordingly.
 """
 
 from __future__ import annotations

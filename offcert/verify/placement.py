@@ -12,9 +12,12 @@ from typing import Any
 from offcert.core.messages import cut
 from offcert.core.platform import Kind
 from offcert.core.trace import Trace
-from offcert.proofs.placement.certificate import PlacementCertificate
-from offcert.proofs.placement.registry import PLACEMENT_CLAIMS, PLACEMENT_PROOFS
-from offcert.questions.placement.check import placement_faults
+from offcert.proofs.placement_certificate import (
+    PLACEMENT_CLAIMS,
+    PLACEMENT_PROOFS,
+    PlacementCertificate,
+)
+from offcert.questions.placement.problem import placement_faults
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
 from offcert.verify.findings import BoundCheck, CheckedBound, Verification

@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from offcert.proofs.placement.registry import InfeasibleSubset
+from offcert.proofs.placement_certificate import InfeasibleSubset
 from offcert.proofs.proof import Proof
 from offcert.questions.placement.problem import PlacementProblem
 from offcert.verify.limits import Allowance, BeyondLimitsError

@@ -8,8 +8,13 @@ from itertools import accumulate, combinations, pairwise
 from math import ceil, gcd
 from typing import Any
 
-from offcert.proofs.component_packing import Case, Packing, PackingBound
-from offcert.proofs.selection_certificate import CHAIN_MODELS, SelectionCertificate
+from offcert.proofs.selection_certificate import (
+    CHAIN_MODELS,
+    Case,
+    Packing,
+    PackingBound,
+    SelectionCertificate,
+)
 from offcert.questions.selection.graph import CheckpointGraph
 from offcert.verify.findings import Verification
 from offcert.verify.limits import Allowance

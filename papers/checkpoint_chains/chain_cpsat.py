@@ -16,8 +16,8 @@ from itertools import accumulate
 from ortools.sat.python import cp_model
 
 from offcert.core.errors import InputError
-from offcert.formulations.checkpoint.live import dynamic_memory, static_memory
 from offcert.formulations.common.cpsat import OverrunError, run_cpsat
+from offcert.heuristics.checkpoint.live import dynamic_memory, static_memory
 from papers.checkpoint_chains.outcome import SelectionOutcome, SelectionRun
 from papers.checkpoint_chains.segment_costs import require_sizes
 

@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from offcert.core.result import SolveStatus
-from offcert.formulations.checkpoint.live import require_checkpoints
+from offcert.heuristics.checkpoint.live import require_checkpoints
 
 # Relative error of a float.
 _FLOAT = Fraction(1, 2**52)

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from offcert.core.checkpoint_chain import CheckpointChain
-from offcert.formulations.checkpoint.live import require_checkpoints
+from offcert.heuristics.checkpoint.live import require_checkpoints
 
 
 def stage_end_bytes(chain: CheckpointChain, checkpoints: Sequence[int]) -> int:
     """Return the most bytes at the end of any stage's backward operation.
 
-    Never more than `offcert.formulations.checkpoint.live.live_bytes`, which counts while they run.
+    Never more than `offcert.heuristics.checkpoint.live.live_bytes`, which counts while they run.
 
     Parameters
     ----------

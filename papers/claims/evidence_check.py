@@ -14,7 +14,7 @@ from typing import Any
 from offcert.core.errors import InputError
 from offcert.core.result import Evidence
 from offcert.proofs.certificate import Certificate
-from offcert.proofs.placement.certificate import PlacementCertificate
+from offcert.proofs.placement_certificate import PlacementCertificate
 from offcert.proofs.selection_certificate import SelectionCertificate
 from offcert.verify.document import Verification, verify
 from papers.claims.evidence import EvidenceFile, EvidenceRow, Figures

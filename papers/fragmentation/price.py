@@ -8,8 +8,7 @@ from offcert.core.errors import InputError
 from offcert.core.options import require_count, require_seconds, require_seed
 from offcert.core.result import SolveStatus
 from offcert.proofs.certificate import Certificate, current_versions
-from offcert.proofs.placement.certificate import PlacementCertificate
-from offcert.proofs.placement.registry import Computed, proved
+from offcert.proofs.placement_certificate import Computed, PlacementCertificate, proved
 from offcert.questions.placement.problem import PlacementResult
 from offcert.questions.schedule.options import require_problem
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers

@@ -51,7 +51,7 @@ def descend_checkpoints(search: Search, effort: Effort) -> None:
 def _execution(search: Search, chain: CheckpointChain) -> Execution | None:
     """Return the execution to offer, or None if no segments suit the problem."""
     if len(chain) > MAX_CURVE_STAGES:
-        from offcert.formulations.checkpoint.live import checkpoint_execution
+        from offcert.heuristics.checkpoint.live import checkpoint_execution
         from offcert.heuristics.checkpoint.live_curve import live_selection
 
         return checkpoint_execution(chain, live_selection(chain).checkpoints)
@@ -178,8 +178,8 @@ def descend_graphs(search: Search, effort: Effort) -> None:
 
 def _executions(network: Network, seconds: float) -> Iterator[Execution]:
     """Yield the execution of every selection, as long as there is time."""
-    from offcert.heuristics.checkpoint_graphs.arbitrary import expansions
-    from offcert.heuristics.checkpoint_graphs.networks import graph_of
+    from offcert.heuristics.checkpoint.arbitrary import expansions
+    from offcert.heuristics.checkpoint.graph_networks import graph_of
 
     deadline = time.monotonic() + seconds
     try:

@@ -24,7 +24,7 @@ def descend_sequential(search: Search, effort: Effort) -> None:
     """Offer the plan that always works and costs next to nothing."""
     search.begin("sequential")
     with held_interrupts():
-        from offcert.heuristics.evictions.sequential import sequential
+        from offcert.heuristics.evictions.rules import sequential
     search.offer(simulate(search.problem, sequential(search.problem)))
 
 
@@ -32,7 +32,7 @@ def descend_pieces(search: Search, effort: Effort) -> None:
     """Plan the pieces of a step between which nothing is away, equal ones once, and join them."""
     with held_interrupts():
         from offcert.formulations.combinatorial.pieces import classes_of, joined, pieces_of
-        from offcert.heuristics.evictions.sequential import sequential
+        from offcert.heuristics.evictions.rules import sequential
     pieces = pieces_of(search.problem)
     classes = classes_of(pieces)
     if len(pieces) < 2 or effort.climb is None:

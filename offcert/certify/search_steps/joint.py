@@ -9,7 +9,7 @@ from offcert.certify.method import Effort
 from offcert.certify.search import Search
 from offcert.core.errors import InputError
 from offcert.core.program import Program, program_from_json
-from offcert.heuristics.evictions.sequential import sequential
+from offcert.heuristics.evictions.rules import sequential
 from offcert.proofs.claims import claimed
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Minimise, Recompute
@@ -29,7 +29,7 @@ def descend_whole(search: Search, effort: Effort) -> None:
 
 def descend_sequentially(search: Search, effort: Effort) -> None:
     """Offer the least memory in which everything runs once, if time is no matter."""
-    from offcert.heuristics.evictions.sequential import sequential
+    from offcert.heuristics.evictions.rules import sequential
 
     problem = search.problem
     if problem.minimise is not Minimise.MEMORY or not problem.offload:

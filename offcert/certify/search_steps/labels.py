@@ -139,7 +139,7 @@ def climb_joined(search: Search, effort: Effort) -> None:
     """
     search.begin("matched heads and tails, gaps joined")
     with held_interrupts():
-        from offcert.formulations.combinatorial.joined_gaps import joined_gaps
+        from offcert.formulations.labels.common import joined_gaps
         from offcert.formulations.labels.matched_heads.bound import MatchedHeadsSearch
     problem = joined_gaps(search.problem)
     most = _MOST_MATCHED_OF_FINE if is_fine(search.problem) else _MOST_MATCHED

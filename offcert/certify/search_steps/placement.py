@@ -13,7 +13,12 @@ from offcert.core.result import Bound
 from offcert.formulations.placement.skyline_search import skyline_search
 from offcert.heuristics.placement.ejection import ejection_search
 from offcert.heuristics.placement.in_order import placed_in_order
-from offcert.proofs.placement.registry import PLACEMENT_PROOFS, Computed, InfeasibleSubset, proved
+from offcert.proofs.placement_certificate import (
+    PLACEMENT_PROOFS,
+    Computed,
+    InfeasibleSubset,
+    proved,
+)
 from offcert.questions.placement.problem import Placement, PlacementProblem
 from offcert.verify.limits import BeyondLimitsError, Limits
 from offcert.verify.recheck import recheck
@@ -218,7 +223,7 @@ def _online(name: str) -> Heuristic:
 
 
 def _modnn() -> Heuristic:
-    from offcert.heuristics.placement.modnn_pool import modnn_pool
+    from offcert.heuristics.placement.in_order import modnn_pool
 
     return modnn_pool
 

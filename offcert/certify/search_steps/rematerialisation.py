@@ -60,7 +60,7 @@ def descend_persistent(search: Search, effort: Effort) -> None:
     chain = search.problem.checkpoint_chain
     if chain is None or _unsuited(search) or len(chain) > _MOST_STAGES:
         return
-    from offcert.heuristics.persistent.persistent import persistent, persistent_least_memory
+    from offcert.heuristics.checkpoint.persistent import persistent, persistent_least_memory
 
     search.begin("persistent checkpointing")
     problem = search.problem

@@ -13,7 +13,7 @@ from offcert.core.platform import Kind
 from offcert.core.result import Bound, Evidence
 from offcert.formulations.common.highs import run_highs
 from offcert.formulations.devices.times import Times, Work
-from offcert.proofs.devices_bounds import DEVICE, RESOURCE, Resource, ResourceProof
+from offcert.proofs.devices_certificate import DEVICE, RESOURCE, Resource, ResourceProof
 from offcert.questions.devices.problem import DevicesProblem, JobKind, Place
 from offcert.questions.schedule.problem import Problem
 

@@ -19,7 +19,7 @@ from offcert.core.platform import Kind
 from offcert.core.result import Bound
 from offcert.formulations.common.cpsat import CP_SAT, OverrunError, run_cpsat
 from offcert.proofs.claims import claimed
-from offcert.proofs.devices_bounds import MODEL
+from offcert.proofs.devices_certificate import MODEL
 from offcert.questions.devices.problem import DevicesProblem, Job, JobKind, Place
 from offcert.questions.devices.schedule import DevicesPlan, DevicesSchedule, TimedJob
 from offcert.questions.devices.simulate import simulate_devices

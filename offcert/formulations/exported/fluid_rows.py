@@ -15,7 +15,7 @@ from fractions import Fraction
 from offcert.core.errors import InputError
 from offcert.core.platform import Kind
 from offcert.formulations.combinatorial.relaxations import infeasibility, required_absent
-from offcert.formulations.exported.row_building import RowBuilding, Share
+from offcert.formulations.exported.integer_program import RowBuilding, Share
 from offcert.formulations.exported.vipr import LARGEST, LEAST, Argument, CaseLeaf, Elimination, Node
 from offcert.proofs.fluid_document import KINDS, Weights, read
 from offcert.proofs.kinds.fluid import FluidProof

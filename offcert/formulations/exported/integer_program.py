@@ -1,19 +1,33 @@
-"""The time-indexed program as a file states it: 0-1 variables with names, integer coefficients."""
+"""The time-indexed program as a file states it: 0-1 variables with names, integer coefficients.
+
+`RowBuilding` is a program that is built row by row, its variables named when a row first needs
+them.
+
+Recomputation alone (`RetentionModel`) says which copies are kept, and what runs again. It is the
+program in stages of `offcert.formulations.rematerialisation.checkmate_milp`, in ticks and bytes.
+Its optimum is that of executions in stages, so others may be better.
+"""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import pairwise
 
 from offcert.core.errors import InputError
+from offcert.core.execution import Execution
 from offcert.formulations.common.linear_model import ONE, LinearModel, Terms
 from offcert.formulations.common.time_grid import StartWindow
 from offcert.formulations.exported.cells import Cells, require_exportable, time_grid
 from offcert.formulations.models.time_indexed_milp import TimeIndexedModel
+from offcert.formulations.rematerialisation.checkmate_milp import CheckmateModel
+from offcert.formulations.rematerialisation.outcome import required_network
+from offcert.formulations.rematerialisation.states import state_network
 from offcert.questions.schedule.plan import Plan
-from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.problem import Minimise, Problem
 
 # Pairs of an item and a cell; files of more are gigabytes. Assumed.
 LARGEST = 2_000_000
@@ -195,3 +209,148 @@ def read_solution(text: str) -> tuple[Cells | None, dict[str, float]]:
     if cells is None and "retention" not in values:
         raise InputError("it is no solution of an exported program: no variable grid_… is in it")
     return cells, values
+
+
+# A variable by its name and the numbers of what it is of; or what it is.
+Share = tuple[str | int, ...] | int
+Shares = Iterable[tuple[int | Fraction, Share]]
+
+
+class RowBuilding:
+    """Columns and rows of a program whose objective is ``makespan``, an integer.
+
+    Rows are at least their side, or equal to it, and are written in integers.
+    """
+
+    def __init__(self) -> None:
+        self.columns: dict[tuple[str | int, ...], int] = {}
+        self.rows: list[tuple[tuple[tuple[int, int], ...], int | None, int | None]] = []
+        self.row_names: list[str] = []
+        # The factor by which each row was multiplied to be in integers.
+        self.factor: list[int] = []
+        self.column("makespan")
+
+    def column(self, *share: str | int) -> int:
+        """Return the number of a variable."""
+        return self.columns.setdefault(share, len(self.columns))
+
+    def row(self, name: str, terms: Shares, low: int | Fraction = 0, *, equal: bool = False) -> int:
+        """Add a row and return its number; shares that are known count on the other side."""
+        found: dict[int, Fraction] = {}
+        side = Fraction(low)
+        for factor, share in terms:
+            if isinstance(share, int):
+                side -= factor * share
+            else:
+                column = self.column(*share)
+                found[column] = found.get(column, Fraction(0)) + factor
+        common = math.lcm(side.denominator, *(factor.denominator for factor in found.values()))
+        whole = tuple((c, int(f * common)) for c, f in sorted(found.items()) if f)
+        self.rows.append((whole, int(side * common), int(side * common) if equal else None))
+        self.row_names.append(name)
+        self.factor.append(common)
+        return len(self.rows) - 1
+
+    def program(
+        self, comments: Iterable[str], integers: Iterable[str], endless: Iterable[str]
+    ) -> IntegerProgram:
+        """Return the program.
+
+        Parameters
+        ----------
+        comments : iterable of str
+            Lines about it.
+        integers, endless : iterable of str
+            First parts of the names of variables that are integers, and of those that have no
+            largest value; ``makespan`` is both.
+        """
+        whole, free = {"makespan", *integers}, {"makespan", *endless}
+        every = self.columns.items()
+        return IntegerProgram(
+            names=tuple("_".join(map(str, share)) for share in self.columns),
+            cost=(1,) + (0,) * (len(self.columns) - 1),
+            rows=tuple(self.rows),
+            comments=tuple(comments),
+            row_names=tuple(self.row_names),
+            continuous=frozenset(c for share, c in every if share[0] not in whole),
+            endless=frozenset(c for share, c in every if share[0] in free),
+        )
+
+
+# The variable that is always 1; from its name it is known what a solution is one of.
+ALWAYS = "retention"
+
+
+class RetentionModel(CheckmateModel):
+    """The program of a problem in which nothing leaves and anything may run again.
+
+    Raises
+    ------
+    MethodError
+        If the problem is another one.
+    InputError
+        If the program would be too large, or it is seen at once that nothing satisfies it.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        states = state_network(required_network(problem))
+        places = len(states.steps) * (len(states.steps) + 1) // 2
+        if places * len(states.states) > LARGEST:
+            raise InputError(
+                f"{places} places for computations times {len(states.states)} values are too many "
+                "for this model"
+            )
+        self.least_bytes = problem.minimise is Minimise.MEMORY
+        memory = problem.platform.memory
+        super().__init__(states, memory, problem.deadline, self.least_bytes, whole=True)
+        if self.model.contradictory:
+            raise InputError("no execution keeps to the limits: some row has no variables")
+
+    def _names(self) -> list[str]:
+        names = [f"part_{column}" for column in range(len(self.model.low))]
+        if self.least_bytes:
+            names[self.capacity[0][0]] = "bytes"
+        for place, slot in enumerate(self.slots):
+            families = [
+                (f"run_{place}", slot.runs),
+                (f"lean_{place}", slot.lean),
+                *((f"kept_{place}_{state}", terms) for state, terms in slot.there.items()),
+                *((f"made_{place}_{state}", terms) for state, terms in slot.fresh.items()),
+            ]
+            for name, terms in families:
+                if terms and terms[0][0] != ONE:
+                    names[terms[0][0]] = name
+        return names
+
+    def program(self) -> IntegerProgram:
+        """Return the program with names."""
+        model = self.model
+        rows = []
+        for terms, low, _ in model.rows:
+            rows.append((tuple((column, int(value)) for column, value in terms), int(low), None))
+        columns = range(len(model.low))
+        rows.append((((len(columns), 1),), 1, None))
+        unit, constant = ("bytes", 0) if self.least_bytes else ("ticks", self.compute)
+        said = [f"{self.problem.name}: executions in stages; least objective: {unit}"]
+        for number, slot in enumerate(self.slots):
+            said.append(f"place {number}: computation {slot.computation}")
+        for number, state in enumerate(self.states.states):
+            said.append(f"state {number}: value {state.value} after {state.level} changes")
+        return IntegerProgram(
+            (*self._names(), ALWAYS),
+            (*(int(cost) for cost in model.cost), constant),
+            tuple(rows),
+            tuple(said),
+            continuous=frozenset(column for column in columns if not model.integer[column]),
+            endless=frozenset(column for column in columns if model.high[column] == float("inf")),
+        )
+
+    def executed(self, values: Mapping[str, float]) -> Execution:
+        """Return the execution of a solution, given the values of variables by name."""
+        if ALWAYS not in values:
+            raise InputError(f"it is no solution of this model: no variable {ALWAYS} is in it")
+        try:
+            return self.execution([values.get(name, 0.0) for name in self._names()])
+        except KeyError:
+            raise InputError("the solution reads what is not there") from None

@@ -13,7 +13,7 @@ from itertools import pairwise, product
 
 from offcert.core.errors import InputError
 from offcert.core.platform import Kind
-from offcert.formulations.exported.row_building import RowBuilding, Share
+from offcert.formulations.exported.integer_program import RowBuilding, Share
 from offcert.formulations.exported.vipr import LEAST, Argument, CaseLeaf, Elimination, Node
 from offcert.formulations.joint.room import Grid, contents, rooms
 from offcert.proofs.joint_document import PLACES, JointWeights, Place, read

@@ -17,7 +17,7 @@ from ortools.sat.python import cp_model
 from offcert.core.result import Bound
 from offcert.formulations.common.cpsat import CP_SAT, CpSatEnd, run_cpsat
 from offcert.formulations.placement.sections import Sections
-from offcert.proofs.placement.registry import claimed
+from offcert.proofs.placement_certificate import claimed
 from offcert.questions.placement.problem import Placement, PlacementOutcome, PlacementProblem
 
 # The name of its bounds.

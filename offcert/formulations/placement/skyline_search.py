@@ -10,7 +10,7 @@ import numpy as np
 from offcert.core.result import Bound
 from offcert.formulations.placement.sections import Integers, Sections
 from offcert.formulations.placement.skyline import Answer, Skyline, least_capacity
-from offcert.proofs.placement.registry import searched
+from offcert.proofs.placement_certificate import searched
 from offcert.questions.placement.problem import Placement, PlacementOutcome, PlacementProblem
 
 # The name of its bounds.

@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offcert.core.compiled import compiled, plain_inner
-from offcert.formulations.placement.sections import Sections
+from offcert.formulations.placement.sections import Integers, Sections
 
-Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 # Arrays that the trail can restore.

@@ -18,8 +18,12 @@ from math import inf
 from offcert.core.execution import Execution
 from offcert.formulations.common.linear_model import ONE, LinearModel, Terms, scaled
 from offcert.formulations.common.linear_solvers import SCIPY
-from offcert.formulations.rematerialisation.linear import RELATIVE_MARGIN, LinearRun, solved
-from offcert.formulations.rematerialisation.outcome import RematerialisationOutcome
+from offcert.formulations.rematerialisation.outcome import (
+    RELATIVE_MARGIN,
+    LinearRun,
+    RematerialisationOutcome,
+    solved,
+)
 from offcert.formulations.rematerialisation.states import (
     Copy,
     StateNetwork,

@@ -26,8 +26,12 @@ from __future__ import annotations
 from offcert.core.execution import Execution
 from offcert.formulations.common.linear_model import ONE, LinearModel, Terms, scaled
 from offcert.formulations.common.linear_solvers import SCIPY
-from offcert.formulations.rematerialisation.linear import RELATIVE_MARGIN, LinearRun, solved
-from offcert.formulations.rematerialisation.outcome import RematerialisationOutcome
+from offcert.formulations.rematerialisation.outcome import (
+    RELATIVE_MARGIN,
+    LinearRun,
+    RematerialisationOutcome,
+    solved,
+)
 from offcert.formulations.rematerialisation.states import StateNetwork, state_network
 from offcert.questions.schedule.problem import Problem
 

@@ -33,7 +33,7 @@ def live_selection(chain: CheckpointChain) -> Selection:
     ----------
     chain : CheckpointChain
         Its stages from one checkpoint to the next run again together, as
-        `offcert.formulations.checkpoint.live.checkpoint_program` says.
+        `offcert.heuristics.checkpoint.live.checkpoint_program` says.
 
     Returns
     -------

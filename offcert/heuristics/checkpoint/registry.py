@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from offcert.heuristics.checkpoint.budget_search import budget_search, sqrt_rule
-from offcert.heuristics.checkpoint.dynamic_selection import dynamic_selection
-from offcert.heuristics.checkpoint.linear_reforwarding import linear_reforwarding
 from offcert.heuristics.checkpoint.linear_selection import linear_selection
-from offcert.heuristics.checkpoint.queued_reforwarding import queued_reforwarding
-from offcert.heuristics.checkpoint.sizes import Selection
-from offcert.heuristics.checkpoint.static_selection import static_selection
+from offcert.heuristics.checkpoint.reforwarding import linear_reforwarding, queued_reforwarding
+from offcert.heuristics.checkpoint.selections import dynamic_selection, static_selection
+from offcert.heuristics.checkpoint.sizes import Selection, budget_search, sqrt_rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +21,7 @@ class SelectionMethod:
         From the sizes ``d_0 … d_n`` in bytes to a `Selection`.
     model : str
         The memory model in which it counts; a name in
-        ``offcert.formulations.checkpoint.live.MEMORY_MODELS``.
+        ``offcert.heuristics.checkpoint.live.MEMORY_MODELS``.
     optimal : bool
         Whether no other checkpoints take less memory under that model.
     source : str

@@ -8,7 +8,7 @@ In which order to read, and what goes from one module to the next::
     lives       runs -> bytes during each run, and the gaps over the turn
     leaving     gaps -> which leave, in which order, how long it all takes; pruning: which need not
     evaluation  calls these four in turn: the value of a state, in ticks
-    changes     random changes of a state (segments, stretches, drawing, repeats are parts of it)
+    changes     random changes of a state (segments, stretches, repeats are parts of it)
     annealing   changes and values: batches of them, in threads
     starts      states to begin with; plans: from a state to an execution with a checked schedule
     search      least time: coolings from several starts; sinking: least memory within a deadline

@@ -11,7 +11,7 @@ from offcert.core.errors import MethodError
 from offcert.core.execution import Execution
 from offcert.core.program import Program
 from offcert.core.strategy import Strategy
-from offcert.heuristics.evictions.sequential import sequential
+from offcert.heuristics.evictions.rules import sequential
 from offcert.heuristics.joint.evaluation import Estimate, estimate, evaluate
 from offcert.heuristics.joint.state import UNCOVERED, JointState, Work, program_of
 from offcert.heuristics.joint.tables import Tables

@@ -13,8 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from offcert.core.compiled import inlined
-from offcert.heuristics.joint.drawing import allowed, step
-from offcert.heuristics.joint.segments import insert, remove
+from offcert.heuristics.joint.segments import allowed, insert, remove, step
 from offcert.heuristics.joint.state import JointState
 from offcert.heuristics.joint.tables import Integers, Tables
 

@@ -19,10 +19,9 @@ from offcert.core.program import Program
 from offcert.heuristics.joint.annealing import ALONE, JointAnnealer, Spreading, weight_of
 from offcert.heuristics.joint.changes import alike
 from offcert.heuristics.joint.evaluation import evaluate
-from offcert.heuristics.joint.guided import guided
 from offcert.heuristics.joint.plans import JointPlan, improved, realised, tidied
 from offcert.heuristics.joint.repeats import repeats_of
-from offcert.heuristics.joint.starts import starts
+from offcert.heuristics.joint.starts import guided, starts
 from offcert.heuristics.joint.state import UNCOVERED, JointState, new_state, new_work, state_of
 from offcert.heuristics.joint.tables import COMPUTE, Ranges, tables_of
 from offcert.questions.schedule.problem import Problem

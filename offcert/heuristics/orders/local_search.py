@@ -13,7 +13,7 @@ from offcert.core.errors import MethodError, PlanError
 from offcert.core.platform import Kind
 from offcert.core.trace import Trace
 from offcert.heuristics.cooling import length_of_round
-from offcert.heuristics.evictions.sequential import sequential
+from offcert.heuristics.evictions.rules import sequential
 from offcert.heuristics.orders.annealing import Annealer
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem

@@ -5,6 +5,10 @@ residences are placed once and for all comes near the load. Here what is placed 
 again. The idea, a residence that pushes out others and priorities that grow with each failure, is
 that of ejection chains and of the breakout method (Morris, "The breakout method for escaping from
 local minima", 1993).
+
+Some residences are placed, without overlap and within the capacity; the others wait. A step takes
+the waiting one of largest weight, places it where what is in its way weighs least, and lets that
+wait. Whoever was ejected weighs more from then on, so that it is not always the same ones.
 """
 
 from __future__ import annotations
@@ -13,20 +17,243 @@ import math
 import time
 from bisect import bisect_left
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from offcert.heuristics.placement.ejection_kernel import (
-    WAITING,
-    Boxes,
-    Floats,
-    Integers,
-    eject,
-    fill,
-    new_pool,
-)
+from offcert.core.compiled import compiled, plain_inner
 from offcert.heuristics.placement.in_order import greedy_by_area
 from offcert.questions.placement.problem import Placement, PlacementProblem
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+# The address of a residence that waits, and the entries of `Pool.counts`. By definition.
+WAITS = -1
+PLACED, WAITING = 0, 1
+# The part of its first weight by which a residence gets heavier when it is ejected. Arbitrary.
+_GROWTH = 0.05
+
+
+class Boxes(NamedTuple):
+    """The boxes to be placed: sizes, half-open stretches of time, and weights at first."""
+
+    size: Integers
+    first: Integers
+    last: Integers
+    value: Floats
+
+
+class Pool(NamedTuple):
+    """A placement under way: the boxes with addresses, and those that wait for one.
+
+    Attributes
+    ----------
+    address, top : int64 array
+        The first unit of each residence, and the first one above it; `WAITS` in both.
+    by_address, by_top : int64 array
+        Residences that are placed, in order of their first and of their last units.
+    waiting : int64 array
+        Residences that are not, in no order.
+    counts : int64 array
+        How many are placed, and how many wait.
+    weight : float64 array
+        Cost of ejecting each residence.
+    near_address, near_top : int64 array
+        Of `by_address` and `by_top`, those that meet the residence that a step is about.
+    """
+
+    address: Integers
+    top: Integers
+    by_address: Integers
+    by_top: Integers
+    waiting: Integers
+    counts: Integers
+    weight: Floats
+    near_address: Integers
+    near_top: Integers
+
+
+def new_pool(boxes: Boxes) -> Pool:
+    """Return a pool in which nothing is placed."""
+    count = len(boxes.size)
+    return Pool(
+        address=np.full(count, WAITS, np.int64),
+        top=np.full(count, WAITS, np.int64),
+        by_address=np.zeros(count, np.int64),
+        by_top=np.zeros(count, np.int64),
+        waiting=np.arange(count, dtype=np.int64),
+        counts=np.array([0, count], np.int64),
+        weight=boxes.value.copy(),
+        near_address=np.zeros(count + 1, np.int64),
+        near_top=np.zeros(count + 1, np.int64),
+    )
+
+
+@compiled
+def fill(boxes: Boxes, pool: Pool, addresses: Integers, capacity: int) -> None:
+    """Place residences at addresses, without overlap; what ends above the capacity waits."""
+    pool.counts[PLACED] = pool.counts[WAITING] = 0
+    for box in range(len(addresses)):
+        if addresses[box] >= 0 and addresses[box] + boxes.size[box] <= capacity:
+            _put(boxes, pool, box, addresses[box])
+        else:
+            _let_wait(pool, box)
+
+
+@compiled
+def eject(boxes: Boxes, pool: Pool, capacity: int, steps: int, seed: int) -> int:
+    """Take steps until nothing waits; return how many.
+
+    Parameters
+    ----------
+    boxes : Boxes
+        None of them is larger than the capacity.
+    pool : Pool
+        Changed in place.
+    capacity : int
+        Units.
+    steps : int
+        At most so many.
+    seed : int
+        Seed of the choice among equally good addresses.
+    """
+    np.random.seed(seed)
+    for step in range(steps):
+        if pool.counts[WAITING] == 0:
+            return step
+        box = _heaviest(pool)
+        near = _gather(boxes, pool, box)
+        address = _cheapest(boxes, pool, box, near, capacity)
+        _clear(boxes, pool, box, near, address)
+        _put(boxes, pool, box, address)
+    return steps
+
+
+@plain_inner
+def _heaviest(pool: Pool) -> int:
+    """Take the heaviest residence out of those that wait."""
+    waiting, chosen = pool.waiting, 0
+    for place in range(pool.counts[WAITING]):
+        if pool.weight[waiting[place]] > pool.weight[waiting[chosen]]:
+            chosen = place
+    box = waiting[chosen]
+    pool.counts[WAITING] -= 1
+    waiting[chosen] = waiting[pool.counts[WAITING]]
+    return box
+
+
+@plain_inner
+def _gather(boxes: Boxes, pool: Pool, box: int) -> int:
+    """List the placed residences that a residence meets, in both orders; return how many.
+
+    Which ones do is not to be foreseen, so there is no branch: what does not is overwritten.
+    """
+    first, last = boxes.first[box], boxes.last[box]
+    near = 0
+    for place in range(pool.counts[PLACED]):
+        other = pool.by_address[place]
+        pool.near_address[near] = other
+        near += int(boxes.first[other] < last) & int(boxes.last[other] > first)
+    near = 0
+    for place in range(pool.counts[PLACED]):
+        other = pool.by_top[place]
+        pool.near_top[near] = other
+        near += int(boxes.first[other] < last) & int(boxes.last[other] > first)
+    return near
+
+
+@plain_inner
+def _cheapest(boxes: Boxes, pool: Pool, box: int, near: int, capacity: int) -> int:
+    """Return the address at which what is in the way weighs least.
+
+    What must go changes only where a residence that it meets begins or ends, so it is enough to
+    look at addresses directly above or below one, and at both ends. From one to the next, what is
+    left behind and what comes in the way is added up.
+    """
+    size, highest = boxes.size[box], capacity - boxes.size[box]
+    entered, left = 0, 0
+    address, weight = 0, 0.0
+    best, least, ties = 0, np.inf, 1
+    while True:
+        while left < near and pool.top[pool.near_top[left]] <= address:
+            weight -= pool.weight[pool.near_top[left]]
+            left += 1
+        while entered < near and pool.address[pool.near_address[entered]] - size < address:
+            weight += pool.weight[pool.near_address[entered]]
+            entered += 1
+        # Sums of the same weights in another order differ a little.
+        slack = 1e-9 * (abs(weight) + 1.0)
+        if weight < least - slack:
+            best, least, ties = address, weight, 1
+        elif weight <= least + slack:
+            ties += 1
+            if np.random.random() * ties < 1.0:
+                best = address
+        if address >= highest:
+            return best
+        following = highest
+        if left < near:
+            following = min(following, pool.top[pool.near_top[left]])
+        # Boxes that would be met from here on, and not only from the next address on.
+        ahead = entered
+        while ahead < near and pool.address[pool.near_address[ahead]] - size <= address:
+            ahead += 1
+        if ahead < near:
+            following = min(following, pool.address[pool.near_address[ahead]] - size)
+        address = following
+
+
+@plain_inner
+def _clear(boxes: Boxes, pool: Pool, box: int, near: int, address: int) -> None:
+    """Let all that is in the way of a residence wait, and weigh more."""
+    above = address + boxes.size[box]
+    for place in range(near):
+        other = pool.near_address[place]
+        if pool.address[other] >= above:
+            return
+        if pool.top[other] > address:
+            _remove(pool.by_address, pool.counts[PLACED], other)
+            _remove(pool.by_top, pool.counts[PLACED], other)
+            pool.counts[PLACED] -= 1
+            pool.weight[other] += _GROWTH * boxes.value[other]
+            _let_wait(pool, other)
+
+
+@plain_inner
+def _let_wait(pool: Pool, box: int) -> None:
+    pool.address[box] = pool.top[box] = WAITS
+    pool.waiting[pool.counts[WAITING]] = box
+    pool.counts[WAITING] += 1
+
+
+@plain_inner
+def _put(boxes: Boxes, pool: Pool, box: int, address: int) -> None:
+    pool.address[box], pool.top[box] = address, address + boxes.size[box]
+    _insert(pool.by_address, pool.counts[PLACED], pool.address, box)
+    _insert(pool.by_top, pool.counts[PLACED], pool.top, box)
+    pool.counts[PLACED] += 1
+
+
+@plain_inner
+def _insert(order: Integers, count: int, key: Integers, box: int) -> None:
+    place = count
+    while place > 0 and key[order[place - 1]] > key[box]:
+        order[place] = order[place - 1]
+        place -= 1
+    order[place] = box
+
+
+@plain_inner
+def _remove(order: Integers, count: int, box: int) -> None:
+    place = 0
+    while order[place] != box:
+        place += 1
+    while place < count - 1:
+        order[place] = order[place + 1]
+        place += 1
+
 
 # The excess of the next pool over the load, as a part of the best pool's excess. Arbitrary.
 _NEXT = 0.85

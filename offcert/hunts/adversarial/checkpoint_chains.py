@@ -12,10 +12,10 @@ from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import InputError, MethodError, NoPlanError, PlanError
 from offcert.core.execution import Execution
 from offcert.core.platform import Platform
-from offcert.hunts.adversarial.contest import Contest, Score
+from offcert.hunts.adversarial.chains import WIDER, Hunted
 from offcert.hunts.adversarial.hunt import Find, Terms
-from offcert.hunts.adversarial.hunted import WIDER, Hunted
 from offcert.hunts.adversarial.numbers import Box, Numbers
+from offcert.hunts.adversarial.values import Contest, Score
 from offcert.instances.generator import knob
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.plan import Plan
@@ -59,7 +59,7 @@ def _selected(name: str) -> Callable[[Problem], int]:
     """Return the live bytes of what a published algorithm selects by the sizes of outputs."""
 
     def live(problem: Problem) -> int:
-        from offcert.formulations.checkpoint.live import live_bytes
+        from offcert.heuristics.checkpoint.live import live_bytes
         from offcert.heuristics.checkpoint.registry import SELECTIONS
 
         chain = _chain(problem)
@@ -75,7 +75,7 @@ def _live(problem: Problem) -> int:
 
 
 def _nested(problem: Problem) -> int | None:
-    from offcert.heuristics.persistent.persistent import persistent_least_memory
+    from offcert.heuristics.checkpoint.persistent import persistent_least_memory
 
     try:
         strategy = persistent_least_memory(_chain(problem), max_points=_MOST_POINTS)
@@ -85,7 +85,7 @@ def _nested(problem: Problem) -> int | None:
 
 
 def _persistent(problem: Problem) -> int | None:
-    from offcert.heuristics.persistent.persistent import persistent
+    from offcert.heuristics.checkpoint.persistent import persistent
 
     try:
         chain = _chain(problem)

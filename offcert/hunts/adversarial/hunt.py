@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from offcert.core.errors import NoPlanError
-from offcert.hunts.adversarial.contest import Contest, Score
 from offcert.hunts.adversarial.numbers import Box, Numbers, draw, moved, simplifications
+from offcert.hunts.adversarial.values import Contest, Score
 from offcert.questions.schedule.problem import Transfers
 
 

@@ -21,7 +21,7 @@ from offcert.instances.modnn.algorithms import (
     Pass,
     alternatives,
 )
-from offcert.instances.modnn.layers import Kind, Layer, Layers
+from offcert.instances.modnn.networks import Kind, Layer, Layers
 from offcert.questions.split.menu import Alternative, Menu, undominated
 from offcert.questions.split.problem import Round, Split
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from offcert.core.forms import integer
-from offcert.proofs.kind import ALL, SIMPLEX, WHOLE_OR_PAUSING, ProofKind
-from offcert.proofs.proof import Proof
+from offcert.proofs.proof import ALL, SIMPLEX, WHOLE_OR_PAUSING, Proof, ProofKind
 
 
 @dataclass(frozen=True, kw_only=True)

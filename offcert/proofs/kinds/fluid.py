@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from offcert.core.forms import FLAG, TEXT, formed
-from offcert.proofs.kind import ALL, WHOLE_OR_PAUSING, ClaimKind, ProofKind
-from offcert.proofs.proof import Proof
+from offcert.proofs.proof import ALL, WHOLE_OR_PAUSING, ClaimKind, Proof, ProofKind
 
 
 @dataclass(frozen=True, kw_only=True)

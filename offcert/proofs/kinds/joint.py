@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from offcert.core.forms import FLAG, TEXT, IntegerLists, formed, integers
-from offcert.proofs.kind import ALL, ClaimKind, ProofKind
 from offcert.proofs.kinds.computed import Computed
-from offcert.proofs.proof import Proof
+from offcert.proofs.proof import ALL, ClaimKind, Proof, ProofKind
 from offcert.questions.schedule.problem import Minimise, Recompute
 
 

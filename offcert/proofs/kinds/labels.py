@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from offcert.core.forms import IntegerLists, Lists, Nested, formed, integer, integers
-from offcert.proofs.kind import SIMPLEX, ProofKind
-from offcert.proofs.proof import Proof
+from offcert.proofs.proof import SIMPLEX, Proof, ProofKind
 
 
 @dataclass(frozen=True, kw_only=True)

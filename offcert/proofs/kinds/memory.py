@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from offcert.core.forms import OBJECT, TEXT, formed, integer
-from offcert.proofs.kind import ALL, ProofKind
 from offcert.proofs.kinds.computed import Computed
-from offcert.proofs.proof import Proof
+from offcert.proofs.proof import ALL, Proof, ProofKind
 from offcert.questions.schedule.problem import Minimise
 
 

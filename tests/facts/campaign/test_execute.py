@@ -9,7 +9,7 @@ from offcert.campaign import execute as module
 from offcert.campaign.cells import Cell, CellSettings, Point
 from offcert.campaign.execute import execute, warm_up
 from offcert.core.result import Bound, Evidence
-from offcert.heuristics.evictions.greedy import greedy
+from offcert.heuristics.evictions.rules import greedy
 from offcert.instances.cnn import cnn_chain
 from offcert.instances.library import load
 from offcert.proofs.certificate import Certificate
@@ -143,6 +143,6 @@ def test_warming_up_moves_something(monkeypatch: pytest.MonkeyPatch) -> None:
         plans.append(greedy(problem))
         return plans[-1]
 
-    monkeypatch.setattr("offcert.heuristics.evictions.greedy.greedy", noting)
+    monkeypatch.setattr("offcert.heuristics.evictions.rules.greedy", noting)
     warm_up.__wrapped__("greedy")
     assert plans[0].moves

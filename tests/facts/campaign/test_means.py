@@ -10,8 +10,7 @@ import pytest
 from offcert.campaign.cells import CellSettings, grid
 from offcert.campaign.execute import execute
 from offcert.campaign.means import Means, parse_means, variant
-from offcert.campaign.schema import LATER
-from offcert.campaign.storage import SUFFIXES, read_rows, write_rows
+from offcert.campaign.storage import LATER, SUFFIXES, read_rows, write_rows
 from offcert.campaign.table import Table, frame
 from offcert.campaign.text import describe_rows
 from offcert.core.errors import InputError

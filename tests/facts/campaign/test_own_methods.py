@@ -16,7 +16,7 @@ from offcert.certify import own_method, watchdog
 from offcert.certify.methods import METHODS, solve
 from offcert.cli import main
 from offcert.core.errors import InputError
-from offcert.heuristics.evictions.sequential import sequential
+from offcert.heuristics.evictions.rules import sequential
 from offcert.instances.checkpoint_instances import CheckpointChains
 from offcert.instances.cnn import cnn_chain
 from offcert.questions.placement.problem import Placement, PlacementProblem, Residence

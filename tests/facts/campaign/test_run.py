@@ -13,7 +13,7 @@ from offcert.campaign.cells import Cell, CellSettings, grid
 from offcert.campaign.cluster import run_on_cluster
 from offcert.campaign.pool import Pool, Task
 from offcert.campaign.run import CampaignProgress, batches, run
-from offcert.campaign.schema import Row
+from offcert.campaign.storage import Row
 from offcert.campaign.table import Table
 from offcert.core.errors import InputError
 from offcert.instances.cnn import cnn_chain

@@ -8,8 +8,15 @@ import pandas
 import pytest
 
 from offcert.campaign.cells import CellSettings, grid
-from offcert.campaign.schema import COLUMNS, NAMES, Row, require_row
-from offcert.campaign.storage import SUFFIXES, read_rows, write_rows
+from offcert.campaign.storage import (
+    COLUMNS,
+    NAMES,
+    SUFFIXES,
+    Row,
+    read_rows,
+    require_row,
+    write_rows,
+)
 from offcert.campaign.table import read
 from offcert.core.errors import InputError
 from offcert.instances.cnn import cnn_chain

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from offcert.campaign.cells import grid
-from offcert.campaign.schema import Row
-from offcert.campaign.storage import read_rows
+from offcert.campaign.storage import Row, read_rows
 from offcert.campaign.table import Journal, Lock, Table, read
 from offcert.core.errors import InputError
 from offcert.instances.cnn import cnn_chain

@@ -26,7 +26,7 @@ from offcert.certify.running import ALONE, ContradictionError, UnsoundError
 from offcert.certify.search import Search
 from offcert.core.errors import InputError, MethodError
 from offcert.core.result import Bound, Evidence, SolveStatus
-from offcert.heuristics.evictions.sequential import sequential
+from offcert.heuristics.evictions.rules import sequential
 from offcert.instances.cnn import CnnChains
 from offcert.instances.library import default_library
 from offcert.instances.stages import UnetTraces

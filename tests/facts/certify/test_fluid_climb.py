@@ -14,7 +14,7 @@ from offcert.core.result import Evidence
 from offcert.formulations.combinatorial.relaxations import required_absent
 from offcert.formulations.fluid.milp import FluidBound, fluid_bound
 from offcert.formulations.fluid.tree import prove
-from offcert.heuristics.evictions.sequential import sequential
+from offcert.heuristics.evictions.rules import sequential
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.questions.schedule.simulate import simulate
 from offcert.verify.document import verify

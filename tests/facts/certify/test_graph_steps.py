@@ -14,7 +14,7 @@ from offcert.certify.search_steps.checkpoints import descend_graphs
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
 from offcert.core.platform import Platform
-from offcert.heuristics.checkpoint_graphs.networks import graph_of
+from offcert.heuristics.checkpoint.graph_networks import graph_of
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.questions.selection.graph import CheckpointGraph
 from offcert.verify.document import verify

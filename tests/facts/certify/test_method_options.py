@@ -11,6 +11,7 @@ from offcert.certify.methods import METHODS, method_called, solve
 from offcert.certify.option import NONE, written
 from offcert.certify.search_steps.descents import _PATIENCE
 from offcert.core.errors import InputError
+from offcert.heuristics.checkpoint.persistent import persistent
 from offcert.heuristics.combined.search import combined_plan
 from offcert.heuristics.evictions.autoswap import autoswap
 from offcert.heuristics.evictions.dynprog import dynprog
@@ -18,7 +19,6 @@ from offcert.heuristics.evictions.tflms import tflms
 from offcert.heuristics.evictions.vdnn import vdnn, vdnn_policy
 from offcert.heuristics.joint.search import joint_search
 from offcert.heuristics.orders.order_search import order_search
-from offcert.heuristics.persistent.persistent import persistent
 from offcert.instances.cnn import cnn_chain
 from offcert.questions.schedule.simulate import simulate
 

@@ -8,8 +8,12 @@ from offcert.certify.search_steps import placement as placement_apart
 from offcert.certify.search_steps.placement import apart, completed, eject_apart, place_apart
 from offcert.formulations.placement.skyline_search import skyline_search
 from offcert.heuristics.placement.in_order import greedy_by_area
-from offcert.questions.placement.check import placement_faults
-from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
+from offcert.questions.placement.problem import (
+    Placement,
+    PlacementProblem,
+    Residence,
+    placement_faults,
+)
 from support.problems.placements import random_placement_problem
 from support.seeds import by_seeds
 

@@ -25,9 +25,9 @@ WARMING = {act.__name__: act for group in GROUPS.values() for act in group.acts}
 AMONG = {
     "warm_plans": "offcert.heuristics.orders.ordered_kernel",
     "warm_heads": "offcert.verify.heads.search",
-    "warm_matched": "offcert.formulations.labels.matched_heads.matching",
+    "warm_matched": "offcert.formulations.labels.matched_heads.level",
     "warm_outward": "offcert.verify.outward.search",
-    "warm_pivot": "offcert.formulations.labels.pivot.pool.rebuild",
+    "warm_pivot": "offcert.formulations.labels.pivot.arrays.rebuild",
     "warm_pivot_outward": "offcert.formulations.labels.pivot_outward.answers",
 }
 

@@ -9,8 +9,8 @@ import pytest
 
 from offcert.cli import main
 from offcert.cli.core import _NUMBERS, map_table
-from offcert.hunts.phase.effort import Effort
-from offcert.hunts.phase.search import SHAPES, CoreProblems, EffortMap, Point
+from offcert.hunts.effort import Effort
+from offcert.hunts.phase import SHAPES, CoreProblems, EffortMap, Point
 from offcert.questions.schedule.files import problem_digest, problem_from_json, read_problem
 
 COMMAND = ["generate", "core"]

@@ -8,7 +8,7 @@ import pytest
 from offcert.cli import main
 from offcert.heuristics.devices import RULES
 from offcert.proofs.devices_certificate import read_devices_certificate
-from offcert.questions.devices.files import read_devices_problem, write_devices_problem
+from offcert.questions.devices.problem import read_devices_problem, write_devices_problem
 from support.problems.devices import three_layers
 
 

@@ -66,7 +66,7 @@ def test_examples_are_accepted(prog: str) -> None:
 def test_what_the_help_repeats_of_other_rooms_is_what_they_say() -> None:
     """Loading them for a help text would take seconds."""
     from offcert.hunts.adversarial.chains import AdversarialChains
-    from offcert.hunts.phase.search import CoreProblems
+    from offcert.hunts.phase import CoreProblems
     from offcert.runtime.capture import Clock
     from offcert.runtime.hardware import HARDWARE
     from offcert.runtime.pairs.train_device import DeviceKind

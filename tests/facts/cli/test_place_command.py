@@ -22,7 +22,7 @@ from offcert.core.errors import InputError
 from offcert.core.platform import Kind, Platform
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.proofs.certificate import read_certificate
-from offcert.proofs.placement.certificate import read_placement
+from offcert.proofs.placement_certificate import read_placement
 from offcert.proofs.split_certificate import SplitCertificate, read_split_certificate
 from offcert.questions.placement.files import write_placement_problem
 from offcert.questions.placement.problem import PlacementProblem, Residence

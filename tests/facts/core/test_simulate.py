@@ -11,7 +11,7 @@ from offcert.core.chain import Chain
 from offcert.core.errors import PlanError
 from offcert.core.platform import Kind, Link, Platform
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.heuristics.evictions.sequential import sequential
+from offcert.heuristics.evictions.rules import sequential
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem

@@ -10,7 +10,7 @@ from offcert.core.chain import Chain
 from offcert.core.errors import MethodError
 from offcert.core.platform import Platform
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.heuristics.evictions.greedy import greedy, greedy_gaps
+from offcert.heuristics.evictions.rules import greedy, greedy_gaps
 from offcert.heuristics.orders.ordered import ordered_makespan, ordered_orders
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.plan import Plan

@@ -11,8 +11,8 @@ import networkx
 import pytest
 
 import offcert
-from offcert.proofs.devices_bounds import DEVICES_PROOFS
-from offcert.proofs.placement.registry import PLACEMENT_PROOFS
+from offcert.proofs.devices_certificate import DEVICES_PROOFS
+from offcert.proofs.placement_certificate import PLACEMENT_PROOFS
 from offcert.proofs.questions import QUESTIONS
 from offcert.proofs.registry import PROOFS
 
@@ -151,14 +151,13 @@ BY_NAME: dict[str, set[str]] = {
     "certify/running.py": named_by_questions("questions", "answers"),
     "campaign/benchmark.py": named_by_questions("campaign", "measured"),
     "cli/verify.py": {
-        "offcert.report.elsewhere",
+        "offcert.report.findings",
         "offcert.verify.document",
         "offcert.verify.pivot_outward",
     },
-    # What those above look up with it, and the user's own code.
+    # What those above look up with it, and the user's own code; packages that answer calls, which
+    # load what is below them.
     "core/named.py": set(),
-    # Packages that answer calls; what they load is below them.
-    "core/callable_room.py": set(),
     # What the front door names, and no room.
     "core/notebook.py": set(),
     # PyTorch's, and a user's own module.
@@ -353,7 +352,7 @@ def test_people_who_only_verify_load_no_torch(package: str) -> None:
 
 def test_only_who_reads_and_writes_platforms_names_a_rate_without_its_direction() -> None:
     """Everything else asks `Platform.rate` or `Platform.transfer_time`, which want to know it."""
-    may = {"core/platform.py", "questions/schedule/problem.py", "questions/split/files.py"}
+    may = {"core/platform.py", "questions/schedule/problem.py", "questions/split/problem.py"}
     may |= {"cli/searching.py", "runtime/hardware/bandwidth.py"}
     found = {
         str(path.relative_to(ROOT))

@@ -11,12 +11,12 @@ import pytest
 from offcert.certify.search import UnsoundError
 from offcert.core.errors import InputError, MethodError, NoPlanError
 from offcert.core.result import Evidence, SolveStatus
-from offcert.heuristics.evictions.greedy import greedy
+from offcert.heuristics.evictions.rules import greedy
 from offcert.hunts.adversarial import values
 from offcert.hunts.adversarial.chains import AdversarialChains, certified
-from offcert.hunts.adversarial.contest import Contest
 from offcert.hunts.adversarial.hunt import Hunt, minimise
 from offcert.hunts.adversarial.numbers import Box, Numbers, draw, moved, simplifications
+from offcert.hunts.adversarial.values import Contest
 from offcert.questions.schedule.files import problem_digest
 from offcert.questions.schedule.problem import Transfers
 from offcert.questions.schedule.simulate import simulate

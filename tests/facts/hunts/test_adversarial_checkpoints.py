@@ -11,7 +11,7 @@ import pytest
 
 from offcert.certify.search import UnsoundError
 from offcert.core.errors import InputError, MethodError
-from offcert.formulations.checkpoint.live import live_bytes
+from offcert.heuristics.checkpoint.live import live_bytes
 from offcert.hunts.adversarial.checkpoint_chains import (
     NAMES,
     USUAL,

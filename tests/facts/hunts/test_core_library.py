@@ -9,9 +9,9 @@ import pytest
 from offcert.core.result import Evidence, SolveStatus
 from offcert.formulations.labels.pivot.bound import default_pivots
 from offcert.formulations.labels.pivot.model import nested
-from offcert.hunts.phase import search
-from offcert.hunts.phase.effort import Effort, effort
-from offcert.hunts.phase.search import CoreProblems
+from offcert.hunts import phase
+from offcert.hunts.effort import Effort, effort
+from offcert.hunts.phase import CoreProblems
 from offcert.instances.library import FOLDER, Family, default_library
 from offcert.questions.schedule.files import problem_digest
 
@@ -56,9 +56,9 @@ def test_efforts_of_the_sources_are_those_of_the_problems() -> None:
         source = source_of(family)
         if len(family.problem.trace) <= 16:
             labels = int(str(source["labels"]))
-            limits = (labels // part for part in search._PARTS)
+            limits = (labels // part for part in phase._PARTS)
             tries = (effort(family.entries[0].problem, limit) for limit in limits)
-            # The first of them that closes it, as in the search.
+            # The first of them that closes it, as in the phase.
             found = next((found for found in tries if found.gap == 0), None)
             assert found is not None
             # How many labels that takes changes with the pivot program; the optimum does not.

@@ -12,11 +12,11 @@ import pytest
 from offcert.core.errors import InputError, MethodError
 from offcert.core.platform import Kind
 from offcert.formulations.labels.pivot.bound import pivot_bound
-from offcert.heuristics.evictions.sequential import sequential
-from offcert.hunts.phase import effort as descent
-from offcert.hunts.phase import search
-from offcert.hunts.phase.effort import Effort, climbed, descended, effort, improved
-from offcert.hunts.phase.search import SHAPES, CoreProblems, EffortMap, MapProgress, Point
+from offcert.heuristics.evictions.rules import sequential
+from offcert.hunts import effort as descent
+from offcert.hunts import phase
+from offcert.hunts.effort import Effort, climbed, descended, effort, improved
+from offcert.hunts.phase import SHAPES, CoreProblems, EffortMap, MapProgress, Point
 from offcert.questions.schedule.files import problem_digest
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.simulate import simulate
@@ -115,11 +115,11 @@ def test_sets_improve_a_plan_only_where_they_are_better() -> None:
 
 
 def test_the_grid_is_of_rationals_and_covers_what_it_says() -> None:
-    ratios = [Point(0, step).ratio for step in search._RATIO_STEPS]
+    ratios = [Point(0, step).ratio for step in phase._RATIO_STEPS]
     assert (ratios[0], ratios[-1]) == (Fraction(1, 2), 8)
     assert {Fraction(1), Fraction(9, 8), Fraction(3, 2), Fraction(15, 8), Fraction(2)} <= {*ratios}
     assert all(one < other for one, other in pairwise(ratios))
-    memories = [Point(step, 0).memory for step in search._MEMORY_STEPS]
+    memories = [Point(step, 0).memory for step in phase._MEMORY_STEPS]
     assert (memories[0], memories[1], memories[-1]) == (0, Fraction(1, 80), Fraction(4, 5))
     assert {*Point(0, 0).around(4)} == {
         Point(0, -4), Point(0, 4), Point(4, -4), Point(4, 0), Point(4, 4),

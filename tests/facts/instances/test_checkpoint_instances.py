@@ -8,7 +8,7 @@ import pytest
 
 from offcert.core.errors import InputError
 from offcert.core.strategy import Strategy
-from offcert.heuristics.evictions.sequential import sequential
+from offcert.heuristics.evictions.rules import sequential
 from offcert.instances.checkpoint_instances import CheckpointChains, RecomputeNetworks
 from offcert.instances.kinds import from_source, reduced
 from offcert.instances.recompute_partition import (

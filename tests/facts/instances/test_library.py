@@ -12,7 +12,7 @@ from offcert.core.errors import InputError
 from offcert.core.result import Evidence, SolveStatus
 from offcert.hunts.adversarial.chains import AdversarialChains
 from offcert.hunts.adversarial.checkpoint_chains import AdversarialCheckpoints
-from offcert.hunts.phase.search import CoreProblems
+from offcert.hunts.phase import CoreProblems
 from offcert.instances.kinds import KINDS, from_source
 from offcert.instances.library import (
     FOLDER,

@@ -14,8 +14,7 @@ from offcert.instances.modnn.algorithms import (
     Pass,
     alternatives,
 )
-from offcert.instances.modnn.layers import Builder, Layers
-from offcert.instances.modnn.networks import NETWORKS, modnn_network
+from offcert.instances.modnn.networks import NETWORKS, Builder, Layers, modnn_network
 from offcert.instances.modnn.problems import ModnnSteps, modnn_step, regular_sizes
 from offcert.instances.modnn.tasks import step_round, step_split
 from offcert.questions.split.menu import Alternative

@@ -12,7 +12,7 @@ import pytest
 from offcert.certify.records import add
 from offcert.core.errors import InputError
 from offcert.core.result import Bound, Evidence
-from offcert.heuristics.evictions.sequential import sequential
+from offcert.heuristics.evictions.rules import sequential
 from offcert.instances.library import FOLDER, Library, default_library
 from offcert.instances.records import KnownBound, Record
 from offcert.questions.schedule.problem import Problem, Transfers

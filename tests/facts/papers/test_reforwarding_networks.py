@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from offcert.core.errors import InputError
-from offcert.heuristics.checkpoint_graphs.arbitrary import arbitrary_graph_solver
+from offcert.heuristics.checkpoint.arbitrary import arbitrary_graph_solver
 from offcert.runtime.zoo import build
 from papers.checkpoint_graphs.networks import TABLE_1, reforwarding_network
 

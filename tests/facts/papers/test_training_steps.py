@@ -1,6 +1,6 @@
 """Training steps on graphs of tensors, with gradients."""
 
-from offcert.heuristics.checkpoint_graphs.networks import graph_of
+from offcert.heuristics.checkpoint.graph_networks import graph_of
 from offcert.questions.selection.graph import CheckpointGraph
 from offcert.verify.execution import execution_faults
 from papers.checkpoint_graphs.training_steps import training_step

@@ -14,7 +14,7 @@ from offcert.core.errors import InputError
 from offcert.core.platform import Platform
 from offcert.core.result import SolveStatus
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.heuristics.evictions.sequential import sequential
+from offcert.heuristics.evictions.rules import sequential
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.questions.schedule.result import Result

@@ -12,7 +12,7 @@ from offcert.core.platform import Kind, Platform
 from offcert.core.result import SolveStatus
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.proofs.certificate import Certificate
-from offcert.proofs.placement.certificate import PlacementCertificate
+from offcert.proofs.placement_certificate import PlacementCertificate
 from offcert.questions.placement.problem import (
     Placement,
     PlacementProblem,

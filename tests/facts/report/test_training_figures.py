@@ -13,9 +13,9 @@ from offcert.report.training_figure import (
     looks_by_name,
     said_of_times,
     save_training,
+    trace_of,
     training_svg,
 )
-from offcert.report.training_trace import trace_of
 from support.problems.training_records import BACK, OUT, course, made
 
 SPAN, LEFT, WIDTH = 18, 84, 1100 - 84 - 28

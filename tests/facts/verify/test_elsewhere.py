@@ -15,7 +15,7 @@ from offcert.core.errors import InputError
 from offcert.core.network import Network
 from offcert.core.result import SolveStatus
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.heuristics.evictions.sequential import sequential
+from offcert.heuristics.evictions.rules import sequential
 from offcert.instances.library import load
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.kinds.joint import JointProof

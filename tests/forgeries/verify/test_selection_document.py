@@ -11,7 +11,7 @@ import pytest
 import offcert
 from offcert.cli.command_line import run
 from offcert.core.errors import InputError
-from offcert.formulations.checkpoint.live import MEMORY_MODELS
+from offcert.heuristics.checkpoint.live import MEMORY_MODELS
 from offcert.proofs.selection_certificate import (
     CHAIN_MODELS,
     SelectionCertificate,

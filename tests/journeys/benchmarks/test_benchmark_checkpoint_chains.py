@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from offcert.formulations.checkpoint.live import live_bytes
+from offcert.heuristics.checkpoint.live import live_bytes
 from papers.checkpoint_chains.networks import SELECTION_NETWORKS, selection_network
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"

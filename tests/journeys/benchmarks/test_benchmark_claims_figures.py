@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 import torch
 
-from offcert.formulations.checkpoint.live import dynamic_memory
+from offcert.heuristics.checkpoint.live import dynamic_memory
 from offcert.runtime import zoo
 from papers.checkpoint_chains.networks import selection_network
 from papers.checkpoint_chains.stage_ends import stage_end_bytes

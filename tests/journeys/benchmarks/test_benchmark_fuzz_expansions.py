@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from offcert.heuristics.checkpoint_graphs import networks
+from offcert.heuristics.checkpoint import graph_networks
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 
@@ -27,14 +27,16 @@ def test_all_heuristics_make_legal_executions(fuzz, tmp_path):
 
 
 def test_components_that_run_again_too_early_are_found(fuzz, monkeypatch):
-    monkeypatch.setattr(networks.Unrolling, "latest_readers", lambda self: [-1] * len(self.network))
+    monkeypatch.setattr(
+        graph_networks.Unrolling, "latest_readers", lambda self: [-1] * len(self.network)
+    )
     found = fuzz.fuzz(60, 5, (fuzz.graph_selections,))
     assert found["failures"]
     assert "which is not there" in found["failures"][0]["fault"]
 
 
 def test_changes_that_are_made_twice_are_found(fuzz, monkeypatch):
-    monkeypatch.setattr(networks.Groups, "lasts", lambda self, index: False)
+    monkeypatch.setattr(graph_networks.Groups, "lasts", lambda self, index: False)
     faults = [each["fault"] for each in fuzz.fuzz(120, 5, (fuzz.graph_selections,))["failures"]]
     assert any("no copy is what the program would find" in fault for fault in faults)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from offcert.core.result import SolveStatus
-from offcert.hunts.phase.search import CoreProblems
+from offcert.hunts.phase import CoreProblems
 from offcert.instances.library import Family, Library, make_entry
 from offcert.questions.schedule.files import problem_digest
 from support.workers.benchmark_workers import quick, sleep

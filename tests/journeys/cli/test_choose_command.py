@@ -7,7 +7,7 @@ import pytest
 
 from offcert.cli import main
 from offcert.core.documents import canonical_digest
-from offcert.questions.split.files import read_split
+from offcert.questions.split.problem import read_split
 
 SMALL = ("resnet34", "--batch", "2", "--sub-batches", "2,1")
 

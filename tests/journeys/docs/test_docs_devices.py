@@ -5,12 +5,12 @@ import re
 from pathlib import Path
 
 from offcert.certify.devices import certify_devices
-from offcert.proofs.devices_bounds import ResourceProof
+from offcert.proofs.devices_certificate import ResourceProof
 from support.docs.docs_pages import READING, ROOT, fields, keys
 from support.problems.devices import three_layers
 
 NAMES = (
-    "questions/devices/files.py",
+    "questions/devices/problem.py",
     "proofs/devices_certificate.py",
     "proofs/any_certificate.py",
 )

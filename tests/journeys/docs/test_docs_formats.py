@@ -52,7 +52,7 @@ def test_fields_of_a_certificate_with_an_execution_are_explained() -> None:
 
 
 def test_every_field_of_documents_about_addresses_is_explained() -> None:
-    names = ("questions/placement/files.py", "proofs/placement/certificate.py")
+    names = ("questions/placement/files.py", "proofs/placement_certificate.py")
     asked = set(READING.findall("".join((ROOT / "offcert" / name).read_text() for name in names)))
     assert {"residences", "capacity", "alignment", "addresses", "address"} <= asked
     # Gaps are refused, by their column.

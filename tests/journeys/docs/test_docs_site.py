@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import offcert
-from offcert.proofs.placement.registry import PLACEMENT_CLAIMS, PLACEMENT_PROOFS
+from offcert.proofs.placement_certificate import PLACEMENT_CLAIMS, PLACEMENT_PROOFS
 from offcert.proofs.registry import CLAIMS, PROOFS
 from offcert.proofs.settings import Notes, Settings
 from support.browser import installed, opened

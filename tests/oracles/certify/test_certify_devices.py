@@ -25,8 +25,15 @@ from offcert.formulations.devices.bounds import devices_bounds
 from offcert.formulations.devices.cpsat import solve_devices
 from offcert.heuristics.devices import best_by_rules, improve
 from offcert.proofs.certificate import Certificate
-from offcert.proofs.devices_bounds import DEVICE, MODEL, RESOURCE, Resource, ResourceProof
-from offcert.proofs.devices_certificate import DevicesCertificate, read_devices_certificate
+from offcert.proofs.devices_certificate import (
+    DEVICE,
+    MODEL,
+    RESOURCE,
+    DevicesCertificate,
+    Resource,
+    ResourceProof,
+    read_devices_certificate,
+)
 from offcert.proofs.settings import Notes, Settings
 from offcert.questions.devices.problem import Accumulation, DevicesProblem, Gradient, JobKind, Place
 from offcert.questions.schedule.problem import Problem

@@ -10,7 +10,7 @@ from offcert.certify.method import Effort
 from offcert.certify.search import Search
 from offcert.certify.search_steps import checkpoints as checkpoint_steps
 from offcert.certify.search_steps.checkpoints import descend_checkpoints
-from offcert.formulations.checkpoint.live import live_bytes, recomputed_time
+from offcert.heuristics.checkpoint.live import live_bytes, recomputed_time
 from offcert.heuristics.checkpoint.live_curve import live_curve, live_selection
 from offcert.questions.schedule.problem import Minimise, Recompute
 from papers.checkpoint_chains.networks import selection_network

@@ -14,8 +14,8 @@ from offcert.core.chain import Chain
 from offcert.core.errors import InputError, MethodError
 from offcert.core.result import Bound, Evidence, SolveStatus
 from offcert.core.trace import Trace
-from offcert.heuristics.evictions.sequential import sequential
-from offcert.proofs.attestation import witness
+from offcert.heuristics.evictions.rules import sequential
+from offcert.proofs.claims import witness
 from offcert.questions.schedule.problem import Problem, Recompute, Transfers
 from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.simulate import simulate

@@ -9,7 +9,7 @@ import offcert
 from offcert.certify.placing import place
 from offcert.certify.search_steps import placement as placement_subset
 from offcert.core.result import Evidence, SolveStatus
-from offcert.proofs.placement.registry import PLACEMENT_PROOFS
+from offcert.proofs.placement_certificate import PLACEMENT_PROOFS
 from offcert.verify.limits import UNLIMITED
 from offcert.verify.recheck import recheck
 from support.problems.tight_placements import tight_problem

@@ -20,9 +20,13 @@ from offcert.certify.running import ContradictionError, SearchProgress, UnsoundE
 from offcert.core.errors import InputError
 from offcert.core.result import Bound, Evidence, SolveStatus
 from offcert.proofs.certificate import certificate_from_json
-from offcert.proofs.placement.registry import PLACEMENT_CLAIMS, PLACEMENT_PROOFS
-from offcert.questions.placement.check import placement_faults
-from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
+from offcert.proofs.placement_certificate import PLACEMENT_CLAIMS, PLACEMENT_PROOFS
+from offcert.questions.placement.problem import (
+    Placement,
+    PlacementProblem,
+    Residence,
+    placement_faults,
+)
 from offcert.questions.schedule.schedule import Schedule
 from support.oracles.placement import least_placement, least_pool
 from support.problems.placements import random_placement_problem, scheduled

@@ -22,9 +22,15 @@ from offcert.core.trace import Operation, Tensor, Trace
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.settings import Notes, Settings
 from offcert.proofs.split_certificate import Division, SplitCertificate, split_certificate_from_json
-from offcert.questions.split.files import split_digest, split_from_json, split_to_json
 from offcert.questions.split.menu import Alternative, Menu
-from offcert.questions.split.problem import Round, Split, SplitProblem
+from offcert.questions.split.problem import (
+    Round,
+    Split,
+    SplitProblem,
+    split_digest,
+    split_from_json,
+    split_to_json,
+)
 from offcert.report.split_text import describe_step, step_summary
 from offcert.verify.document import verify
 from offcert.verify.limits import Limits
@@ -345,7 +351,7 @@ def test_the_step_on_the_page_about_the_format() -> None:
     found = certify_split(step, time_limit=10)
     assert (found.objective, found.lower_bound) == (45, 45)
     # Every field that readers ask for is explained.
-    sources = ("questions/split/files.py", "core/platform.py", "proofs/split_certificate.py")
+    sources = ("questions/split/problem.py", "core/platform.py", "proofs/split_certificate.py")
     text = "".join((PAGE.parents[2] / "offcert" / name).read_text() for name in sources)
     asked = set(re.findall(r'\.(?:get|optional|integers?|each|has)\(\s*"(\w+)"', text))
     assert {"splits", "alternatives", "choice", "parts"} <= asked

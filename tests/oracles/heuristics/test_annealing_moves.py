@@ -11,7 +11,7 @@ from offcert.core.chain import Chain
 from offcert.core.errors import MethodError, PlanError
 from offcert.core.platform import Kind, Platform
 from offcert.formulations.combinatorial.relaxations import infeasibility
-from offcert.heuristics.evictions.sequential import sequential
+from offcert.heuristics.evictions.rules import sequential
 from offcert.heuristics.orders.annealing import Annealer
 from offcert.heuristics.orders.local_search import no_limits, random_limits, restricted_plan
 from offcert.questions.schedule.plan import Plan

@@ -14,7 +14,7 @@ from offcert.core.platform import Platform
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.heuristics.evictions import autoswap as autoswap_module
 from offcert.heuristics.evictions.autoswap import SCORES, autoswap, priority_scores, scaled, select
-from offcert.heuristics.evictions.greedy import greedy_gaps
+from offcert.heuristics.evictions.rules import greedy_gaps
 from offcert.heuristics.orders.ordered import ordered_makespan
 from offcert.instances.cnn import cnn_chain
 from offcert.questions.schedule.check import check

@@ -9,8 +9,8 @@ import pytest
 
 from offcert.core.errors import MethodError, NoPlanError
 from offcert.formulations.combinatorial.relaxations import prop3_bound
-from offcert.heuristics.evictions import least_cover as module
-from offcert.heuristics.evictions.least_cover import least_cover, least_cover_plan
+from offcert.heuristics.evictions import rules as module
+from offcert.heuristics.evictions.rules import least_cover, least_cover_plan
 from offcert.instances.two_partition import halve, two_partition
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.simulate import simulate

@@ -9,7 +9,7 @@ from offcert.core.chain import Chain
 from offcert.core.errors import MethodError
 from offcert.core.platform import Link, Platform
 from offcert.formulations.combinatorial.relaxations import infeasibility
-from offcert.heuristics.evictions.sequential import sequential
+from offcert.heuristics.evictions.rules import sequential
 from offcert.heuristics.orders.insertion import with_all_but, with_insertions
 from offcert.heuristics.orders.local_search import local_search
 from offcert.heuristics.orders.order_search import order_search

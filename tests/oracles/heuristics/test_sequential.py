@@ -4,7 +4,7 @@ import pytest
 
 from offcert.core.errors import MethodError
 from offcert.core.platform import Kind
-from offcert.heuristics.evictions.sequential import sequential
+from offcert.heuristics.evictions.rules import sequential
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem

@@ -6,7 +6,7 @@ import pytest
 
 from offcert.core.errors import InputError
 from offcert.core.result import SolveStatus
-from offcert.formulations.checkpoint.live import dynamic_memory, static_memory
+from offcert.heuristics.checkpoint.live import dynamic_memory, static_memory
 from offcert.heuristics.checkpoint.live_curve import live_selection
 from papers.checkpoint_chains import chain_cpsat, chain_milp
 from papers.checkpoint_chains.outcome import SelectionRun

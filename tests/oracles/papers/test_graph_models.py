@@ -6,7 +6,7 @@ import pytest
 
 from offcert.core.errors import InputError
 from offcert.core.result import SolveStatus
-from offcert.heuristics.checkpoint_graphs.arbitrary import arbitrary_graph_solver
+from offcert.heuristics.checkpoint.arbitrary import arbitrary_graph_solver
 from offcert.questions.selection.graph import CheckpointGraph
 from papers.checkpoint_graphs import selection_cpsat, selection_milp
 from papers.checkpoint_graphs.exhaustive import LARGEST, exhaustive_selection

@@ -10,7 +10,7 @@ import offcert
 from offcert.core.errors import InputError
 from offcert.core.platform import Link, Platform
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.questions.placement.check import placement_faults
+from offcert.questions.placement.problem import placement_faults
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.residences import placement_problem

@@ -7,8 +7,8 @@ from itertools import chain, combinations, product
 import pytest
 
 from offcert.core.errors import InputError
-from offcert.heuristics.checkpoint_graphs.arbitrary import arbitrary_graph_solver
-from offcert.heuristics.checkpoint_graphs.division_tree import Reading
+from offcert.heuristics.checkpoint.arbitrary import arbitrary_graph_solver
+from offcert.heuristics.checkpoint.division_tree import Reading
 from offcert.questions.selection.graph import CheckpointGraph
 from papers.checkpoint_graphs.counterexamples import CHAINS, GRAPHS
 from papers.checkpoint_graphs.random_graphs import random_checkpoint_graph, shortcut_path

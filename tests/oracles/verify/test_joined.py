@@ -13,8 +13,8 @@ from offcert.core.errors import MethodError
 from offcert.core.platform import Platform
 from offcert.core.result import Bound, Evidence
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.formulations.combinatorial.joined_gaps import joined_gaps
-from offcert.heuristics.evictions.sequential import sequential
+from offcert.formulations.labels.common import joined_gaps
+from offcert.heuristics.evictions.rules import sequential
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.questions.schedule.schedule import Schedule, Transfer

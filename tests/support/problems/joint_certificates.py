@@ -12,7 +12,7 @@ from offcert.core.network import Network
 from offcert.core.platform import Platform
 from offcert.core.program import Program, Segment
 from offcert.core.strategy import Strategy
-from offcert.heuristics.evictions.sequential import sequential
+from offcert.heuristics.evictions.rules import sequential
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.settings import Settings
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from offcert.core.errors import PlanError
 from offcert.core.platform import Kind
-from offcert.heuristics.evictions.sequential import sequential
+from offcert.heuristics.evictions.rules import sequential
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule, Transfer

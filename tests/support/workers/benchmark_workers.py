@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from offcert.certify.methods import solve
-from offcert.heuristics.evictions.sequential import sequential
+from offcert.heuristics.evictions.rules import sequential
 from offcert.questions.schedule.simulate import Simulator
 from offcert.verify.document import verify
 

@@ -10,7 +10,7 @@ from offcert.campaign.execute import Answer, execute
 from offcert.certify.method import Effort
 from offcert.certify.methods import METHODS, Method
 from offcert.certify.search import Search
-from offcert.heuristics.evictions.sequential import sequential
+from offcert.heuristics.evictions.rules import sequential
 from offcert.questions.schedule.simulate import simulate
 
 # Whichever test starts the server that processes are forked from, it has loaded this.

@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 from offcert.core.strategy import Strategy
-from offcert.heuristics.evictions.sequential import sequential
+from offcert.heuristics.evictions.rules import sequential
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule

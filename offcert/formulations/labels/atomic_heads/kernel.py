@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offcert.core.compiled import inlined, inlined_and_entered, plain
-from offcert.formulations.common.stores import Ints, Ints32, pop, push
+from offcert.formulations.labels.common import Ints, Ints32, pop, push
 
 COMPLETE, EXHAUSTED, PAUSED, FULL = range(4)
 # Places of `Labels.counters`.

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from offcert.formulations.labels.atomic_heads import completion, kernel
+from offcert.formulations.labels.atomic_heads import kernel
 from offcert.formulations.labels.atomic_heads.kernel import Ints, Tables
-from offcert.formulations.labels.atomic_heads.side import HeadSide, Movable
+from offcert.formulations.labels.atomic_heads.side import HeadSide, Movable, still_missing, ways
 
 # Bits of each of the key's two words that are used; the sign stays free. By definition.
 _BITS = 62
@@ -38,11 +38,11 @@ def uncounted(side: HeadSide, classes: Classes, unit: int) -> Tables:
     grain = max(1, -(-levels // MOST_LEVELS))
     prefix, required, floor, rate = map(_array, (side.prefix, side.required, side.floor, side.rate))
     coarse = [-(-number // grain) for number in size]
-    first, link, idle = completion.ways(
+    first, link, idle = ways(
         prefix,
         floor,
         _run(side.required, grain * unit),
-        completion.still_missing(prefix, required, floor, rate, grain * unit, -(-levels // grain)),
+        still_missing(prefix, required, floor, rate, grain * unit, -(-levels // grain)),
         _most(side, classes, coarse),
         _array(coarse),
         time,

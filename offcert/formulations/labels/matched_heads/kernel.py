@@ -19,8 +19,8 @@ from typing import NamedTuple
 import numpy as np
 
 from offcert.core.compiled import compiled, inlined, inner
-from offcert.formulations.labels.atomic_heads.completion import put
 from offcert.formulations.labels.atomic_heads.kernel import Ints, Tables, bound_on_end
+from offcert.formulations.labels.atomic_heads.side import put
 
 DONE, PAUSED, FULL = range(3)
 # Places of `Rows.counters`: the next amount, rows used so far, the first of those free again,

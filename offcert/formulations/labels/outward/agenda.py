@@ -4,13 +4,80 @@ A region is ripe when it is a single set and a bound on its length is known: to 
 ends of both sides may give a schedule as short as that. If the shortest region always came next,
 all regions would be examined before any is followed. A better schedule, found soon, makes all
 regions after it quicker to refute.
+
+A `Team` looks at several regions together, each with an evaluator that a thread has to itself.
 """
 
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from queue import SimpleQueue
 from typing import Generic, Protocol, TypeVar
+
+from offcert.formulations.labels.outward.evaluation import Evaluator
+from offcert.formulations.labels.outward.model import CutProblem
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+class Team:
+    """Evaluators for threads, which do what takes time without holding each other up.
+
+    Parameters
+    ----------
+    pivots : sequence of CutProblem
+        The same operation, with ever smaller tensors counted.
+    pause : callable
+        Called from time to time, by any of the threads; may raise.
+    workers : int
+        Threads.
+
+    Attributes
+    ----------
+    evaluators : list of Evaluator
+        One for each of the pivots, for use while no others are at work.
+    """
+
+    def __init__(
+        self, pivots: Sequence[CutProblem], pause: Callable[[], None], workers: int
+    ) -> None:
+        self._all = [[Evaluator(pivot, pause) for pivot in pivots] for _ in range(max(1, workers))]
+        self.evaluators = self._all[0]
+        # Threads that stay: beginning new ones for every few regions takes a seventh of the time.
+        self._pool = ThreadPoolExecutor(workers) if workers > 1 else None
+
+    @property
+    def labels(self) -> int:
+        """Labels stored so far."""
+        return sum(evaluator.labels for each in self._all for evaluator in each)
+
+    def each(
+        self, function: Callable[[Sequence[Evaluator], Task], Result], items: Iterable[Task]
+    ) -> list[Result]:
+        """Return a function's result for each item, called with evaluators nobody else uses.
+
+        If it raises for one of them, that is raised once nothing is going on any more.
+        """
+        if self._pool is None:
+            return [function(self.evaluators, item) for item in items]
+        free: SimpleQueue[list[Evaluator]] = SimpleQueue()
+        for evaluators in self._all:
+            free.put(evaluators)
+
+        def work(item: Task) -> Result:
+            evaluators = free.get()
+            try:
+                return function(evaluators, item)
+            finally:
+                free.put(evaluators)
+
+        futures = [self._pool.submit(work, item) for item in items]
+        wait(futures)
+        return [future.result() for future in futures]
 
 
 class HasLength(Protocol):

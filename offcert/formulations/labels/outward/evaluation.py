@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from offcert.formulations.common.stores import NONE
+from offcert.formulations.labels.common import NONE
 from offcert.formulations.labels.outward import kernel
 from offcert.formulations.labels.outward.labels import STORED, Labels, forget, new_labels
 from offcert.formulations.labels.outward.model import CutProblem, OutwardSide

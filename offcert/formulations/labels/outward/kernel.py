@@ -39,7 +39,7 @@ Ties go to what is urgent, so that a search whose bound is tight runs straight o
 from __future__ import annotations
 
 from offcert.core.compiled import inlined, inlined_and_entered, plain, plain_inner
-from offcert.formulations.common.stores import place_of
+from offcert.formulations.labels.common import place_of
 from offcert.formulations.labels.outward.labels import (
     NONE,
     STORED,

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offcert.core.compiled import plain, plain_inner
-from offcert.formulations.common.stores import NONE, Ints, Ints32, pop, push
+from offcert.formulations.labels.common import NONE, Ints, Ints32, pop, push
 
 # Places of `Labels.counters`: labels stored, and on the heap.
 STORED, WAITING = range(2)

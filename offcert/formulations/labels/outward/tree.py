@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from offcert.formulations.labels.outward.agenda import Agenda
+from offcert.formulations.labels.outward.agenda import Agenda, Team
 from offcert.formulations.labels.outward.evaluation import CAPACITY, USUAL_ROOM, Evaluator
 from offcert.formulations.labels.outward.model import CutProblem, cut
 from offcert.formulations.labels.outward.rebuild import replay, schedule_of
@@ -38,7 +38,6 @@ from offcert.formulations.labels.outward.sums import (
     to_spare,
     whole,
 )
-from offcert.formulations.labels.outward.team import Team
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
 

@@ -11,9 +11,8 @@ from offcert.core.platform import Kind
 from offcert.formulations.labels.atomic_heads.bound import SideEnds, quick_ends
 from offcert.formulations.labels.common import OutOfLabelsError
 from offcert.formulations.labels.pivot import arrays, kernel
-from offcert.formulations.labels.pivot import pool as store
-from offcert.formulations.labels.pivot.model import Nested, NestedSide, back_side, front_side
-from offcert.formulations.labels.pivot.pool import (
+from offcert.formulations.labels.pivot import arrays as store
+from offcert.formulations.labels.pivot.arrays import (
     FINALS,
     NEVER,
     STRADDLES,
@@ -23,6 +22,7 @@ from offcert.formulations.labels.pivot.pool import (
     bucket,
     decode,
 )
+from offcert.formulations.labels.pivot.model import Nested, NestedSide, back_side, front_side
 from offcert.questions.schedule.schedule import Schedule, Transfer
 
 # (whether out, class, rank, start, end), in the side's own time.

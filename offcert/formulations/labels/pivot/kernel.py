@@ -35,7 +35,7 @@ from __future__ import annotations
 import numpy as np
 
 from offcert.core.compiled import inlined, plain
-from offcert.formulations.labels.pivot.pool import (
+from offcert.formulations.labels.pivot.arrays import (
     BEST,
     BUCKETS,
     DEFERRED,

@@ -1,24 +1,214 @@
-"""The other side of the cut, asked outward about one set after the other."""
+"""The other side of the cut, asked outward about one set after the other.
+
+The sets are those that are out when the searched side reaches the cut, with when it does.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from offcert.core.compiled import plain
-from offcert.formulations.common.stores import NONE
+from offcert.formulations.labels.common import NONE, Ints
 from offcert.formulations.labels.outward import kernel
 from offcert.formulations.labels.outward import outlook as question
 from offcert.formulations.labels.outward.evaluation import CAPACITY, Evaluator, new_question
 from offcert.formulations.labels.outward.labels import STORED, Labels, forget, new_labels
-from offcert.formulations.labels.outward.model import CutProblem, Ints, OutwardSide
+from offcert.formulations.labels.outward.model import CutProblem, OutwardSide
 from offcert.formulations.labels.outward.outlook import Outlook, Question, new_outlook
 from offcert.formulations.labels.outward.rebuild import Half, half_of
 from offcert.formulations.labels.outward.split import one_set
 from offcert.formulations.labels.outward.sums import FRONT, Straddle, whole
-from offcert.formulations.labels.pivot_outward.arrivals import Demands
+from offcert.formulations.labels.pivot import arrays as store
+from offcert.formulations.labels.pivot.arrays import WORD, Pool, SideArrays
+
+
+class Arrivals(NamedTuple):
+    """The labels of a side that may make a schedule, by the set of tensors that is out at the cut.
+
+    ``counts`` (S, C) are the sets, by class of the pivot program. A ``label`` (N) has its set
+    (``which``), the ``end`` of the side, when its link is ``free`` and its ``idle`` time. A return
+    across the cut has its ``row`` in the pool (M), the set that is out after it (``after``), its
+    class (``returning``), the end of the side (``cut``) and how long it still takes then
+    (``rest``).
+    """
+
+    counts: Ints
+    label: Ints
+    which: Ints
+    end: Ints
+    free: Ints
+    idle: Ints
+    row: Ints
+    after: Ints
+    returning: Ints
+    cut: Ints
+    rest: Ints
+
+
+def arrivals_of(side: SideArrays, pool: Pool, latest: int) -> Arrivals:
+    """Return the arrivals of a searched side at the cut by a certain time.
+
+    Parameters
+    ----------
+    side : SideArrays
+        The side.
+    pool : Pool
+        Its labels.
+    latest : int
+        Ticks; up to there it has been searched.
+    """
+    last = side.prefix[-1]
+    whole = pool.final[: pool.counters[store.FINALS]]
+    whole = whole[pool.alive[whole] == 1]
+    whole = whole[np.maximum(pool.s[whole] + last, pool.t[whole]) <= latest]
+    label, returning, begin = pool.straddle[: pool.counters[store.STRADDLES]].T
+    cut = np.maximum(begin, pool.s[label] + last)
+    row = np.flatnonzero((pool.alive[label] == 1) & (cut <= latest))
+    label, returning, begin, cut = label[row], returning[row], begin[row], cut[row]
+    keys = pool.key[label]
+    keys[np.arange(len(keys)), side.word[returning]] -= np.int64(1) << side.shift[returning]
+    sets, which = _told_apart(np.concatenate((pool.key[whole], keys)))
+    return Arrivals(
+        counts=_decoded(side, sets),
+        label=whole,
+        which=which[: len(whole)],
+        end=np.maximum(pool.s[whole] + last, pool.t[whole]),
+        free=pool.t[whole],
+        idle=pool.s[whole],
+        row=row,
+        after=which[len(whole) :],
+        returning=returning,
+        cut=cut,
+        rest=np.maximum(0, side.time_back[returning] - (cut - begin)),
+    )
+
+
+def _told_apart(rows: Ints) -> tuple[Ints, Ints]:
+    """Return the different rows, and of each row which of these it is."""
+    different, which = np.unique(rows, axis=0, return_inverse=True)
+    return different, which.reshape(-1)
+
+
+def _decoded(side: SideArrays, keys: Ints) -> Ints:
+    """Return the counts that keys stand for, one row a key."""
+    classes = side.size.size
+    counts = np.zeros((len(keys), classes), np.int64)
+    for c in range(classes):
+        same_word = side.word[c + 1] == side.word[c]
+        after = side.shift[c + 1] if same_word else WORD
+        mask = (np.int64(1) << (after - side.shift[c])) - 1
+        counts[:, c] = (keys[:, side.word[c]] >> side.shift[c]) & mask
+    return counts
+
+
+class Demands(NamedTuple):
+    """Questions to the other side: whether it can end in the time that is left.
+
+    ``sets`` (S, C) are the tensors out at the cut, by class of the outward search. A demand (N) has
+    one of these sets (``which``); the class of a tensor that is on its way to be out on the other
+    side (``leaving``, or `NONE`); the ``end`` of the searched side; and how long after that the
+    link is busy (``begin``). It comes from a label or, if it is ``crossing``, from a return across
+    the cut; ``arrival`` is the place of that among labels or returns. ``origin`` tells for each set
+    of the arrivals which of ``sets`` it is.
+    """
+
+    sets: Ints
+    which: Ints
+    leaving: Ints
+    end: Ints
+    begin: Ints
+    crossing: Ints
+    arrival: Ints
+    origin: Ints
+
+
+def demands_of(
+    side: SideArrays, arrivals: Arrivals, place: Ints, classes: int, only: NDArray[np.bool_]
+) -> Demands:
+    """Return the demands of arrivals on the other side, without those that follow from another.
+
+    A tensor that the other side returns across the cut leaves the searched side as its next
+    transfer out, once it is there and the link is free.
+
+    Parameters
+    ----------
+    side : SideArrays
+        The side that has been searched.
+    arrivals : Arrivals
+        How it can reach the cut.
+    place : int64 array, by class of the pivot program
+        The class of the outward search, or `NONE`: its tensors are free.
+    classes : int
+        Of the outward search.
+    only : bool array, by set of the arrivals
+        Of which sets.
+    """
+    counts = np.zeros((len(arrivals.counts), classes), np.int64)
+    for c in range(place.size):
+        if place[c] >= 0:
+            counts[:, place[c]] += arrivals.counts[:, c]
+    sets, origin = _told_apart(counts)
+    rows = [_of_labels(side, arrivals, origin, np.flatnonzero(only[arrivals.which]), NONE, NONE)]
+    for c in np.flatnonzero(place >= 0).tolist():
+        can = arrivals.counts[arrivals.which, c] < side.here[c]
+        chosen = np.flatnonzero(can & only[arrivals.which])
+        rows.append(_of_labels(side, arrivals, origin, chosen, c, int(place[c])))
+    crossing = np.flatnonzero(only[arrivals.after])
+    rows.append(
+        np.stack(
+            (
+                origin[arrivals.after[crossing]],
+                np.full(len(crossing), NONE),
+                arrivals.cut[crossing],
+                arrivals.rest[crossing],
+                np.ones(len(crossing), np.int64),
+                crossing,
+            )
+        )
+    )
+    columns = np.concatenate(rows, axis=1)
+    which, leaving, end, begin, _, _ = columns
+    kept = _least(which * (classes + 1) + leaving + 1, end, begin)
+    # In one layout always: for another the kernels that read it would be compiled again.
+    which, leaving, end, begin, crosses, arrival = np.ascontiguousarray(columns[:, kept])
+    return Demands(sets, which, leaving, end, begin, crosses, arrival, origin)
+
+
+def _of_labels(
+    side: SideArrays, arrivals: Arrivals, origin: Ints, chosen: Ints, c: int, leaving: int
+) -> Ints:
+    """Return the demands of labels after which a tensor of class `c` leaves, or none (`NONE`)."""
+    which, end = arrivals.which[chosen], arrivals.end[chosen]
+    begin = np.zeros(len(chosen), np.int64)
+    if c != NONE:
+        ready = side.prefix[side.available[c, arrivals.counts[which, c]] + 1]
+        begins = np.maximum(arrivals.free[chosen], arrivals.idle[chosen] + ready)
+        begin = np.maximum(begin, side.time_out[c] - (end - begins))
+    same, zero = np.full(len(chosen), leaving), np.zeros(len(chosen), np.int64)
+    return np.stack((origin[which], same, end, begin, zero, chosen))
+
+
+def _least(group: Ints, end: Ints, begin: Ints) -> Ints:
+    """Return the rows for which no other of the group is as early in both end and begin."""
+    order = np.lexsort((begin, end, group))
+    kept = np.zeros(len(order), np.bool_)
+    _mark_least(group[order], begin[order], kept)
+    return order[kept]
+
+
+@plain
+def _mark_least(group: Ints, begin: Ints, kept: NDArray[np.bool_]) -> None:
+    """Mark the rows that begin before all of their group that stand before them."""
+    least = 0
+    for row in range(group.size):
+        if row == 0 or group[row] != group[row - 1] or begin[row] < least:
+            kept[row], least = True, begin[row]
+
 
 # Labels that are stored between two looks at the clock. Arbitrary.
 _STRIDE = 50_000

@@ -10,20 +10,19 @@ import numpy as np
 
 from offcert.core.platform import Kind
 from offcert.core.threads import in_threads
-from offcert.formulations.common.stores import NONE
 from offcert.formulations.labels.atomic_heads.bound import SideEnds
-from offcert.formulations.labels.common import OutOfLabelsError
+from offcert.formulations.labels.common import NONE, OutOfLabelsError
 from offcert.formulations.labels.outward import model as outward
 from offcert.formulations.labels.outward.model import CutProblem
 from offcert.formulations.labels.outward.rebuild import Half, joined
 from offcert.formulations.labels.outward.sums import FRONT
+from offcert.formulations.labels.pivot.arrays import Ints, Pool
 from offcert.formulations.labels.pivot.cut import Cut, Leg, replay
 from offcert.formulations.labels.pivot.model import Nested, NestedSide
-from offcert.formulations.labels.pivot.pool import Ints, Pool
-from offcert.formulations.labels.pivot_outward.answers import Other
-from offcert.formulations.labels.pivot_outward.arrivals import (
+from offcert.formulations.labels.pivot_outward.answers import (
     Arrivals,
     Demands,
+    Other,
     arrivals_of,
     demands_of,
 )

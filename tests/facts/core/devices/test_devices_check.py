@@ -11,7 +11,6 @@ import pytest
 from offcert.core.errors import InputError
 from offcert.core.platform import Link
 from offcert.heuristics.devices import fifo
-from offcert.questions.devices.check import check_devices
 from offcert.questions.devices.problem import (
     Accumulation,
     DevicesProblem,
@@ -20,7 +19,7 @@ from offcert.questions.devices.problem import (
     JobKind,
     Place,
 )
-from offcert.questions.devices.schedule import DevicesSchedule, TimedJob
+from offcert.questions.devices.schedule import DevicesSchedule, TimedJob, check_devices
 from offcert.questions.devices.simulate import dispatch
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.schedule import Schedule

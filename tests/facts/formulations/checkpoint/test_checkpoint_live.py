@@ -7,7 +7,7 @@ import pytest
 
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import InputError
-from offcert.formulations.checkpoint.live import (
+from offcert.heuristics.checkpoint.live import (
     checkpoint_execution,
     checkpoint_program,
     live_bytes,

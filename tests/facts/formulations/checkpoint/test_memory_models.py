@@ -5,7 +5,7 @@ import random
 import pytest
 
 from offcert.core.errors import InputError
-from offcert.formulations.checkpoint.live import (
+from offcert.heuristics.checkpoint.live import (
     MEMORY_MODELS,
     chen_memory,
     dynamic_memory,

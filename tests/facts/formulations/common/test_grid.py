@@ -8,7 +8,7 @@ from offcert.core.platform import Platform
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.combinatorial.relaxations import infeasibility, required_absent
 from offcert.formulations.common.grid import distances, spanning, start_windows, useful_gaps
-from offcert.heuristics.evictions.sequential import sequential
+from offcert.heuristics.evictions.rules import sequential
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.simulate import simulate
 from support.problems.random_instances import mixed_problem

@@ -7,7 +7,7 @@ from collections import Counter
 import networkx
 import pytest
 
-from offcert.heuristics.checkpoint_graphs.division_tree import (
+from offcert.heuristics.checkpoint.division_tree import (
     ClosedSet,
     Division,
     Kind,

@@ -9,8 +9,8 @@ import pytest
 from offcert.core.computations import Computation, Value
 from offcert.core.errors import InputError
 from offcert.core.network import Network
-from offcert.heuristics.checkpoint_graphs.arbitrary import arbitrary_graph_solver
-from offcert.heuristics.checkpoint_graphs.networks import NetworkGraph, graph_of
+from offcert.heuristics.checkpoint.arbitrary import arbitrary_graph_solver
+from offcert.heuristics.checkpoint.graph_networks import NetworkGraph, graph_of
 from offcert.questions.selection.graph import CheckpointGraph
 from offcert.verify.execution import execution_faults
 from papers.checkpoint_graphs.least import least_selection

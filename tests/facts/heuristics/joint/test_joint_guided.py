@@ -8,9 +8,9 @@ from dataclasses import replace
 from test_joint_repeats import layered
 
 from offcert.heuristics.joint.evaluation import estimate, evaluate
-from offcert.heuristics.joint.guided import guided
 from offcert.heuristics.joint.ranges import ranges_of
 from offcert.heuristics.joint.search import joint_search
+from offcert.heuristics.joint.starts import guided
 from offcert.heuristics.joint.state import new_work, program_of
 from offcert.heuristics.joint.tables import tables_of
 from offcert.questions.schedule.carried import carried_on

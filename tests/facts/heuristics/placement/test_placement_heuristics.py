@@ -7,17 +7,22 @@ import pytest
 from offcert.core.errors import InputError
 from offcert.heuristics.placement.in_order import (
     best_fit,
+    defragmentations,
     degrees,
     first_fit,
     greedy_by_area,
     greedy_by_degree,
     greedy_by_lifetime,
     greedy_by_size,
+    modnn_pool,
     placed_in_order,
 )
-from offcert.heuristics.placement.modnn_pool import defragmentations, modnn_pool
-from offcert.questions.placement.check import placement_faults
-from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
+from offcert.questions.placement.problem import (
+    Placement,
+    PlacementProblem,
+    Residence,
+    placement_faults,
+)
 from support.oracles.placement import least_pool
 from support.problems.placements import random_placement_problem
 from support.seeds import by_seeds

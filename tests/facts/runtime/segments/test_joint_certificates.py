@@ -9,7 +9,7 @@ from test_joint_networks import GPT, tokens
 
 from offcert.core.errors import InputError, PlanError
 from offcert.core.result import SolveStatus
-from offcert.heuristics.evictions.sequential import sequential
+from offcert.heuristics.evictions.rules import sequential
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.carried import translated
 from offcert.questions.schedule.problem import Recompute

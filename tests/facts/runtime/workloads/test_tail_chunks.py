@@ -12,7 +12,7 @@ from torch.nn import functional
 
 import offcert
 from offcert.core.errors import InputError
-from offcert.report.least import least_summary, tail_remedy
+from offcert.report.text import least_summary, tail_remedy
 from offcert.runtime.tail_chunks import chunked_loss, with_tail_chunks
 from offcert.runtime.workloads.configured import training_step
 

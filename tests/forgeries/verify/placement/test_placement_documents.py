@@ -15,7 +15,7 @@ from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
 from offcert.core.result import Bound, Evidence, SolveStatus
 from offcert.proofs.certificate import Certificate, certificate_from_json, read_certificate
-from offcert.proofs.placement.certificate import (
+from offcert.proofs.placement_certificate import (
     PlacementCertificate,
     placement_from_json,
     read_placement,

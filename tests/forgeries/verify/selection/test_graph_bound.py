@@ -9,8 +9,8 @@ from fractions import Fraction
 import pytest
 
 from offcert.core.errors import InputError
-from offcert.heuristics.checkpoint_graphs.arbitrary import arbitrary_graph_solver
-from offcert.proofs.component_packing import (
+from offcert.heuristics.checkpoint.arbitrary import arbitrary_graph_solver
+from offcert.proofs.selection_certificate import (
     Case,
     HeavySet,
     LimitProof,

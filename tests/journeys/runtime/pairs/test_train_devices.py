@@ -11,14 +11,14 @@ from torch import nn
 from offcert.core.errors import InputError
 from offcert.core.platform import Kind, Platform
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.heuristics.evictions.sequential import sequential
+from offcert.heuristics.evictions.rules import sequential
 from offcert.questions.placement.problem import Placement, PlacementProblem
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Transfer
 from offcert.questions.schedule.simulate import simulate
-from offcert.report.training_trace import trace_of
+from offcert.report.training_figure import trace_of
 from offcert.runtime.device.pinned import SplitArena
 from offcert.runtime.follow.offload import offload
 from offcert.runtime.pairs.comparison import Pair

@@ -7,16 +7,15 @@ import pytest
 from offcert.core.errors import InputError, PlanError
 from offcert.heuristics.devices import RULES, best_by_rules, fifo, improve
 from offcert.heuristics.orders.local_search import local_search
-from offcert.questions.devices.check import check_devices
-from offcert.questions.devices.files import (
+from offcert.questions.devices.problem import (
+    DevicesProblem,
     devices_digest,
     devices_from_json,
     devices_to_json,
     read_devices_problem,
     write_devices_problem,
 )
-from offcert.questions.devices.problem import DevicesProblem
-from offcert.questions.devices.schedule import DeviceMove, DevicesPlan
+from offcert.questions.devices.schedule import DeviceMove, DevicesPlan, check_devices
 from offcert.questions.devices.simulate import dispatch, simulate_devices
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.simulate import simulate

@@ -10,7 +10,7 @@ from offcert.formulations.combinatorial.pieces import (
     pieces_of,
 )
 from offcert.formulations.combinatorial.relaxations import fractional_bound
-from offcert.heuristics.evictions.sequential import sequential
+from offcert.heuristics.evictions.rules import sequential
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.simulate import simulate

@@ -7,7 +7,6 @@ from functools import cache
 import numpy as np
 import pytest
 
-from offcert.formulations.labels.atomic_heads import completion
 from offcert.formulations.labels.atomic_heads import search as arrays
 from offcert.formulations.labels.atomic_heads.kernel import Tables, bound_on_end
 from offcert.formulations.labels.atomic_heads.search import SideSearch
@@ -150,7 +149,7 @@ def test_too_many_pairs_are_merged_into_better_ones() -> None:
     for _ in range(3000):
         x = rng.randint(0, 10**6)
         y = 10**6 - x + rng.randint(0, 500)
-        count = completion.put(link, idle, count, x, y)
+        count = put(link, idle, count, x, y)
         put.append((x, y))
     assert count == link.size - 1
     assert all(np.diff(link[:count]) > 0)

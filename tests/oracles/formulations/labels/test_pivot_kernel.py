@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from offcert.formulations.labels.pivot import arrays, kernel, pool
+from offcert.formulations.labels.pivot import arrays, kernel
 from offcert.formulations.labels.pivot.model import (
     Nested,
     NestedSide,
@@ -15,7 +15,7 @@ from offcert.formulations.labels.pivot.model import (
 )
 from support.problems.nested import nested_problems
 
-UNLIMITED = np.full(4, pool.NEVER)
+UNLIMITED = np.full(4, arrays.NEVER)
 
 
 def settled(

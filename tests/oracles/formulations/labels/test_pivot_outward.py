@@ -17,7 +17,7 @@ from offcert.core.result import Evidence
 from offcert.formulations.labels.pivot.model import nested
 from offcert.formulations.labels.pivot_outward import PivotOutwardOutcome, PivotOutwardSearch
 from offcert.formulations.labels.pivot_outward import cut as cuts
-from offcert.formulations.labels.pivot_outward.arrivals import Demands
+from offcert.formulations.labels.pivot_outward.answers import Demands
 from offcert.proofs.settings import Settings
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.questions.schedule.schedule import Schedule

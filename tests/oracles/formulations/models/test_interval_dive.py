@@ -13,7 +13,7 @@ from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.formulations.common.outcome import ModelOutcome
 from offcert.formulations.models import interval_cpsat as interval_dive
 from offcert.formulations.models.interval_cpsat import dive
-from offcert.heuristics.evictions.sequential import sequential
+from offcert.heuristics.evictions.rules import sequential
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule

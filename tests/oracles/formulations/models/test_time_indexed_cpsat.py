@@ -9,7 +9,7 @@ from offcert.formulations.common.grid import longest_makespan, symmetric_pairs
 from offcert.formulations.common.outcome import ModelOutcome
 from offcert.formulations.common.time_grid import build_grid
 from offcert.formulations.models.time_indexed_cpsat import solve
-from offcert.heuristics.evictions.sequential import sequential
+from offcert.heuristics.evictions.rules import sequential
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.simulate import simulate
 from support.problems.random_instances import cnn_chain, counterexample, problem_on, seeded

@@ -12,7 +12,7 @@ from offcert.core.platform import Kind
 from offcert.core.result import SolveStatus
 from offcert.core.trace import Trace
 from offcert.formulations.models.time_indexed_milp import solve
-from offcert.heuristics.evictions.sequential import sequential
+from offcert.heuristics.evictions.rules import sequential
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.simulate import simulate
 from support.problems.random_instances import counterexample

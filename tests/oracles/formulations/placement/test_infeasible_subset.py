@@ -6,8 +6,12 @@ import pytest
 
 from offcert.formulations.placement.infeasible_subset import Infeasible, exclude, reduced
 from offcert.formulations.placement.no_overlap_cpsat import no_overlap_cpsat
-from offcert.questions.placement.check import placement_faults
-from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
+from offcert.questions.placement.problem import (
+    Placement,
+    PlacementProblem,
+    Residence,
+    placement_faults,
+)
 from support.oracles.placement import least_pool
 from support.problems.placements import random_placement_problem
 from support.problems.tight_placements import tight_problem

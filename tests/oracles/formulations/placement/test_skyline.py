@@ -9,8 +9,12 @@ from offcert.formulations.placement.sections import Sections, largest_sets
 from offcert.formulations.placement.skyline import Answer, Skyline
 from offcert.formulations.placement.skyline_branch import FEWEST, HEAVIEST, LOWEST, WEIGHTED
 from offcert.formulations.placement.skyline_search import skyline_search
-from offcert.questions.placement.check import placement_faults
-from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
+from offcert.questions.placement.problem import (
+    Placement,
+    PlacementProblem,
+    Residence,
+    placement_faults,
+)
 from support.oracles.placement import least_pool
 from support.problems.placements import random_placement_problem
 from support.problems.tight_placements import crowded_problem, tight_problem

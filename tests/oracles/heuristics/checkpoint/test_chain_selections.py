@@ -5,20 +5,19 @@ import random
 import pytest
 
 from offcert.core.errors import InputError, MethodError
-from offcert.formulations.checkpoint.live import (
+from offcert.heuristics.checkpoint import selections as algorithm_3
+from offcert.heuristics.checkpoint.linear_selection import linear_selection
+from offcert.heuristics.checkpoint.live import (
     MEMORY_MODELS,
     chen_memory,
     dynamic_memory,
     reforwarding_memory,
     static_memory,
 )
-from offcert.heuristics.checkpoint import static_selection as algorithm_3
-from offcert.heuristics.checkpoint.budget_search import budget_search, sqrt_rule
-from offcert.heuristics.checkpoint.dynamic_selection import dynamic_selection
-from offcert.heuristics.checkpoint.linear_selection import linear_selection
-from offcert.heuristics.checkpoint.queued_reforwarding import limits_tried, queued_reforwarding
+from offcert.heuristics.checkpoint.reforwarding import limits_tried, queued_reforwarding
 from offcert.heuristics.checkpoint.registry import SELECTIONS
-from offcert.heuristics.checkpoint.static_selection import static_selection
+from offcert.heuristics.checkpoint.selections import dynamic_selection, static_selection
+from offcert.heuristics.checkpoint.sizes import budget_search, sqrt_rule
 from support.oracles.checkpoint import (
     algorithm_3_as_printed,
     algorithm_3_with_output_stored,

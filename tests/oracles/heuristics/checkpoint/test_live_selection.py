@@ -6,7 +6,7 @@ import pytest
 
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import InputError
-from offcert.formulations.checkpoint.live import live_bytes
+from offcert.heuristics.checkpoint.live import live_bytes
 from offcert.heuristics.checkpoint.live_curve import live_selection
 from papers.checkpoint_chains.segment_costs import live_costs
 from support.oracles.checkpoint import subsets

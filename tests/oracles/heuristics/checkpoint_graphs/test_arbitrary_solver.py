@@ -9,8 +9,8 @@ import networkx
 import pytest
 
 from offcert.core.errors import InputError
-from offcert.heuristics.checkpoint_graphs.arbitrary import arbitrary_graph_solver, cheapest_leaps
-from offcert.heuristics.checkpoint_graphs.division_tree import Reading
+from offcert.heuristics.checkpoint.arbitrary import arbitrary_graph_solver, cheapest_leaps
+from offcert.heuristics.checkpoint.division_tree import Reading
 from offcert.questions.selection.graph import CheckpointGraph
 from papers.checkpoint_graphs.exhaustive import exhaustive_selection, recomputes_closed_sets
 from papers.checkpoint_graphs.random_graphs import shortcut_path

@@ -6,8 +6,8 @@ import pytest
 
 from offcert.core.errors import NoPlanError
 from offcert.core.trace import Trace
-from offcert.heuristics.evictions.sequential import sequential
-from offcert.heuristics.modnn.upgrade import free_workspace, upgraded
+from offcert.heuristics.evictions.rules import sequential
+from offcert.heuristics.modnn.scheduler import free_workspace, upgraded
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.simulate import simulate

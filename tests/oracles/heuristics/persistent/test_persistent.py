@@ -12,7 +12,7 @@ from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.platform import Platform
 from offcert.formulations.rematerialisation import retention_cpsat
-from offcert.heuristics.persistent.persistent import (
+from offcert.heuristics.checkpoint.persistent import (
     persistent,
     persistent_front,
     persistent_least_memory,

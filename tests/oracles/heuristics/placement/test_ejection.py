@@ -3,20 +3,24 @@
 import numpy as np
 import pytest
 
-from offcert.heuristics.placement.ejection import ejection_search
-from offcert.heuristics.placement.ejection_kernel import (
+from offcert.heuristics.placement.ejection import (
     PLACED,
     WAITING,
     WAITS,
     Boxes,
     Pool,
     eject,
+    ejection_search,
     fill,
     new_pool,
 )
 from offcert.heuristics.placement.in_order import greedy_by_area
-from offcert.questions.placement.check import placement_faults
-from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
+from offcert.questions.placement.problem import (
+    Placement,
+    PlacementProblem,
+    Residence,
+    placement_faults,
+)
 from support.oracles.placement import least_pool
 from support.problems.placements import random_placement_problem
 from support.seeds import by_seeds

@@ -9,7 +9,7 @@ import pytest
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
-from offcert.heuristics.persistent.persistent import persistent
+from offcert.heuristics.checkpoint.persistent import persistent
 from offcert.heuristics.rematerialisation.search import (
     POWERS,
     RematerialisationSearch,

@@ -10,8 +10,7 @@ from torch import nn
 
 import offcert
 from offcert.core.platform import Kind
-from offcert.questions.placement.check import placement_faults
-from offcert.questions.placement.problem import Placement, PlacementProblem
+from offcert.questions.placement.problem import Placement, PlacementProblem, placement_faults
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture.step import TrainingStep

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from offcert.core.errors import InputError, OffcertError
-from offcert.questions.placement.check import placement_faults
-from offcert.questions.placement.problem import PlacementProblem, Residence
+from offcert.questions.placement.problem import PlacementProblem, Residence, placement_faults
 from offcert.questions.schedule.residences import HOST_ALIGNMENT
 from offcert.runtime.device.pinned import FileArena, SplitArena
 from offcert.runtime.plan.host_budget import host_plan, least_covering

@@ -20,8 +20,7 @@ from typing import Any
 from offcert.core.errors import MethodError, PlanError
 from offcert.formulations.labels.atomic_heads.bound import heads_bound
 from offcert.formulations.labels.pivot.bound import pivot_bound
-from offcert.heuristics.evictions.greedy import greedy_gaps
-from offcert.heuristics.evictions.sequential import sequential
+from offcert.heuristics.evictions.rules import greedy_gaps, sequential
 from offcert.heuristics.orders.annealing import Annealer
 from offcert.heuristics.orders.ordered import OrderedSets, ordered_plan
 from offcert.questions.schedule.plan import Plan

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 from offcert.core.documents import parse_rational
 from offcert.core.errors import InputError
 from offcert.core.trace import require_integer
-from offcert.hunts.phase.effort import Effort, effort
+from offcert.hunts.effort import Effort, effort
 from offcert.instances.generator import Generator, knob
 from offcert.instances.kinds import generator
 from offcert.questions.schedule.problem import Problem
@@ -256,7 +256,7 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
 class CoreProblems(Generator):
     """Problems at the memory and bandwidth where proving them takes most effort.
 
-    The effort is counted in labels (`offcert.hunts.phase.effort`), never timed, so the same knobs
+    The effort is counted in labels (`offcert.hunts.effort`), never timed, so the same knobs
     and seed give the same problem on every machine.
     """
 

@@ -1,13 +1,17 @@
-"""The selection paper's Algorithm 3: the least static memory (its Eq. 6) in O(n³).
+"""The selection paper's Algorithms 3 and 5, compiled: the least static and dynamic memory.
 
-For every sum that a segment can have, the least bytes of checkpoints between which no segment has
-more; O(n) each, by a queue. Read as follows (`docs/theory/checkpoint-chains.md` has why):
+Algorithm 3 (static, Eq. 6) takes O(n³). For every sum that a segment can have, the least bytes of
+checkpoints between which no segment has more; O(n) each, by a queue. Read as follows
+(`docs/theory/checkpoint-chains.md` has why):
 
 - ``d_n`` is stored, as the paper says in words. In its recursion (8), ``d_n`` may lie in the last
   segment.
 - The checkpoint `j` closest to `i` may be `i` itself: (8) says so, and the printed loop, which adds
   `i` to the queue only after ``M(i)``, does not.
 - 0 is a segment memory, too: that of neighbouring checkpoints.
+
+Algorithm 5 (dynamic, Eq. 9) takes O(n²). Read as follows: the recursion (13) starts from ``M(0)``,
+as ``d_0`` is a checkpoint, and the next checkpoint `j` may be `n`.
 """
 
 from __future__ import annotations
@@ -23,7 +27,9 @@ from offcert.heuristics.checkpoint.sizes import (
     ROWS,
     Integers,
     Selection,
+    gradient_array,
     least_stored,
+    path,
     path_back,
     size_array,
 )
@@ -87,3 +93,49 @@ def best_limit(sizes: Integers, totals: Integers, limits: Integers, scratch: Int
             best, chosen = memory, limit
     least_stored(sizes, totals, chosen, scratch)
     return int(best)
+
+
+def dynamic_selection(sizes: Sequence[int], gradients: Sequence[int] | None = None) -> Selection:
+    """Return checkpoints of least dynamic memory, by trying every next checkpoint of each.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Bytes of ``d_0 … d_n``.
+    gradients : sequence of int, optional
+        Bytes of their gradients, of which a segment's buffer holds the largest; by default those of
+        the data, as in the paper. An input that needs no gradient has one of 0 bytes.
+
+    Returns
+    -------
+    Selection
+        Its memory is that of Eq. (9): while a segment is served, all checkpoints up to its right
+        one, its data, and a buffer for the largest gradient of its data and its left checkpoint.
+
+    Raises
+    ------
+    InputError
+        If the sizes are no sizes, or there are not as many gradients.
+    """
+    array = size_array(sizes)
+    following = np.zeros(len(array), np.int64)
+    memory = np.zeros(len(array), np.int64)
+    best_next(array, gradient_array(array, gradients), memory, following)
+    return Selection(path(following), int(memory[0]))
+
+
+@plain
+def best_next(sizes: Integers, gradients: Integers, memory: Integers, following: Integers) -> None:
+    """Write ``M(i)`` and the next checkpoint after each `i`."""
+    last = len(sizes) - 1
+    memory[last] = sizes[last]
+    for i in range(last - 1, -1, -1):
+        between, buffer = 0, gradients[i]
+        least = -1
+        for j in range(i + 1, last + 1):
+            needed = max(memory[j], between + buffer + sizes[j])
+            if least < 0 or needed < least:
+                least, following[i] = needed, j
+            between += sizes[j]
+            buffer = max(buffer, gradients[j])
+        memory[i] = sizes[i] + least

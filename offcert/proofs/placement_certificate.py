@@ -1,4 +1,7 @@
-"""`PlacementCertificate`: addresses, bounds on the pool, and where all came from."""
+"""`PlacementCertificate`: addresses, bounds on the pool, and where all came from.
+
+The registry of bounds on pools is here, too: proved, or somebody's word.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,17 @@ from typing import Any
 
 from offcert.core.documents import Fields, read_document
 from offcert.core.errors import InputError
-from offcert.core.forms import IntegerOrNull, member
+from offcert.core.forms import IntegerOrNull, integers, member
 from offcert.core.notebook import html
-from offcert.core.result import SolveStatus
+from offcert.core.result import Bound, SolveStatus
 from offcert.core.units import Units
 from offcert.proofs.any_certificate import AnyCertificate, bound_from_json
+from offcert.proofs.claims import claimed as claimed
+from offcert.proofs.claims import searched as searched
+from offcert.proofs.kinds.computed import Computed as Computed
+from offcert.proofs.proof import Claimable, Proof, Provable
 from offcert.proofs.questions import PLACEMENT
+from offcert.proofs.registry import OWN
 from offcert.questions.placement.files import ALIGNMENT, CAPACITY, RESIDENCE
 from offcert.questions.placement.problem import (
     Occupant,
@@ -172,3 +180,63 @@ def _require_one_each(addresses: object, count: int, field: str) -> None:
     assert isinstance(addresses, (list, tuple))
     if len(addresses) != count:
         raise InputError(f"{field} must be {count}, one a residence, not {len(addresses)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class InfeasibleSubset(Proof):
+    """Residences that do not fit into any pool smaller than the bound.
+
+    Attributes
+    ----------
+    residences : tuple of int
+        Numbers of the residences.
+    """
+
+    residences: tuple[int, ...] = integers(0)
+
+
+_PROOFS = (
+    Provable(
+        "load",
+        Computed,
+        "placement_bounds:load",
+        "the most bytes that are taken at a time",
+        "placement",
+    ),
+    Provable(
+        "infeasible-subset",
+        InfeasibleSubset,
+        "placement_bounds:infeasible_subset",
+        "the least pool of some of the residences, all ways of stacking them looked at",
+        "placement-search",
+        searched=True,
+    ),
+)
+
+_CLAIMS: tuple[Claimable, ...] = (
+    Claimable(
+        "skyline",
+        (OWN,),
+        "the search over points has been through all smaller pools",
+        "placement-search",
+    ),
+    Claimable(
+        "no_overlap_cpsat",
+        ("CP-SAT",),
+        "the pool of rectangles that do not overlap",
+        "placement-search",
+    ),
+)
+
+PLACEMENT_PROOFS: dict[str, Provable] = {kind.method: kind for kind in _PROOFS}
+PLACEMENT_CLAIMS: dict[str, Claimable] = {kind.method: kind for kind in _CLAIMS}
+
+
+def placement_kind_of(method: str) -> Provable | Claimable | None:
+    """Return the row of the registry for bounds with a name, or None if the name is unknown."""
+    return PLACEMENT_PROOFS.get(method) or PLACEMENT_CLAIMS.get(method)
+
+
+def proved(method: str, value: int, proof: Proof) -> Bound:
+    """Return a bound of so many bytes that verification establishes again."""
+    return PLACEMENT_PROOFS[method].bound(value, proof)

@@ -9,7 +9,7 @@ from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.compiled import compiled
 from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.strategy import Strategy
-from offcert.heuristics.persistent.subchains import KEEP_ALL, Integers, Subchains, strategy_of
+from offcert.heuristics.checkpoint.subchains import KEEP_ALL, Integers, Subchains, strategy_of
 
 # Points of all lists together, at most: a hundred stages of a network have room. Arbitrary.
 MAX_POINTS = 20_000_000

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
-from offcert.heuristics.checkpoint_graphs.division_tree import (
+from offcert.heuristics.checkpoint.division_tree import (
     Division,
     Kind,
     Reading,

@@ -1,1 +1,0 @@
-"""The re-forwarding paper's algorithms for arbitrary graphs."""

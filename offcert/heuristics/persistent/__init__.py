@@ -1,1 +1,0 @@
-"""Optimal persistent checkpointing of chains: recomputation alone, what is stored stays stored."""

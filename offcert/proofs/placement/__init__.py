@@ -1,1 +1,0 @@
-"""Claims about addresses: placement documents, kinds of bounds on the pool."""
