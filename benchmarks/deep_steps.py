@@ -21,7 +21,8 @@ import torch
 from offcert import certify, profile
 from offcert.questions.schedule.problem import Problem, parse_memory
 from offcert.runtime.capture.step import TrainingStep
-from offcert.runtime.workloads.configured import SHAPES, training_step
+from offcert.runtime.workloads.configured import training_step
+from offcert.runtime.workloads.shapes import SHAPES
 
 
 def step_of(layers: int, micro: int) -> TrainingStep:

@@ -31,9 +31,15 @@ from offcert.formulations.devices.bounds import devices_bounds
 from offcert.heuristics.modnn.sub_batch import select_sub_batch
 from offcert.instances.modnn.algorithms import GIGABYTE
 from offcert.instances.modnn.networks import NETWORKS, modnn_network
-from offcert.instances.modnn.problems import chosen, regular_sizes
+from offcert.instances.modnn.problems import (
+    CORE,
+    CORES,
+    NAIVE,
+    chosen,
+    modnn_devices,
+    regular_sizes,
+)
 from offcert.instances.modnn.tasks import step_round
-from offcert.instances.modnn_devices import CORE, CORES, NAIVE, modnn_devices
 from offcert.questions.devices.problem import Accumulation, DevicesProblem
 from offcert.verify.document import verify
 

@@ -24,9 +24,8 @@ from offcert.heuristics.modnn.scheduler import algorithm_1, modnn
 from offcert.heuristics.modnn.sub_batch import least_memory
 from offcert.heuristics.modnn.vdnn_tasks import vdnn_tasks
 from offcert.instances.modnn.networks import NETWORKS
-from offcert.instances.modnn.problems import RATE, UNITS
+from offcert.instances.modnn.problems import CORE, CORES, NAIVE, RATE, UNITS, modnn_devices
 from offcert.instances.modnn.tasks import step_round
-from offcert.instances.modnn_devices import CORE, CORES, NAIVE, modnn_devices
 from offcert.questions.devices.problem import Accumulation
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.split.problem import Round

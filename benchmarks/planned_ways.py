@@ -15,8 +15,15 @@ from typing import Any
 
 from offcert.certify.others.audit import CarriedOut, carried_out
 from offcert.certify.others.decisions import decision_of
-from offcert.certify.others.executions import checkpointed, layers, on_demand, turn
-from offcert.certify.others.meaning import Decision, entering_leave, plain_execution
+from offcert.certify.others.meaning import (
+    Decision,
+    checkpointed,
+    entering_leave,
+    layers,
+    on_demand,
+    plain_execution,
+    turn,
+)
 from offcert.core.errors import InputError
 from offcert.core.execution import Execution
 from offcert.core.network import Network

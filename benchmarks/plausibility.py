@@ -35,7 +35,8 @@ from offcert.core.documents import read_json, write_json
 from offcert.runtime import zoo
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.hardware import Hardware, hardware
-from offcert.runtime.workloads.configured import SHAPES, training_step
+from offcert.runtime.workloads.configured import training_step
+from offcert.runtime.workloads.shapes import SHAPES
 
 FORMAT = "offcert-plausibility"
 # Bytes per second of a memory that never makes an operation wait.

@@ -9,8 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from offcert._version import __version__
-from offcert.campaign.means import Means, varied
-from offcert.campaign.selection import Subject, percent_of
+from offcert.campaign.selection import Means, Subject, percent_of, varied
 from offcert.campaign.storage import Row
 from offcert.certify.method import Choice
 from offcert.certify.methods import METHODS, method_called
@@ -202,7 +201,7 @@ def grid(
         The same for all.
     allow : sequence of Means, optional
         Every problem with each of these; by default as each problem says itself. Then limits are
-        the same bytes for all of them; see `offcert.campaign.means.varied`.
+        the same bytes for all of them; see `offcert.campaign.selection.varied`.
     recompute : Recompute, optional
         Kind of recomputation where it is allowed; only with `allow`.
 

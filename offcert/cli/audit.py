@@ -136,7 +136,7 @@ def _problem(options: argparse.Namespace) -> Problem:
 
 
 def _text(problem: Problem, found: list[Audit]) -> str:
-    from offcert.campaign.text import aligned
+    from offcert.campaign.standing import aligned
     from offcert.core.units import format_size, format_time
 
     units, computing = problem.units, max(1, problem.trace.compute_time)

@@ -232,8 +232,7 @@ def _configured(
 ) -> tuple[str, dict[str, Any], str]:
     """Return the maker of a configured model's step, its arguments, and a name."""
     from offcert.core.errors import InputError, require_transformers
-    from offcert.runtime.workloads.configured import CONFIGURED
-    from offcert.runtime.workloads.configured.step import read_config
+    from offcert.runtime.workloads.workload import CONFIGURED, read_config
 
     require_transformers("offcert profile --hf")
     for other in ("model", "input", "loss"):

@@ -117,9 +117,16 @@ def _require_outputs(options: argparse.Namespace) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from offcert.campaign.run import run
-    from offcert.campaign.standing import describe_standings, measured_of, profile, standings
+    from offcert.campaign.standing import (
+        describe_outcome,
+        describe_rows,
+        describe_standings,
+        measured_of,
+        profile,
+        standings,
+        summary_to_json,
+    )
     from offcert.campaign.table import Table
-    from offcert.campaign.text import describe_outcome, describe_rows, summary_to_json
     from offcert.core.units import parse_size
     from offcert.instances.library import Library
 
@@ -167,8 +174,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _cells(options: argparse.Namespace) -> list[Cell]:
     from offcert.campaign.cells import CERTIFY, CellSettings, grid
-    from offcert.campaign.means import parse_means
-    from offcert.campaign.selection import find_subjects, parse_limits
+    from offcert.campaign.selection import find_subjects, parse_limits, parse_means
     from offcert.core.errors import InputError
     from offcert.questions.schedule.problem import Recompute
 

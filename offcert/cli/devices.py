@@ -126,7 +126,7 @@ def _read(options: argparse.Namespace) -> DevicesProblem:
             raise InputError("--sub-batch is for modnn-NETWORK: a file says what its devices do")
         problem = read_devices_problem(options.problem)
         return problem if options.devices is None else problem.with_devices(options.devices)
-    from offcert.instances.modnn_devices import modnn_devices
+    from offcert.instances.modnn.problems import modnn_devices
 
     return modnn_devices(
         options.problem.removeprefix(_NETWORK), options.devices or 4, sub_batch=options.sub_batch

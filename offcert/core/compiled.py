@@ -2,17 +2,13 @@
 
 A kernel is *entered* from Python or is *inner*: only other kernels call it. Entered ones are kept
 on disk, with all that they call (`offcert.core.kernel_cache`). Inner ones are compiled for their
-callers alone, without machine code of their own and without what Python would need to call them:
-that halves the time of compiling. Called from Python, as tests do, an inner kernel is compiled once
-more, as an entered one.
+callers alone, without machine code of their own and without what Python would need to call them
+(`offcert.core.inner`): that halves the time of compiling. Called from Python, as tests do, an inner
+kernel is compiled once more, as an entered one.
 
 Numba compiles a kernel for every combination of argument types, and a literal, an ``int32`` and an
 ``int64`` are three types. Between kernels all integers are ``int64`` here, and literals are what
 they are literals of, so that a kernel is compiled once.
-
-Numba makes machine code of every kernel, then optimises the same kernel again as a part of each of
-its callers. The machine code of an inner one is never run, so it is not made: what is kept is the
-code before that, for callers to take in.
 """
 
 from __future__ import annotations
@@ -23,58 +19,10 @@ from typing import Any, TypeVar, overload
 
 import numba
 from numba.core import types
-from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import CompilerBase, DefaultPassBuilder
-from numba.core.compiler_machinery import register_pass
 from numba.core.dispatcher import Dispatcher
-from numba.core.typed_passes import NativeLowering
 
+from offcert.core.inner import InnerCompiler
 from offcert.core.kernel_cache import KernelCache
-
-
-class _InnerLibrary(JITCodeLibrary):
-    """Code that is taken into callers' code and never run by itself."""
-
-    def _finalize_final_module(self) -> None:
-        self._finalize_dynamic_globals()
-        self._finalized = True
-
-
-@register_pass(mutates_CFG=True, analysis_only=False)
-class _InnerLowering(NativeLowering):
-    """Numba's own, into such a library."""
-
-    _name = "inner_lowering"
-
-    def run_pass(self, state: Any) -> bool:
-        state.library = _InnerLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
-        state.flags.no_compile = True
-        super().run_pass(state)
-        # Callers find code by what would be called; this stands for it.
-        key = _Uncallable()
-        state.cr = state.cr._replace(cfunc=key)
-        state.targetctx.insert_user_function(key, state.cr.fndesc, [state.library])
-        return True
-
-
-class _Uncallable:
-    """Where the machine code of an inner kernel would be."""
-
-
-class InnerCompiler(CompilerBase):
-    """Numba's compiler, without machine code at its end."""
-
-    def define_pipelines(self) -> list[Any]:
-        """Return Numba's passes with the lowering replaced."""
-        passes = DefaultPassBuilder.define_nopython_pipeline(self.state, "inner")
-        passes.passes = [
-            (_InnerLowering if kind is NativeLowering else kind, text)
-            for kind, text in passes.passes
-        ]
-        passes._finalized = False
-        passes.finalize()
-        return [passes]
-
 
 # Its types say less than what is asked of it here.
 _njit: Any = numba.njit

@@ -7,7 +7,7 @@ kind of proof is a dataclass and a row in a file of `offcert.proofs.kinds`, and 
 
 from __future__ import annotations
 
-from offcert.proofs.kinds import computed, fluid, joint, labels, memory
+from offcert.proofs.kinds import computed, labels, memory, multipliers
 from offcert.proofs.proof import ALL, ClaimKind, ProofKind
 from offcert.questions.schedule.problem import Minimise, Recompute
 
@@ -70,8 +70,8 @@ _RECOMPUTATION = (
     ),
 )
 
-_PROOFS = (*computed.PROOFS, *fluid.PROOFS, *labels.PROOFS, *joint.PROOFS, *memory.PROOFS)
-_CLAIMS = (*fluid.CLAIMS, *_MODELS, *joint.CLAIMS, *_RECOMPUTATION)
+_PROOFS = (*computed.PROOFS, *multipliers.FLUID, *labels.PROOFS, *multipliers.JOINT, *memory.PROOFS)
+_CLAIMS = (*multipliers.FLUID_CLAIMS, *_MODELS, *multipliers.JOINT_CLAIMS, *_RECOMPUTATION)
 
 PROOFS: dict[str, ProofKind] = {kind.method: kind for kind in _PROOFS}
 CLAIMS: dict[str, ClaimKind] = {kind.method: kind for kind in _CLAIMS}

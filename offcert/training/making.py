@@ -14,7 +14,7 @@ from offcert.certify.methods import solve
 from offcert.core.errors import InputError, PlanError
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Problem, Recompute
-from offcert.runtime.follow.host_memory import host_memory_of
+from offcert.runtime.follow.memory import host_memory_of
 from offcert.runtime.follow.offload import Offload
 from offcert.runtime.follow.run import StepRun
 from offcert.runtime.plan.step_plan import StepPlan, step_plan

@@ -17,7 +17,7 @@ from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.cuda import cuda_device
 from offcert.runtime.device.interface import Device
-from offcert.runtime.follow.host_memory import memory_limit, within_host
+from offcert.runtime.follow.memory import memory_limit, within_host
 from offcert.runtime.follow.offload import Offload
 from offcert.runtime.follow.offload import offload as follow
 from offcert.runtime.plan.step_plan import AnyPlan, CertificateLike

@@ -24,7 +24,7 @@ from offcert.core.trace import Trace
 from offcert.core.uncertainty import executed_on
 from offcert.proofs.certificate import Certificate, read_certificate
 from offcert.proofs.kinds.computed import Computed
-from offcert.proofs.kinds.joint import JointProof
+from offcert.proofs.kinds.multipliers import JointProof
 from offcert.proofs.proof import ALL
 from offcert.proofs.questions import SCHEDULE
 from offcert.proofs.registry import PROOFS

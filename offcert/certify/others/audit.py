@@ -10,8 +10,7 @@ from typing import Any
 
 from offcert.certify.ladder import certify
 from offcert.certify.others.decisions import decision_of
-from offcert.certify.others.executions import host_bytes, stepwise
-from offcert.certify.others.meaning import Decision
+from offcert.certify.others.meaning import Decision, host_bytes, stepwise
 from offcert.core.errors import InputError
 from offcert.core.execution import Execution
 from offcert.core.platform import Kind

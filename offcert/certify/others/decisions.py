@@ -9,9 +9,6 @@ from fractions import Fraction
 from math import ceil
 from typing import Any
 
-from offcert.certify.others.executions import (
-    turn,
-)
 from offcert.certify.others.meaning import (
     Decision,
     called,
@@ -26,6 +23,7 @@ from offcert.certify.others.meaning import (
     segmented,
     stretches_of,
     strings_of,
+    turn,
     values_entering,
 )
 from offcert.core.documents import Fields, show

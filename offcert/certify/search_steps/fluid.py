@@ -14,7 +14,7 @@ from offcert.formulations.fluid.milp import FluidBound, fluid_bound
 from offcert.formulations.fluid.tree import Branch, Leaf, ProvedTree, prove
 from offcert.proofs.claims import proved, searched
 from offcert.proofs.fluid_document import KINDS, TooLongError, pack
-from offcert.proofs.kinds.fluid import FluidProof
+from offcert.proofs.kinds.multipliers import FluidProof
 from offcert.questions.schedule.problem import Problem, Transfers
 
 # Share of the time that HiGHS may take to tell whether a tree can pay. Arbitrary.

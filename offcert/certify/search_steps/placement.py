@@ -10,7 +10,7 @@ from importlib import import_module
 from offcert.certify.method import Effort
 from offcert.certify.placement_search import PlacementSearch
 from offcert.core.result import Bound
-from offcert.formulations.placement.skyline_search import skyline_search
+from offcert.formulations.placement.skyline import skyline_search
 from offcert.heuristics.placement.ejection import ejection_search
 from offcert.heuristics.placement.in_order import placed_in_order
 from offcert.proofs.placement_certificate import (
@@ -243,7 +243,7 @@ HEURISTICS: dict[str, Callable[[], Heuristic]] = {
 def search_skyline(search: PlacementSearch, effort: Effort) -> None:
     """Search for smaller pools, or for any within the capacity, and exclude what there is not."""
     search.begin("skyline")
-    from offcert.formulations.placement.skyline_search import skyline_search
+    from offcert.formulations.placement.skyline import skyline_search
 
     search.take(
         skyline_search(

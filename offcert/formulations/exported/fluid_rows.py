@@ -18,7 +18,7 @@ from offcert.formulations.combinatorial.relaxations import infeasibility, requir
 from offcert.formulations.exported.integer_program import RowBuilding, Share
 from offcert.formulations.exported.vipr import LARGEST, LEAST, Argument, CaseLeaf, Elimination, Node
 from offcert.proofs.fluid_document import KINDS, Weights, read
-from offcert.proofs.kinds.fluid import FluidProof
+from offcert.proofs.kinds.multipliers import FluidProof
 from offcert.questions.schedule.problem import Problem, Transfers
 
 Terms = list[tuple[int | Fraction, Share]]

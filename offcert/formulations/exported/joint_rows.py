@@ -17,7 +17,7 @@ from offcert.formulations.exported.integer_program import RowBuilding, Share
 from offcert.formulations.exported.vipr import LEAST, Argument, CaseLeaf, Elimination, Node
 from offcert.formulations.joint.room import Grid, contents, rooms
 from offcert.proofs.joint_document import PLACES, JointWeights, Place, read
-from offcert.proofs.kinds.joint import JointProof
+from offcert.proofs.kinds.multipliers import JointProof
 from offcert.questions.schedule.problem import Problem, Transfers
 
 Terms = list[tuple[int | Fraction, Share]]

@@ -24,7 +24,7 @@ from offcert.formulations.joint.room import (
 from offcert.formulations.joint.tree import JointBound, Runs, grow, rounded
 from offcert.proofs.claims import proved
 from offcert.proofs.joint_document import PLACES, JointCases, JointWeights, write
-from offcert.proofs.kinds.joint import JointProof
+from offcert.proofs.kinds.multipliers import JointProof
 from offcert.questions.schedule.problem import Problem, Transfers
 
 METHOD = "joint-lp"

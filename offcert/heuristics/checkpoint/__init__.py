@@ -1,8 +1,9 @@
 """Checkpoint selection on chains: the data to store so that training takes the least memory.
 
-One file per algorithm. A chain is given by the sizes ``d_0 … d_n`` in bytes: ``d_0`` is the input,
-``d_i`` what layer `i` makes of ``d_{i-1}``. What is not stored is computed again, segment by
-segment, when the backward pass gets there. Each algorithm is a function ``(sizes) -> Selection``;
+A chain is given by the sizes ``d_0 … d_n`` in bytes: ``d_0`` is the input, ``d_i`` what layer `i`
+makes of ``d_{i-1}``. What is not stored is computed again, segment by segment, when the backward
+pass gets there. Each algorithm is a function ``(sizes) -> Selection``;
 `offcert.heuristics.checkpoint.registry` has them by name. What a selection costs under the memory
-models of the papers is said by `offcert.formulations.checkpoint`, which shares no code with these.
+models of the papers is said by `offcert.heuristics.checkpoint.live`, which shares no code with
+these.
 """

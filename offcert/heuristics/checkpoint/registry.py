@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from offcert.heuristics.checkpoint.linear_selection import linear_selection
 from offcert.heuristics.checkpoint.reforwarding import linear_reforwarding, queued_reforwarding
-from offcert.heuristics.checkpoint.selections import dynamic_selection, static_selection
+from offcert.heuristics.checkpoint.selections import (
+    dynamic_selection,
+    linear_selection,
+    static_selection,
+)
 from offcert.heuristics.checkpoint.sizes import Selection, budget_search, sqrt_rule
 
 

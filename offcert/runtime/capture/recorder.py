@@ -17,8 +17,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from offcert.runtime.capture.lines import LineFinder
-from offcert.runtime.capture.moments import Life, Moment, Saved, Seen
-from offcert.runtime.capture.recorded_storages import RecordedStorages
+from offcert.runtime.capture.moments import Life, Moment, RecordedStorages, Saved, Seen
 from offcert.runtime.hardware import Hardware
 from offcert.runtime.hardware.cost import attention_scratch, operator_cost, operator_ns
 from offcert.runtime.segments.handed import given_a_cache

@@ -17,8 +17,7 @@ from offcert.runtime.capture.borrowed import Originals, borrowed, random_state_k
 from offcert.runtime.capture.build import build
 from offcert.runtime.capture.capture import Capture, Clock
 from offcert.runtime.capture.collectives import Unsent, require_gathered, sharding_kept
-from offcert.runtime.capture.fake import FakeTwins
-from offcert.runtime.capture.kernels import CpuKernels, FlashKernels
+from offcert.runtime.capture.kernels import CpuKernels, FakeTwins, FlashKernels
 from offcert.runtime.capture.recorder import Recorder
 from offcert.runtime.capture.recording import Recording
 from offcert.runtime.capture.repeated import repeated

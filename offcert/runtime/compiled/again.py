@@ -9,8 +9,14 @@ import torch
 from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 
-from offcert.runtime.compiled.calls import Call, Calls, Stack, is_backward
-from offcert.runtime.compiled.graph_pair import launches, storage_of
+from offcert.runtime.compiled.graph_pair import (
+    Call,
+    Calls,
+    Stack,
+    is_backward,
+    launches,
+    storage_of,
+)
 from offcert.runtime.compiled.report import RunsAgain
 from offcert.runtime.segments.placed import Kept, PlacedProgram, PlacedSegment
 from offcert.runtime.watch.events import ENTER

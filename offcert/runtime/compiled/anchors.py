@@ -8,8 +8,7 @@ from difflib import SequenceMatcher
 
 from torch import fx
 
-from offcert.runtime.compiled.calls import Call, Calls, is_backward
-from offcert.runtime.compiled.graph_pair import GraphPair, launches
+from offcert.runtime.compiled.graph_pair import Call, Calls, GraphPair, is_backward, launches
 from offcert.runtime.compiled.planned import Planned
 from offcert.runtime.watch.events import END, ENTER, INPUT, LEAVE, OUTPUT, Event
 

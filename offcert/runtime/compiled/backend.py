@@ -1,4 +1,23 @@
-"""`backend`: a backend for `torch.compile` that follows plans."""
+"""`backend`: a backend for `torch.compile` that follows plans.
+
+TorchInductor makes kernels of graphs that follow a plan. It works from what depends on what. So the
+numbers are right if everything that somebody must wait for, or must keep, is there as a dependency.
+Two things were not, and made wrong numbers of right graphs:
+
+1. Whatever is cheap, it computes anew for each operator that takes it. The operator that begins a
+   copy and the one that waits for it then have two tensors; the copied one is given up at once, and
+   overwritten during the copy. So a storage that leaves passes through `HOLD` first, an operator
+   that does nothing: its one result is what both take.
+2. It writes over what is saved for the backward pass ("donated buffers") after the last use of that
+   tensor. PyTorch's default partitioner, whose graphs plans know, saves several tensors over one
+   storage, and Inductor takes them for strangers: one is overwritten while another is still needed,
+   without any plan, too. So nothing is donated.
+
+Inductor puts operators in another order where dependencies allow it, and computes several in one
+kernel, of which it may keep nothing in memory. A plan says before which operations a tensor leaves
+and returns; where these are in the kernels is for Inductor to say. The numbers differ from those
+of the program as Inductor's do: each kernel rounds otherwise.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +28,14 @@ from typing import Any
 import torch
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
+from torch._functorch import config as aot_config
 from torch._functorch.partitioners import default_partition
 
 from offcert.core.errors import InputError
 from offcert.questions.schedule.problem import Problem
-from offcert.runtime.compiled import inductor
 from offcert.runtime.compiled.again import Marked, mark
 from offcert.runtime.compiled.anchors import Anchors
-from offcert.runtime.compiled.calls import Calls
-from offcert.runtime.compiled.graph_pair import GraphPair
+from offcert.runtime.compiled.graph_pair import Calls, GraphPair
 from offcert.runtime.compiled.insert import Transfer, insert
 from offcert.runtime.compiled.operators import torch_operators
 from offcert.runtime.compiled.planned import Planned, planned
@@ -26,6 +44,87 @@ from offcert.runtime.compiled.storages import Storages, timing, why_missing
 from offcert.runtime.plan.step_plan import AnyPlan
 from offcert.runtime.plan.step_plan import planned as pairs_of
 from offcert.runtime.watch.guard import OffloadWarning
+
+NAME = "inductor"
+
+Partition = Callable[..., tuple[fx.GraphModule, fx.GraphModule]]
+
+_library = torch.library.Library("offcert", "FRAGMENT")
+_library.define("hold(Tensor(a) tensor) -> Tensor(a)")
+
+
+@torch.library.impl(_library, "hold", "CompositeExplicitAutograd")
+def _hold(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
+
+
+@torch.library.register_fake("offcert::hold", lib=_library)
+def _fake_hold(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
+
+
+# ``(tensor) -> tensor``: the same; for a compiler a tensor that must be in memory, just once.
+HOLD = torch.ops.offcert.hold.default
+
+
+def compiled_by_inductor(
+    module: fx.GraphModule, inputs: Sequence[Any], partition: Partition
+) -> Any:
+    """Return Inductor's kernels for a graph that Dynamo has traced and our partitioner divides.
+
+    Parameters
+    ----------
+    module : torch.fx.GraphModule
+        The graph that was traced.
+    inputs : sequence
+        Its inputs.
+    partition : callable
+        As `offcert.runtime.compiled.backend.Backend.partition`.
+
+    Raises
+    ------
+    InputError
+        If the PyTorch that is installed takes no partitioner.
+    """
+    from torch._inductor.compile_fx import compile_fx
+
+    patches = {
+        "custom_partitioner_fn": _partitioner(partition),
+        # Copies inside of CUDA graphs would go to the same addresses again, whoever has them then.
+        "triton.cudagraphs": False,
+    }
+    with aot_config.patch(donated_buffer=False):
+        return compile_fx(module, inputs, config_patches=patches)
+
+
+def require_inductor() -> None:
+    """Raise an `InputError` if Inductor takes no partitioner."""
+    try:
+        from torch._inductor.custom_graph_pass import CustomPartitionerFn  # noqa: F401
+    except ImportError:
+        raise InputError(
+            f"the Inductor of torch {torch.__version__} takes no partitioner, which a plan needs; "
+            "that of torch 2.13 does"
+        ) from None
+
+
+def _partitioner(partition: Partition) -> Any:
+    from torch._inductor.custom_graph_pass import CustomPartitionerFn
+
+    class Partitioner(CustomPartitionerFn):
+        """Divides a joint graph as a plan wants it."""
+
+        def __call__(
+            self, gm: fx.GraphModule, joint_inputs: Sequence[object], **options: Any
+        ) -> tuple[fx.GraphModule, fx.GraphModule]:
+            options.pop("compiler", None)
+            return partition(gm, joint_inputs, **options)
+
+        def uuid(self) -> None:
+            """Return None: graphs of a plan are for no cache, as reports are made with them."""
+
+    return Partitioner()
+
 
 Compiler = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
 
@@ -67,7 +166,7 @@ def backend(
         operator by operator. It has to keep the order of what the plan has put in, to read nothing
         that comes back before the wait for it, and to know that saved tensors may share storages.
         ``"inductor"``: TorchInductor, with what it needs for that
-        (`offcert.runtime.compiled.inductor`). Its kernels round otherwise than operators, with a
+        (`offcert.runtime.compiled.backend`). Its kernels round otherwise than operators, with a
         plan and without one, and it orders them itself: the numbers are those of the program up to
         rounding, and the peak may not be that of the plan.
 
@@ -88,9 +187,9 @@ def backend(
     if len(pairs) != 1:
         raise InputError(f"plan must be one certificate, not {len(pairs)}")
     if isinstance(compiler, str):
-        if compiler != inductor.NAME:
-            raise InputError(f'compiler must be "{inductor.NAME}" or callable, not {compiler!r}')
-        inductor.require_inductor()
+        if compiler != NAME:
+            raise InputError(f'compiler must be "{NAME}" or callable, not {compiler!r}')
+        require_inductor()
     found = planned(*pairs[0])
     if found.moved:
         torch_operators()
@@ -131,7 +230,7 @@ class Backend:
                 "with the backend alone"
             )
         if isinstance(self._compiler, str):
-            return inductor.compiled_by_inductor(module, inputs, self.partition)
+            return compiled_by_inductor(module, inputs, self.partition)
         compilers: dict[str, Any] = {"fw_compiler": self._compiler, "bw_compiler": self._compiler}
         return aot_autograd(**compilers, partition_fn=self.partition)(module, inputs)
 
@@ -166,7 +265,7 @@ class Backend:
         )
         again = tuple(each.divided(backward) for each in marked)
         pair = GraphPair(forward, backward, num_fwd_outputs)
-        hold = inductor.HOLD if isinstance(self._compiler, str) else None
+        hold = HOLD if isinstance(self._compiler, str) else None
         carried, stays = follow(plan, pair, _owned(joint, options), hold)
         self._note(GraphReport(plan.name, plan.bytes_moved, tuple(carried), tuple(stays), again))
         return forward, backward

@@ -21,8 +21,8 @@ from torch import nn
 
 from offcert.core.errors import InputError, OffcertError
 from offcert.core.platform import Kind
+from offcert.runtime.device.host import node_of_device
 from offcert.runtime.device.interface import Arena, Event, MemoryReading, Part
-from offcert.runtime.device.numa import node_of_device
 from offcert.runtime.device.pinned import (
     CHUNK,
     CudaRegistrar,

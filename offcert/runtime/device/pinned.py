@@ -21,9 +21,8 @@ from typing import Any, Protocol
 import torch
 
 from offcert.core.errors import OffcertError
-from offcert.runtime.device.free_memory import require_free
+from offcert.runtime.device.host import near, require_free
 from offcert.runtime.device.interface import Arena
-from offcert.runtime.device.numa import near
 from offcert.runtime.device.store import reserve
 
 # The flag "portable": for all devices of the process, whichever is current. Given by CUDA.
@@ -139,7 +138,7 @@ class PinnedArena:
     registrar : Registrar
         The registrar of the device.
     node : int, optional
-        Of the memory that is nearest to the device (`offcert.runtime.device.numa`).
+        Of the memory that is nearest to the device (`offcert.runtime.device.host`).
     chunk : int
         Bytes that are registered at a time; for a real device, whole pages.
 

@@ -10,7 +10,7 @@ import tempfile
 import torch
 
 from offcert.core.errors import OffcertError
-from offcert.runtime.device.free_memory import in_memory, require_free
+from offcert.runtime.device.host import in_memory, require_free
 
 # Bytes below which an operator takes longer to be called than to copy; above, it may use several
 # threads. Measured; no record.

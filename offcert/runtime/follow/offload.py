@@ -20,11 +20,10 @@ from offcert.runtime.device.interface import Device
 from offcert.runtime.follow.accounts import Accounts
 from offcert.runtime.follow.agreement import require_agreement
 from offcert.runtime.follow.excess import IdleRun
-from offcert.runtime.follow.host_memory import memory_limit, within_host
 from offcert.runtime.follow.kinds import Kinds, share_calls
+from offcert.runtime.follow.memory import Reserved, memory_limit, within_host
 from offcert.runtime.follow.outcome import Outcome
 from offcert.runtime.follow.relay import Relay, counting, give_up, unhook, watch_unseen
-from offcert.runtime.follow.reserved import Reserved
 from offcert.runtime.follow.run import StepRun
 from offcert.runtime.follow.step_storages import StepStorages
 from offcert.runtime.plan.step_plan import AnyPlan, CertificateLike, StepPlan, step_plans

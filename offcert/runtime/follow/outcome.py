@@ -11,7 +11,7 @@ from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.training_record import HostMemory
 from offcert.runtime.device.interface import Device
 from offcert.runtime.follow.accounts import Accounts
-from offcert.runtime.follow.host_memory import host_memory_of
+from offcert.runtime.follow.memory import host_memory_of
 from offcert.runtime.follow.run import StepRun
 from offcert.runtime.plan.reports import StepReport
 from offcert.runtime.plan.step_plan import StepPlan

@@ -9,9 +9,8 @@ import torch
 
 from offcert.core.errors import PlanError
 from offcert.runtime.device.interface import MemoryReading
-from offcert.runtime.follow.counts import Counts
 from offcert.runtime.follow.excess import Excess, Stayed, StepEntries, sizes_of
-from offcert.runtime.follow.reserved import Reserved
+from offcert.runtime.follow.memory import Counts, Reserved
 from offcert.runtime.plan.reports import StepReport, Unforeseen
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.segments.uncounted import HELD

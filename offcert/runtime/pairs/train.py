@@ -17,7 +17,7 @@ from offcert.questions.schedule.schedule import FluidSchedule, Schedule
 from offcert.questions.schedule.training_record import HostMemory
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.interface import Device
-from offcert.runtime.follow.host_memory import host_memory_of, memory_limit, within_host
+from offcert.runtime.follow.memory import host_memory_of, memory_limit, within_host
 from offcert.runtime.pairs.comparison import Comparison, Pair, seeded
 from offcert.runtime.pairs.recorded import training_record
 from offcert.runtime.pairs.step_pair import StepPair, Training

@@ -15,10 +15,10 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from torch.utils.checkpoint import _StopRecomputationError
 
 from offcert.runtime.segments.checkpoint import Begun, Given
-from offcert.runtime.segments.generators import GeneratorStates
 from offcert.runtime.segments.handed import require_no_cache
 from offcert.runtime.segments.keeper import Inputs, Keeper, Tick, Watch
 from offcert.runtime.segments.keeping import Give, Keep
+from offcert.runtime.segments.settings import GeneratorStates
 from offcert.runtime.segments.state import Before, ModuleStates
 from offcert.runtime.watch.entries import is_plain
 from offcert.runtime.watch.events import AGAIN, RESUME

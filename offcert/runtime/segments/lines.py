@@ -19,10 +19,10 @@ import torch
 from offcert.runtime.segments.calls import Calls
 from offcert.runtime.segments.checkpoint import checkpointed
 from offcert.runtime.segments.frame import Body, Frame, Walk
-from offcert.runtime.segments.generators import GeneratorStates
 from offcert.runtime.segments.handed import Handed
 from offcert.runtime.segments.keeping import Keep
 from offcert.runtime.segments.resolve import LinePart, Member
+from offcert.runtime.segments.settings import GeneratorStates
 from offcert.runtime.segments.state import Before
 from offcert.runtime.watch.events import Session
 from offcert.runtime.watch.guard import Guard, guard_of, guarded

@@ -11,7 +11,7 @@ from torch import nn
 
 from offcert.core.errors import InputError, OffcertError
 from offcert.runtime.capture.borrowed import Originals, borrowed, random_state_kept
-from offcert.runtime.capture.fake import FakeTwins
+from offcert.runtime.capture.kernels import FakeTwins
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.watch.guard import one_line, quiet
 from offcert.runtime.workloads.workload import Batches, Workload, loss_function

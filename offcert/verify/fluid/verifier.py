@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from offcert.core.errors import InputError
 from offcert.proofs.fluid_document import Node, TooLongError, Weights, read
-from offcert.proofs.kinds.fluid import FluidProof
+from offcert.proofs.kinds.multipliers import FluidProof
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.verify.absence import least_memory, needs, whole_tensors
 from offcert.verify.fluid.model import FluidModel

@@ -9,10 +9,10 @@ import pytest
 
 from offcert.campaign.cells import CellSettings, grid
 from offcert.campaign.execute import execute
-from offcert.campaign.means import Means, parse_means, variant
+from offcert.campaign.selection import Means, parse_means, variant
+from offcert.campaign.standing import describe_rows
 from offcert.campaign.storage import LATER, SUFFIXES, read_rows, write_rows
 from offcert.campaign.table import Table, frame
-from offcert.campaign.text import describe_rows
 from offcert.core.errors import InputError
 from offcert.instances.checkpoint_instances import RecomputeNetworks
 from offcert.instances.cnn import cnn_chain

@@ -6,7 +6,7 @@ import pytest
 
 from offcert.certify.search_steps import placement as placement_apart
 from offcert.certify.search_steps.placement import apart, completed, eject_apart, place_apart
-from offcert.formulations.placement.skyline_search import skyline_search
+from offcert.formulations.placement.skyline import skyline_search
 from offcert.heuristics.placement.in_order import greedy_by_area
 from offcert.questions.placement.problem import (
     Placement,

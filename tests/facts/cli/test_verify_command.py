@@ -22,8 +22,8 @@ from offcert.instances.cnn import UniformChains
 from offcert.instances.library import load
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.claims import proved
-from offcert.proofs.kinds.fluid import FluidProof
 from offcert.proofs.kinds.labels import Pivot
+from offcert.proofs.kinds.multipliers import FluidProof
 from offcert.questions.schedule.files import write_problem
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.result import Result

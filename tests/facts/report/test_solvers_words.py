@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 import offcert
-from offcert.campaign.text import describe_rows
+from offcert.campaign.standing import describe_rows
 from offcert.core.result import Bound, Evidence
 from offcert.instances.cnn import cnn_chain
 from offcert.report.frontier import frontier_table

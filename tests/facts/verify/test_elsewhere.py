@@ -18,7 +18,7 @@ from offcert.core.trace import Operation, Tensor, Trace
 from offcert.heuristics.evictions.rules import sequential
 from offcert.instances.library import load
 from offcert.proofs.certificate import Certificate
-from offcert.proofs.kinds.joint import JointProof
+from offcert.proofs.kinds.multipliers import JointProof
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.files import write_problem
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute

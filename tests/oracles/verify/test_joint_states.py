@@ -18,7 +18,7 @@ from offcert.formulations.joint import room as finder_room
 from offcert.formulations.joint.room import Grid, contents
 from offcert.proofs.claims import proved
 from offcert.proofs.fluid_document import pack
-from offcert.proofs.kinds.joint import JointProof
+from offcert.proofs.kinds.multipliers import JointProof
 from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.verify.joint import room as verifier_room
 from offcert.verify.joint.room import Cuts, States, largest_sum, rooms

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from offcert.runtime.capture.borrowed import borrowed, python_state_kept, random_state_kept
-from offcert.runtime.capture.fake import FakeTwins
+from offcert.runtime.capture.kernels import FakeTwins
 
 
 @dataclass

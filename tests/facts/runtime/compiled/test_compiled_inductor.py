@@ -12,7 +12,7 @@ from torch._dynamo.backends.common import aot_autograd
 import offcert
 from offcert.core.errors import InputError
 from offcert.questions.schedule.plan import Plan
-from offcert.runtime.compiled import inductor
+from offcert.runtime.compiled import backend
 from offcert.runtime.compiled.operators import OPERATORS, pending_copies
 from support.runtime.captured import evict_everything
 from support.runtime.compiled_cases import (
@@ -74,7 +74,7 @@ def test_what_is_copied_and_what_lives_until_then_is_one_tensor(
         compilers: Any = {"fw_compiler": graphs, "bw_compiler": graphs}
         return aot_autograd(**compilers, partition_fn=partition)(module, inputs)
 
-    monkeypatch.setattr(inductor, "compiled_by_inductor", as_it_is)
+    monkeypatch.setattr(backend, "compiled_by_inductor", as_it_is)
     problem, step = problem_of("mlp"), step_of("mlp")
     compiled = offcert.backend(evict_everything(problem), problem, compiler="inductor")
     assert same(train(step.model, step.batch, compiled), reference("mlp"))
@@ -83,7 +83,7 @@ def test_what_is_copied_and_what_lives_until_then_is_one_tensor(
     for copy in copies:
         [source], [wait] = copy.args, copy.users
         # Inductor computes what is cheap for each that takes it, but calls this only once.
-        assert source.target is inductor.HOLD
+        assert source.target is backend.HOLD
         assert wait.args == (copy, None, source)
 
 

@@ -19,7 +19,7 @@ from offcert.core.errors import InputError
 from offcert.questions.schedule.plan import Plan
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.compiled.anchors import Anchors, _longest
-from offcert.runtime.compiled.calls import _beginning
+from offcert.runtime.compiled.graph_pair import _beginning
 from offcert.runtime.compiled.operators import OPERATORS
 from offcert.runtime.compiled.storages import _is_dense
 from offcert.runtime.watch.guard import OffloadWarning

@@ -10,9 +10,9 @@ import pytest
 from test_pinned_arenas import Registered
 
 from offcert.core.errors import OffcertError
-from offcert.runtime.device import free_memory as module
+from offcert.runtime.device import host as module
 from offcert.runtime.device import store
-from offcert.runtime.device.free_memory import free_memory, in_memory, require_free
+from offcert.runtime.device.host import free_memory, in_memory, require_free
 from offcert.runtime.device.pinned import FileArena, PageableArena, PinnedArena
 from offcert.runtime.device.store import HostStore
 

@@ -17,7 +17,7 @@ from offcert.core.errors import InputError
 from offcert.runtime.capture import capture
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.plan.place import place, program_of, steady
-from offcert.runtime.segments import generators
+from offcert.runtime.segments import settings
 from offcert.runtime.segments.steps import segmented
 from offcert.runtime.watch.entries import InPlaceError
 from offcert.runtime.watch.guard import OffloadWarning
@@ -293,7 +293,7 @@ def test_generator_of_another_device(placed, monkeypatch):
             return x * torch.cos(x + drawn[-1])
 
     device, drawn = Device(), Unwatched()
-    monkeypatch.setattr(generators, "device_module", lambda _: device)
+    monkeypatch.setattr(settings, "device_module", lambda _: device)
     model = Calls(simple)
     model.drop = Drops()
     with segmented(model, placed):

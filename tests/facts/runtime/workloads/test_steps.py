@@ -15,7 +15,8 @@ from offcert.runtime.capture import capture
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.hardware import HARDWARE
 from offcert.runtime.profiling.profile import profile
-from offcert.runtime.workloads.configured import SHAPES, training_step
+from offcert.runtime.workloads.configured import training_step
+from offcert.runtime.workloads.shapes import SHAPES
 
 TINY: dict[str, Any] = {
     "model_type": "llama",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from offcert.core.result import Bound, Evidence
-from offcert.formulations.placement.skyline_search import skyline_search
+from offcert.formulations.placement.skyline import skyline_search
 from offcert.proofs.placement_certificate import PLACEMENT_PROOFS
 from offcert.questions.placement.problem import PlacementProblem, Residence
 from offcert.verify import placement_bounds as stacks

@@ -22,8 +22,7 @@ from offcert.formulations.exported.joint_rows import JointFacts, joint_argument
 from offcert.formulations.exported.vipr import Argument, ViprCertificate
 from offcert.formulations.fluid.tree import prove
 from offcert.proofs.fluid_document import KINDS, pack
-from offcert.proofs.kinds.fluid import FluidProof
-from offcert.proofs.kinds.joint import JointProof
+from offcert.proofs.kinds.multipliers import FluidProof, JointProof
 from offcert.proofs.proof import Proof
 from offcert.proofs.registry import PROOFS
 from offcert.questions.schedule.problem import Problem

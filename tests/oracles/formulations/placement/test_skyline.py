@@ -6,9 +6,8 @@ import pytest
 
 from offcert.formulations.placement.no_overlap_cpsat import no_overlap_cpsat
 from offcert.formulations.placement.sections import Sections, largest_sets
-from offcert.formulations.placement.skyline import Answer, Skyline
+from offcert.formulations.placement.skyline import Answer, Skyline, skyline_search
 from offcert.formulations.placement.skyline_branch import FEWEST, HEAVIEST, LOWEST, WEIGHTED
-from offcert.formulations.placement.skyline_search import skyline_search
 from offcert.questions.placement.problem import (
     Placement,
     PlacementProblem,

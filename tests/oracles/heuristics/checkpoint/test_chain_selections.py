@@ -6,7 +6,6 @@ import pytest
 
 from offcert.core.errors import InputError, MethodError
 from offcert.heuristics.checkpoint import selections as algorithm_3
-from offcert.heuristics.checkpoint.linear_selection import linear_selection
 from offcert.heuristics.checkpoint.live import (
     MEMORY_MODELS,
     chen_memory,
@@ -16,7 +15,11 @@ from offcert.heuristics.checkpoint.live import (
 )
 from offcert.heuristics.checkpoint.reforwarding import limits_tried, queued_reforwarding
 from offcert.heuristics.checkpoint.registry import SELECTIONS
-from offcert.heuristics.checkpoint.selections import dynamic_selection, static_selection
+from offcert.heuristics.checkpoint.selections import (
+    dynamic_selection,
+    linear_selection,
+    static_selection,
+)
 from offcert.heuristics.checkpoint.sizes import budget_search, sqrt_rule
 from support.oracles.checkpoint import (
     algorithm_3_as_printed,

@@ -1,4 +1,4 @@
-"""Bounds on moving and computing again together."""
+"""Bounds by multipliers: the interruptible problem, and moving and computing again together."""
 
 from __future__ import annotations
 
@@ -6,8 +6,55 @@ from dataclasses import dataclass
 
 from offcert.core.forms import FLAG, TEXT, IntegerLists, formed, integers
 from offcert.proofs.kinds.computed import Computed
-from offcert.proofs.proof import ALL, ClaimKind, Proof, ProofKind
+from offcert.proofs.proof import ALL, WHOLE_OR_PAUSING, ClaimKind, Proof, ProofKind
 from offcert.questions.schedule.problem import Minimise, Recompute
+
+
+@dataclass(frozen=True, kw_only=True)
+class FluidProof(Proof):
+    """Multipliers of a linear program, and a case distinction over gaps.
+
+    Attributes
+    ----------
+    whole : bool
+        Whether what must be absent is rounded up to what whole tensors make up.
+    proof : str
+        Multipliers and tree, packed; see `offcert.proofs.fluid_document`.
+    """
+
+    whole: bool = formed(FLAG)
+    proof: str = formed(TEXT)
+
+
+FLUID = (
+    ProofKind(
+        "fluid-lp",
+        FluidProof,
+        "fluid.verifier:fluid_lp",
+        "linear relaxation of the interruptible problem, by its multipliers",
+        page="fluid",
+        families=("HiGHS",),
+        transfers=ALL,
+    ),
+    ProofKind(
+        "fluid-milp",
+        FluidProof,
+        "fluid.verifier:fluid_milp",
+        "interruptible problem, tensors whole or not at all, by cases with multipliers",
+        page="fluid",
+        families=("HiGHS",),
+        transfers=WHOLE_OR_PAUSING,
+    ),
+)
+FLUID_CLAIMS = (
+    ClaimKind(
+        "fluid-exact",
+        ("HiGHS",),
+        "interruptible or fractional problem, exactly; a bound for whole tensors",
+        page="fluid",
+        transfers=ALL,
+    ),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +81,7 @@ class JointProof(Proof):
     proof: str = formed(TEXT)
 
 
-PROOFS = (
+JOINT = (
     ProofKind(
         "joint-lp",
         JointProof,
@@ -66,7 +113,7 @@ PROOFS = (
         minimise=Minimise.MEMORY,
     ),
 )
-CLAIMS = (
+JOINT_CLAIMS = (
     ClaimKind(
         "joint-stages",
         ("HiGHS",),

@@ -1,0 +1,184 @@
+"""Memory of steps under a plan: live bytes, what the allocator has reserved, and the host's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from offcert.core.errors import InputError
+from offcert.core.units import Units, format_size, require_size
+from offcert.questions.schedule.training_record import HostMemory
+from offcert.runtime.device.interface import Device, MemoryReading
+from offcert.runtime.plan.step_plan import StepPlan
+from offcert.runtime.watch.tracker import LiveBytes
+
+
+class Counts:
+    """Live bytes that a counter finds while a step runs, until another one begins.
+
+    Parameters
+    ----------
+    counter : LiveBytes or None
+        Without one nothing is counted.
+
+    Attributes
+    ----------
+    at_begin, at_end, peaks : list of int
+        Live bytes when each operation began and ended, and the most while it ran.
+    """
+
+    def __init__(self, counter: LiveBytes | None) -> None:
+        self.at_begin: list[int] = []
+        self.at_end: list[int] = []
+        self.peaks: list[int] = []
+        self._counter = counter
+
+    def begin(self, operation: int) -> None:
+        """Take note that an operation begins, after what the plan moves before it."""
+        counter = self._counter
+        if counter is None:
+            return
+        counter.look()
+        # What comes before the first operation is a part of it.
+        self.at_begin.append(counter.live if operation else 0)
+        counter.now = operation
+        if operation:
+            counter.start_peak()
+
+    def end(self) -> None:
+        """Take note that the latest operation has ended."""
+        if self._counter is not None:
+            self._counter.look()
+            self.at_end.append(self._counter.live)
+            self.peaks.append(self._counter.peak)
+
+    def stop(self) -> None:
+        """Count no more operators."""
+        if self._counter is not None:
+            self._counter.stop()
+
+    def supersede(self) -> None:
+        """Take note that another step begins: what is alive is not this one's alone then."""
+        self._counter = None
+
+
+_BYTES = Units("ns", "B")
+
+
+class Reserved:
+    """Reads the memory that a device's allocator reserves in a step, and compares it with a limit.
+
+    Without a limit it only reads: the peaks, which are the program's own as well, are then those
+    since the program has reset them.
+
+    Parameters
+    ----------
+    device : Device or None
+        The device whose allocator is read; None on the CPU, where nothing is known.
+    limit : int or None
+        Bytes that it may have reserved at most.
+
+    Raises
+    ------
+    InputError
+        If there is a limit, and no device.
+    """
+
+    def __init__(self, device: Device | None, limit: int | None) -> None:
+        if limit is not None and device is None:
+            raise InputError("reserved_memory is for devices; the model is on the CPU")
+        self.limit = limit
+        self._device = device
+
+    def begin(self, *, fresh: bool = False) -> None:
+        """Begin to look for the most bytes, if there is a limit.
+
+        What is reserved and not in use is given back if it is `fresh`, or beyond the limit: steps
+        without a plan have reserved it.
+        """
+        if self._device is None or self.limit is None:
+            return
+        if fresh or self._device.memory().reserved > self.limit:
+            self._device.release()
+        self._device.reset_peaks()
+
+    def read(self) -> MemoryReading | None:
+        """Return the bytes that the allocator has given and reserved now; None without a device."""
+        return None if self._device is None else self._device.memory()
+
+    @property
+    def fragments(self) -> int:
+        """Bytes that were reserved at most beyond those in use; 0 without a limit."""
+        found = None if self.limit is None else self.read()
+        return 0 if found is None else max(0, found.peak_reserved - found.peak_allocated)
+
+    def exceeded(self, reading: MemoryReading | None) -> str | None:
+        """Return in words that more was reserved than may be, or None."""
+        if self.limit is None or reading is None or reading.peak_reserved <= self.limit:
+            return None
+        held, given = reading.peak_reserved, reading.peak_allocated
+        return (
+            f"the device's allocator has reserved {held} bytes ({format_size(held, _BYTES)}), but "
+            f"may reserve {self.limit} ({format_size(self.limit, _BYTES)}); at most {given} were "
+            "in use"
+        )
+
+
+def within_host(
+    step_plans: Sequence[StepPlan], limit: int | str | None, spill: bool | str
+) -> list[StepPlan]:
+    """Return plans that take no more of the host's memory altogether than they may.
+
+    Each keeps its room while others are followed, so the first gets what it needs, and the next
+    what is left.
+
+    Parameters
+    ----------
+    step_plans : sequence of StepPlan
+        As they are with all the memory in the world.
+    limit : int or str or None
+        Bytes, or text like ``"8GiB"``; None for any number.
+    spill : bool or str
+        Whether what is too much goes into a file; a text says in which folder.
+
+    Raises
+    ------
+    InputError
+        If it is too much and nothing may go into a file, the limit is none, or there is no such
+        folder.
+    """
+    if isinstance(spill, str) and not Path(spill).is_dir():
+        raise InputError(f"host_spill must be a folder that exists, not {spill!r}")
+    left = memory_limit(limit)
+    if left is None:
+        if spill is not False:
+            raise InputError("host_spill needs host_memory: there is no limit to keep to")
+        return list(step_plans)
+    found = []
+    for each in step_plans:
+        within = each.within_host(left, spill is not False)
+        left -= host_memory_of([within]).held
+        found.append(within)
+    return found
+
+
+def memory_limit(limit: int | str | None, field: str = "host_memory") -> int | None:
+    """Return a limit in bytes.
+
+    Raises
+    ------
+    InputError
+        If it is none.
+    """
+    return None if limit is None else require_size(limit, field)
+
+
+def host_memory_of(step_plans: Sequence[StepPlan], limit: int | None = None) -> HostMemory:
+    """Return the bytes of host memory that plans need together."""
+    return HostMemory(
+        sum(each.host.pool for each in step_plans),
+        sum(each.host.load for each in step_plans),
+        limit,
+        sum(each.in_file for each in step_plans),
+        sum(each.staging for each in step_plans),
+    )
