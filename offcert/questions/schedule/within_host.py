@@ -112,6 +112,7 @@ def pinned_and_pageable(problem: PlacementProblem, pinned: int) -> tuple[int, in
         return max(2 * _aligned(max(problem.sizes)), 4 * HOST_ALIGNMENT), problem.load
     kept = kept_within(problem, pinned - staging)
     rows = list(enumerate(problem.residences))
-    inside, outside = ([r for i, r in rows if (i in kept) is there] for there in (True, False))
-    most = replace(problem, residences=inside).load if inside else 0
+    inside = tuple(residence for index, residence in rows if index in kept)
+    outside = tuple(residence for index, residence in rows if index not in kept)
+    most = replace(problem, residences=inside).load
     return staging + most, replace(problem, residences=outside).load
