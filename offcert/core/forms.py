@@ -339,7 +339,7 @@ class Object:
     rule: str = "an object"
 
     def read(self, fields: Fields, name: str) -> Any:
-        """Return what the object describes."""
+        """Return the value that the object describes."""
         return self.record.read_in(fields, name)
 
     def quickly(self, value: Any) -> Any:
