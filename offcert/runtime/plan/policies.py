@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from offcert.core.carried.carry import Carried, carry
-from offcert.core.carried.ranges import Range, Ranges
+from offcert.core.carried.ranges import RANGES, Range, Ranges
 from offcert.core.carried.unread import kept_in
 from offcert.core.carried.unroll import CarriedUnrolling
 from offcert.core.errors import InputError
@@ -52,7 +52,7 @@ def for_policies(problem: Problem) -> Problem:
     )
     if next(iter(ranges), None) is None:
         raise InputError(f"no module of {problem.name} is called once in a step")
-    document = {**problem.source["capture"], "ranges": ranges.to_json()}
+    document = {**problem.source["capture"], "ranges": RANGES.write(ranges)}
     source = {**problem.source, "capture": document}
     return replace(problem, source=source, recompute=Recompute.ANY, offload=False)
 

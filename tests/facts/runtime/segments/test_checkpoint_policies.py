@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import nn
 
-from offcert.core.carried.ranges import ranges_from_json
+from offcert.core.carried.ranges import RANGES
+from offcert.core.documents import Fields
 from offcert.core.errors import InputError
 from offcert.core.platform import Kind
 from offcert.questions.schedule.plan import Plan
@@ -163,7 +164,7 @@ def test_a_problem_for_policies_has_what_they_can_say():
     problem, captured = problem_of(step_of(nn.Sequential(Twice(), nn.Tanh())))
     found = for_policies(problem)
     assert not found.offload
-    ranges = ranges_from_json(found.source["capture"]["ranges"], "ranges")
+    ranges = RANGES.read_in(Fields(found.source["capture"]), "ranges")
     assert captured.ranges.lines
     assert not ranges.lines
     assert {each.path for each in ranges.calls} >= {"0", "0.up"}
