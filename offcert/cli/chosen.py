@@ -175,7 +175,7 @@ def _hardware(text: str) -> str:
 
 
 class _Zoo(argparse.Action):
-    """Lists what else would have to be known, as ``--help`` does."""
+    """Lists the models that `profile` knows and the shapes of their inputs, as ``--help`` does."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
         from offcert.core.errors import MissingPackageError, require_torch
@@ -232,7 +232,8 @@ def _configured(
 ) -> tuple[str, dict[str, Any], str]:
     """Return the maker of a configured model's step, its arguments, and a name."""
     from offcert.core.errors import InputError, require_transformers
-    from offcert.runtime.workloads.workload import CONFIGURED, read_config
+    from offcert.runtime.workloads.configured import read_config
+    from offcert.runtime.workloads.workload import CONFIGURED
 
     require_transformers("offcert profile --hf")
     for other in ("model", "input", "loss"):

@@ -100,7 +100,7 @@ SCHEDULE = Question(
     ),
     certificate="certificate:Certificate",
     checker="schedules:check_schedule",
-    text="standing:SCHEDULE",
+    text="text:SCHEDULE",
     command="certify",
     problem="schedule.problem:Problem",
     answers="schedule.check_fluid:schedule_faults",

@@ -115,7 +115,7 @@ class AutoOffload(Making):
         super().ended(run)
 
     def left(self, session: Session, output: Any) -> None:
-        """Leave what the session has entered."""
+        """Leave the modes that the session has entered."""
         if isinstance(session, Recorder):
             session.left(session, output)
         else:
