@@ -58,7 +58,7 @@ def test_efforts_of_the_sources_are_those_of_the_problems() -> None:
             labels = int(str(source["labels"]))
             limits = (labels // part for part in phase._PARTS)
             tries = (effort(family.entries[0].problem, limit) for limit in limits)
-            # The first of them that closes it, as in the phase.
+            # The first of them that closes it, as in the search.
             found = next((found for found in tries if found.gap == 0), None)
             assert found is not None
             # How many labels that takes changes with the pivot program; the optimum does not.
