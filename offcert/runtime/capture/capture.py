@@ -82,6 +82,8 @@ class Capture:
         not known; empty in problems that do not say.
     autocast : bool or None
         Whether autocast was active when the backward pass began; None in problems that do not say.
+    interpolated : bool
+        Whether its sizes were computed from those of two captures: then steps may be smaller.
     """
 
     trace: Trace
@@ -98,6 +100,7 @@ class Capture:
     record: StepRecord | None = None
     nodes: tuple[int, ...] = ()
     autocast: bool | None = None
+    interpolated: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the trace as a JSON value, for the ``source`` of a problem."""
@@ -114,6 +117,8 @@ class Capture:
             "nodes": list(self.nodes),
             "autocast": self.autocast,
         }
+        if self.interpolated:
+            document["interpolated"] = True
         if self.record is not None:
             document |= {"ranges": self.ranges.to_json(), "record": self.record.to_json()}
         return document
@@ -158,6 +163,7 @@ def read_capture(source: Mapping[str, Any] | None, trace: Trace) -> Capture:
             else None,
             nodes=tuple(map(int, document.get("nodes", ()))),
             autocast=document.get("autocast"),
+            interpolated=document.get("interpolated", False),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"source.capture is not what profiling writes: {error!r}") from error
