@@ -150,7 +150,7 @@ def key(row: Row) -> tuple[Any, ...]:
 
 
 def update(library: Library, verification: Verification) -> str:
-    """Store what improves a record; return what became of it."""
+    """Store a solution that improves a record; return a sentence about it."""
     try:
         entry = improve(library, verification)
     except InputError:
@@ -192,7 +192,7 @@ def answers(
 
 
 def run(options: argparse.Namespace, say: Callable[[str], None]) -> list[Row]:
-    """Run what is missing and return the rows of everything chosen."""
+    """Run the tasks that are missing and return the rows of all chosen ones."""
     library = Library(options.folder)
     output = Output(options.output)
     tasks = chosen_tasks(library, options)

@@ -1,4 +1,4 @@
-"""Put what the combined paper says about memory to the test: a section of docs/claims.md.
+"""Test the combined paper's claims about memory: a section of docs/claims.md.
 
     python benchmarks/claims_combined.py out/combined.json out/combined-500.json \
         --certificates out/combined

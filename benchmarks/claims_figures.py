@@ -1,4 +1,4 @@
-"""Put what two papers measured of recomputation to the test: a section of docs/claims.md.
+"""Test two papers' measurements of recomputation: a section of docs/claims.md.
 
     python benchmarks/claims_figures.py [--time-limit 30]
 

@@ -1,4 +1,4 @@
-"""Put what is said about planning equal layers to the test: a section of docs/claims.md.
+"""Test claims about planning equal layers: a section of docs/claims.md.
 
     python benchmarks/claims_layers.py [--only PATTERN] [--time-limit 60] [--seconds 30]
     python benchmarks/claims_layers.py --report-only
@@ -211,7 +211,7 @@ def _say(text: str) -> None:
 
 
 def main(arguments: Iterable[str] | None = None) -> None:
-    """Measure what is missing, write the evidence and replace the section."""
+    """Measure the missing cases, write the evidence and replace the section."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--only", default="*", help="pattern of cases that are made")
     parser.add_argument("--time-limit", type=float, default=60.0, help="of certify (%(default)s)")

@@ -1,4 +1,4 @@
-"""Put what the moDNN paper measures to the test: a section of docs/claims.md, and its picture.
+"""Test the moDNN paper's measurements: a section of docs/claims.md, and its picture.
 
     python benchmarks/devices.py measure -o out/devices.json
     python benchmarks/claims_modnn.py measure --devices out/devices.json

@@ -1,4 +1,4 @@
-"""Put what the combined paper says of its own program to the test: a section of docs/claims.md.
+"""Test the combined paper's claims about its own program: a section of docs/claims.md.
 
     python benchmarks/claims_program.py
 

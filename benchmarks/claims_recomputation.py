@@ -1,4 +1,4 @@
-"""Put what two papers say about recomputation alone to the test: a section of docs/claims.md.
+"""Test two papers' claims about recomputation alone: a section of docs/claims.md.
 
     python benchmarks/claims_recomputation.py
 

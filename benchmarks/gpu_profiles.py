@@ -103,7 +103,7 @@ def row(case: Case, problem: Problem) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Profile what there is time for, and write it after each."""
+    """Profile networks until the time is over, and write the file after each."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=150.0)

@@ -133,7 +133,7 @@ class Grading:
 
 
 def run(options: argparse.Namespace, say: Callable[[str], None]) -> dict[str, int]:
-    """Grade what is chosen; return the number of problems of each grade."""
+    """Grade the chosen families; return the number of problems of each grade."""
     library = Library(options.folder)
     chosen = [f for f in library.families(group="core-*") if fnmatchcase(f.name, options.only)]
     output = runs.Output(options.output)
@@ -146,7 +146,7 @@ def run(options: argparse.Namespace, say: Callable[[str], None]) -> dict[str, in
 
 
 def main() -> None:
-    """Grade what the command line asks for."""
+    """Grade the families that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--only", default="*", help="pattern of family names")
     parser.add_argument("--margin", type=float, default=MARGIN, help="(%(default)s)")

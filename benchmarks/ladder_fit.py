@@ -152,7 +152,7 @@ class Fitted:
 
     @property
     def holds(self) -> bool:
-        """Whether what was better still is with other seeds."""
+        """Whether the better times are better with other seeds, too."""
         return self.check is not None and self.check.verdict == "better"
 
 

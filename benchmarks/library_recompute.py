@@ -71,7 +71,7 @@ def search(knobs: dict[str, Any]) -> Problem:
 
 
 def record_first(library: Library, name: str) -> None:
-    """Record what methods find and prove in seconds, where nothing is known yet."""
+    """Record the solutions and bounds of quick methods, where nothing is known yet."""
     problem = library.load(name)
     if problem.recompute is Recompute.NONE or library.record(name) != Record():
         return

@@ -29,7 +29,7 @@ def faults_of(folder: Path, record: Path) -> tuple[str, list[str]]:
 
 
 def main() -> None:
-    """Print what the record comes to; fail if residences overlap or the pool is larger."""
+    """Print the pool of a record; fail if residences overlap or the pool is larger than it says."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("record", type=Path, nargs="?", default=RECORD)

@@ -40,7 +40,7 @@ Door = Callable[[nn.Module], AbstractContextManager[Training]]
 
 
 class Again(threading.local):
-    """Counts what runs again, in place of the depth of `offcert.runtime.watch.nodes`."""
+    """Counts recomputations, in place of the depth of `offcert.runtime.watch.nodes`."""
 
     def __init__(self) -> None:
         self.begun = 0
@@ -62,7 +62,7 @@ AGAIN = Again()
 
 @contextmanager
 def counted() -> Iterator[Again]:
-    """Count what runs again in the block."""
+    """Count the recomputations in the block."""
     AGAIN.begun = 0
     with mock.patch.object(recomputing, "_LOCAL", AGAIN):
         yield AGAIN

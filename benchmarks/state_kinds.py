@@ -59,7 +59,7 @@ class Watched:
 
 
 def watched(kind: str, layer: Layer) -> Watched:
-    """Take what nobody else is to know."""
+    """Take the functions out of a layer that nothing but this driver is to know."""
     secret = layer.__dict__.pop("secret")
     return Watched(
         kind,

@@ -37,7 +37,7 @@ class Told(Layer):
         self.secret["at"] = at
 
     def prepare(self, chance: random.Random, width: int) -> None:
-        """Make what will change."""
+        """Make the state that will change."""
 
     def change(self) -> None:
         """Change it."""
@@ -47,7 +47,7 @@ class Told(Layer):
         return 1.0
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Scale what a linear layer makes."""
+        """Scale the output of a linear layer."""
         return torch.tanh(self.inner(x) * self.scale())
 
 

@@ -1155,7 +1155,7 @@ class Joint:
         return total + _least(prices)
 
     def _weigh_memory(self, family, boundary, weight, add):
-        """Price what takes room at a moment; return what the room itself is worth."""
+        """Price the values that take room at a moment; return the price of the room itself."""
         known = self.rooms[boundary - 1][0] if 1 <= boundary < self.windows else {}
         if family not in known:
             raise WrongError(f"multipliers name {family} {boundary}, which is no fact")
@@ -1168,7 +1168,7 @@ class Joint:
         return weight * room / limit
 
     def _weigh_window(self, window, over, rows, add):
-        """Price what makes a window long: its runs, and what the link moves."""
+        """Price the time of a window: its runs, and the bytes that the link moves."""
         names = ("out", "in") if self.problem.duplex else ("link", "link")
         parts = [Fraction(rows.get((name, window, ()), 0), over) for name in names]
         for name in ("link", "out", "in"):

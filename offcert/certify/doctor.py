@@ -7,17 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from operator import itemgetter
 
 from offcert.certify.ladder import certify
-from offcert.certify.others.audit import beginning, carried_out
-from offcert.certify.others.decisions import decision_of
+from offcert.certify.others.ways import OtherWay, other_ways
 from offcert.certify.search import SearchProgress
 from offcert.core.errors import InputError
 from offcert.core.options import require_seconds
 from offcert.core.trace import Trace, require_integer
 from offcert.core.units import Units, format_size
 from offcert.proofs.certificate import Certificate
+from offcert.questions.placement.problem import PlacementProblem
+from offcert.questions.schedule.check import peak
 from offcert.questions.schedule.device_memory import (
     describe_uncounted,
     require_optimiser_counted,
@@ -26,6 +26,8 @@ from offcert.questions.schedule.device_memory import (
 )
 from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.questions.schedule.residences import host_placement_problem
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.within_host import pinned_and_pageable
 
 # Seconds that a search gets even where captures took all the time. Arbitrary.
 _LEAST_SECONDS = 0.5
@@ -52,35 +54,34 @@ class Size:
 
 
 @dataclass(frozen=True)
-class OtherWay:
-    """A way to save memory that needs no plan, at one size of a training step.
+class Budget:
+    """Memory of one kind, and what the plan of a training step needs of it.
 
     Attributes
     ----------
     name : str
-        ``"every layer checkpointed"`` or ``"save_on_cpu"``.
-    step : int
-        Nanoseconds of the step, as `offcert.certify.others.audit.audit` counts them.
-    peak : int
-        Bytes of activations and workspaces on the device.
-    host : int
-        Bytes of the host that copies take.
-    fits : bool
-        Whether so many bytes are left beside parameters, gradients and the optimiser's state.
+        Of the device or of the host, and for what.
+    needed : int or None
+        Bytes; None if no plan is known, and it is not known that there is none.
+    available : int or None
+        Bytes; None if that is not limited.
     """
 
     name: str
-    step: int
-    peak: int
-    host: int
-    fits: bool
+    needed: int | None
+    available: int | None
 
+    @property
+    def short(self) -> bool:
+        """Whether more is known to be needed than there is."""
+        if self.needed is None or self.available is None:
+            return False
+        return self.needed > self.available
 
-# Plans that PyTorch and frameworks around it make on one line, as `decision_of` reads them.
-_OTHERS = (
-    {"plan": "trainer", "gradient_checkpointing": True, "name": "every layer checkpointed"},
-    {"plan": "save_on_cpu", "name": "save_on_cpu"},
-)
+    def __str__(self) -> str:
+        needed = "unknown" if self.needed is None else _size(self.needed)
+        available = "any number" if self.available is None else _size(self.available)
+        return f"{self.name}: {needed} needed, {available} available"
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,9 @@ class Diagnosis:
         The certificate of the problem; None if what is beside it takes the whole device.
     host_memory : int or None
         Bytes of the host that may be pinned for copies; None if that is not limited.
+    pageable_memory : int or None
+        Bytes of the host that are not pinned, for copies that have no room where memory is; None
+        if none are to be there (of ways that need no plan: if that is not limited).
     others : tuple of OtherWay
         Ways that need no plan, of those that the step has: a way is missing where the step does not
         say what is computed from what, where the names of its computations have no layers, or where
@@ -116,6 +120,7 @@ class Diagnosis:
     beside: Mapping[str, int]
     certificate: Certificate | None
     host_memory: int | None = None
+    pageable_memory: int | None = None
     others: tuple[OtherWay, ...] = ()
 
     @cached_property
@@ -175,36 +180,64 @@ class Diagnosis:
         """Samples a second by the best plan known; 0 without one."""
         return Fraction(self.samples * 10**9, self.step) if self.step else Fraction(0)
 
-    @property
-    def host_bytes(self) -> int:
-        """Bytes of the host, pinned, that the copies of the plan take at most at a time."""
+    @cached_property
+    def _copies(self) -> PlacementProblem | None:
+        """The copies that the plan has on the host; None without a plan."""
         certificate = self.certificate
         if certificate is None or certificate.result.schedule is None:
-            return 0
-        return host_placement_problem(certificate.executed, certificate.result.schedule, 1).load
+            return None
+        return host_placement_problem(certificate.executed, certificate.result.schedule, 1)
 
     @property
-    def short(self) -> str | None:
-        """The budget that is short, and by how much; None if none is known to be.
+    def host_bytes(self) -> int:
+        """Bytes of the host, pinned or not, that the copies of the plan take at most at a time."""
+        return 0 if self._copies is None else self._copies.load
+
+    @cached_property
+    def _on_host(self) -> tuple[int, int]:
+        """Bytes of the host that the plan takes: pinned, and pageable.
+
+        Where not all has room in pinned memory, copies to the rest go by way of a part of it.
+        """
+        copies, pinned = self._copies, self.host_memory
+        if copies is None or pinned is None or self.pageable_memory is None:
+            return self.host_bytes, 0
+        return pinned_and_pageable(copies, pinned)
+
+    @cached_property
+    def budgets(self) -> tuple[Budget, ...]:
+        """The budgets of the step, with what its plan needs of each.
 
         The device has one for what is there before anything is computed (parameters, gradients,
         the optimiser's state, …), and what is left is that of activations and workspaces; the host
-        has one for pinned copies.
+        has one of pinned memory and one of pageable memory, both for copies.
         """
         before = sum(self.beside.values())
+        pinned, pageable = self._on_host if self.step is not None else (None, None)
+        left = max(0, self.device_memory - before)
+        return (
+            Budget("device memory before anything is computed", before, self.device_memory),
+            Budget("device memory for activations and workspaces", self._activations, left),
+            Budget("host memory for pinned copies", pinned, self.host_memory),
+            Budget("pageable host memory", pageable, self.pageable_memory),
+        )
+
+    @property
+    def _activations(self) -> int | None:
+        """Bytes that the plan takes beside the model, or those that every plan takes."""
         if self.certificate is None:
-            most = max(self.beside, key=self.beside.__getitem__)
-            lacking = _size(before - self.device_memory)
-            largest_part = f"{most} takes {_size(self.beside[most])}"
-            return f"device memory before anything is computed: {lacking}; {largest_part}"
-        lack = self.certificate.result.infeasibility
-        if lack is not None:
-            left = _size(self.device_memory - before)
-            return f"device memory for activations and workspaces, {left}: {_size(lack.lacking)}"
-        if self.host_memory is not None and self.host_bytes > self.host_memory:
-            lacking = _size(self.host_bytes - self.host_memory)
-            return f"host memory for pinned copies, {_size(self.host_memory)}: {lacking}"
-        return None
+            return None
+        result = self.certificate.result
+        if result.infeasibility is not None:
+            return result.infeasibility.needed
+        if not isinstance(result.schedule, Schedule):
+            return None
+        return peak(self.certificate.executed, result.schedule)
+
+    @property
+    def short(self) -> Budget | None:
+        """The first budget that is known to be short; None if none is."""
+        return next((each for each in self.budgets if each.short), None)
 
     @property
     def why_not(self) -> str | None:
@@ -227,6 +260,7 @@ def diagnose(
     device_memory: int,
     *,
     host_memory: int | None = None,
+    pageable_memory: int | None = None,
     time_limit: float = 60.0,
     workers: int = 2,
     seed: int = 0,
@@ -247,6 +281,9 @@ def diagnose(
         Bytes of the device, with all that a problem does not count.
     host_memory : int, optional
         Bytes of the host that may be pinned: a plan that needs more is said to be short of them.
+    pageable_memory : int, optional
+        Bytes of the host that are not pinned, for the copies of a plan that has no room in
+        `host_memory`, and for those of ``save_on_cpu``.
     time_limit : float
         Seconds for all sizes, captures among them; each search gets half a second at least.
     workers : int
@@ -269,14 +306,16 @@ def diagnose(
     if not sizes:
         raise InputError("at least one size is needed")
     require_integer(device_memory, "device memory", 1)
-    if host_memory is not None:
-        require_integer(host_memory, "host memory", 0)
+    for name, limit in (("host memory", host_memory), ("pageable memory", pageable_memory)):
+        if limit is not None:
+            require_integer(limit, name, 0)
     deadline = time.monotonic() + require_seconds(time_limit, "time_limit")
     diagnoses: list[Diagnosis] = []
     for index, size in enumerate(sizes):
         try:
             problem, beside = _asked(size.profile(), device_memory, recompute)
-            others, known = _others(problem, device_memory - sum(beside.values()))
+            left = device_memory - sum(beside.values())
+            others, known = other_ways(problem, left, pageable_memory)
             certificate = None
             if sum(beside.values()) <= device_memory:
                 share = (deadline - time.monotonic()) / (len(sizes) - index)
@@ -290,7 +329,7 @@ def diagnose(
                 )
         except KeyboardInterrupt:
             break
-        needs = problem, beside, certificate, host_memory, others
+        needs = problem, beside, certificate, host_memory, pageable_memory, others
         diagnosis = Diagnosis(size.asked, size.samples, device_memory, *needs)
         diagnoses.append(diagnosis)
         if found is not None:
@@ -312,33 +351,6 @@ def _asked(
         beside = with_copies_of_buffers(beside)
     left = max(0, device_memory - sum(beside.values()))
     return asked.with_memory(left), {name: size for name, size in beside.items() if size}
-
-
-def _others(problem: Problem, left: int) -> tuple[tuple[OtherWay, ...], Certificate | None]:
-    """Return the ways that need no plan, and a certificate of the fastest one to begin with.
-
-    Parameters
-    ----------
-    problem : Problem
-        At the limit that the device leaves.
-    left : int
-        Bytes of the device that it leaves; less than 0 where it has none.
-    """
-    found, beginnings = [], []
-    for document in _OTHERS if problem.computed is not None else ():
-        try:
-            decision = decision_of(problem.computed, document)  # type: ignore[arg-type]
-        except InputError:
-            continue
-        done = carried_out(problem, decision)
-        if done.faults:
-            continue
-        step, fits = done.schedule.makespan, done.peak <= left
-        found.append(OtherWay(decision.name, step, done.peak, done.host, fits))
-        if fits and (problem.recompute is Recompute.ANY or not decision.execution.repeated):
-            known = beginning(problem, decision.execution, done.schedule)
-            beginnings += [] if known is None else [(step, known)]
-    return tuple(found), min(beginnings, key=itemgetter(0), default=(0, None))[1]
 
 
 def largest(diagnoses: Sequence[Diagnosis]) -> Diagnosis | None:

@@ -175,7 +175,7 @@ def _hardware(text: str) -> str:
 
 
 class _Zoo(argparse.Action):
-    """Lists what else would have to be known, as ``--help`` does."""
+    """Lists the models that `profile` knows and the shapes of their inputs, as ``--help`` does."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
         from offcert.core.errors import MissingPackageError, require_torch

@@ -66,6 +66,13 @@ def add(commands: Commands) -> None:
         "be short of it (default: not limited)",
     )
     parser.add_argument(
+        "--pageable-memory",
+        type=size,
+        metavar="SIZE",
+        help="memory of the host that is not pinned, for copies that have no room in --host-memory "
+        "and those of save_on_cpu (default: none for plans, not limited for save_on_cpu)",
+    )
+    parser.add_argument(
         "--recompute",
         choices=("any", "none"),
         default="any",
@@ -104,6 +111,7 @@ def _run(options: argparse.Namespace) -> int:
             options.input,
             device_memory=options.device_memory,
             host_memory=options.host_memory,
+            pageable_memory=options.pageable_memory,
             batch=options.batches,
             sequence=options.sequences,
             optimiser=chosen_optimiser(options),

@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
@@ -248,9 +248,12 @@ class Fields:
 
     def integer_lists(self, name: str, minimum: int | None = None) -> tuple[tuple[int, ...], ...]:
         """Return a field that is a list of lists of integers of at least `minimum`."""
-        values = {f"{name}[{index}]": value for index, value in enumerate(self.get(name, list))}
-        lists = Fields(values, self._place)
-        return tuple(lists.integers(each, minimum) for each in values)
+        lists = self.items(name)
+        return tuple(lists.integers(each, minimum) for each in lists)
+
+    def items(self, name: str) -> Items:
+        """Return the values in a field that is a list as fields of their own."""
+        return Items(self.get(name, list), self, name)
 
     def each(self, name: str) -> Iterable[Fields]:
         """Yield the objects of a field that is a list of objects."""
@@ -262,6 +265,37 @@ class Fields:
         for name in self._value:
             if name not in self._read:
                 raise InputError(f'the field "{self.path(cut(name))}" is not known')
+
+
+class Items(Fields):
+    """Reads a list as if it were an object with fields ``"0"``, ``"1"`` and so on.
+
+    Parameters
+    ----------
+    values : list
+        The values in the list.
+    owner : Fields
+        The object whose field the list is.
+    name : str
+        Of that field.
+    """
+
+    def __init__(self, values: list[Any], owner: Fields, name: str) -> None:
+        super().__init__(dict(zip(map(str, range(len(values))), values, strict=True)))
+        self._owner = owner
+        self._name = name
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names of the fields."""
+        return iter(self._value)
+
+    def __len__(self) -> int:
+        """Number of values."""
+        return len(self._value)
+
+    def path(self, name: str) -> str:
+        """Return where a value stands in the document."""
+        return f"{self._owner.path(self._name)}[{name}]"
 
 
 _JSON_NAMES = {

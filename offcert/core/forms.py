@@ -35,6 +35,17 @@ class Form(Protocol):
         """Return the value as JSON."""
 
 
+class RefusedError(Exception):
+    """A value may be none of a form: `Form.read` is to say whether, and where it stands."""
+
+
+class Quick(Form, Protocol):
+    """A form that reads long lists of right values quickly."""
+
+    def quickly(self, value: Any) -> Any:
+        """Return the value that `read` would return, or raise `RefusedError`."""
+
+
 @dataclass(frozen=True)
 class Integer:
     """An integer of at least `minimum`, or any."""
@@ -49,6 +60,12 @@ class Integer:
     def read(self, fields: Fields, name: str) -> int:
         """Return the integer."""
         return fields.integer(name, self.minimum)
+
+    def quickly(self, value: Any) -> int:
+        """Return the integer, or raise `RefusedError`."""
+        if type(value) is int and (self.minimum is None or value >= self.minimum):
+            return value
+        raise RefusedError
 
     def write(self, value: int) -> int:
         """Return the integer."""
@@ -71,6 +88,13 @@ class Integers:
         """Return the integers."""
         return fields.integers(name, self.minimum)
 
+    def quickly(self, value: Any) -> tuple[int, ...]:
+        """Return the integers, or raise `RefusedError`."""
+        right = type(value) is list and {*map(type, value)} <= {int}
+        if right and (self.minimum is None or min(value, default=self.minimum) >= self.minimum):
+            return tuple(value)
+        raise RefusedError
+
     def write(self, value: tuple[int, ...]) -> list[int]:
         """Return the integers."""
         return list(map(int, value))
@@ -92,6 +116,10 @@ class IntegerOrNull:
         if fields.get(name, (int, type(None))) is None:
             return None
         return fields.integer(name, self.minimum)
+
+    def quickly(self, value: Any) -> int | None:
+        """Return the integer or None, or raise `RefusedError`."""
+        return None if value is None else Integer(self.minimum).quickly(value)
 
     def write(self, value: int | None) -> int | None:
         """Return the integer, or None."""
@@ -148,6 +176,12 @@ class Plain:
     def read(self, fields: Fields, name: str) -> Any:
         """Return the value."""
         return fields.get(name, self.kind)
+
+    def quickly(self, value: Any) -> Any:
+        """Return the value, or raise `RefusedError`."""
+        if type(value) is self.kind:
+            return value
+        raise RefusedError
 
     def write(self, value: Any) -> Any:
         """Return the value; a copy of an object."""
@@ -231,10 +265,14 @@ class Table:
 
 @dataclass(frozen=True)
 class Absent:
-    """A value of another form, whose field is left out where it is `default`."""
+    """A value of another form, whose field may be left out: then it is `default`.
+
+    It is written where it is that, too, if older files alone leave it out (`always`).
+    """
 
     form: Form
     default: Any = None
+    always: bool = False
 
     @property
     def rule(self) -> str:
@@ -288,9 +326,29 @@ class Record(Generic[Made]):
         document = {}
         for name, form in self._forms.items():
             found = getattr(value, name)
-            if not (isinstance(form, Absent) and found == form.default):
+            if not (isinstance(form, Absent) and not form.always and found == form.default):
                 document[name] = form.write(found)
         return document
+
+
+@dataclass(frozen=True)
+class Object:
+    """An object that a record reads and writes."""
+
+    record: Record[Any]
+    rule: str = "an object"
+
+    def read(self, fields: Fields, name: str) -> Any:
+        """Return the value that the object describes."""
+        return self.record.read_in(fields, name)
+
+    def quickly(self, value: Any) -> Any:
+        """Raise `RefusedError`: objects are few, and read one by one."""
+        raise RefusedError
+
+    def write(self, value: Any) -> dict[str, Any]:
+        """Return the object."""
+        return self.record.write(value)
 
 
 @dataclass(frozen=True)

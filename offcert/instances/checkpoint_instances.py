@@ -154,7 +154,7 @@ class _Drawing:
         return made
 
     def _backward(self, forward: int) -> None:
-        """Add what computes the gradient of what an operation reads; sums save nothing."""
+        """Add the computation of the gradient of an operation's inputs; sums save nothing."""
         computation = self.computations[forward]
         name = computation.name.removeprefix("F:")
         saved = () if name.endswith("add") else computation.reads

@@ -10,7 +10,7 @@ from typing import Any
 
 from offcert.core.documents import Fields, parse_rational, rational_text, show
 from offcert.core.errors import InputError
-from offcert.core.forms import Integer, formed
+from offcert.core.forms import IntegerOrNull, Member, formed
 from offcert.proofs.kinds.computed import Computed
 from offcert.proofs.proof import Claimable, Proof, Provable
 from offcert.questions.devices.problem import JobKind
@@ -30,19 +30,6 @@ class Resource(StrEnum):
     OUT = "out"
     BACK = "back"
     ADDER = "adder"
-
-
-class _ResourceName:
-    rule = f"one of {', '.join(Resource)}"
-
-    def read(self, fields: Fields, name: str) -> Resource:
-        value = fields.get(name, str)
-        if value not in tuple(Resource):
-            raise InputError(f"{fields.path(name)} is not known: {show(value)}")
-        return Resource(value)
-
-    def write(self, value: Resource) -> str:
-        return str(value)
 
 
 class _Jobs:
@@ -82,17 +69,6 @@ class _Multipliers:
         return [[operation, rational_text(each)] for operation, each in sorted(value.items())]
 
 
-class _Operation:
-    rule = "an integer of at least 0, or null"
-
-    def read(self, fields: Fields, name: str) -> int | None:
-        known = fields.get(name, (int, type(None))) is not None
-        return Integer(0).read(fields, name) if known else None
-
-    def write(self, value: int | None) -> int | None:
-        return value
-
-
 @dataclass(frozen=True)
 class ResourceProof(Proof):
     """A proof that some work on one resource takes so long, from its head to its tail.
@@ -111,10 +87,10 @@ class ResourceProof(Proof):
         At most one of this and the multipliers.
     """
 
-    resource: Resource = formed(_ResourceName())
+    resource: Resource = formed(Member(Resource))
     jobs: Mapping[JobKind, tuple[int, ...]] = formed(_Jobs())
     multipliers: Mapping[int, Fraction] = formed(_Multipliers())
-    after: int | None = formed(_Operation(), None)
+    after: int | None = formed(IntegerOrNull(0), None)
 
     def write(self) -> dict[str, Any]:
         """Return the details of a bound, as a JSON value; what is not counted is null."""

@@ -37,7 +37,9 @@ def diagnosis_summary(diagnosis: Diagnosis) -> dict[str, Any]:
         "why_not": diagnosis.why_not,
         "host_memory": diagnosis.host_memory,
         "other_ways": [asdict(each) for each in diagnosis.others],
-        "short": diagnosis.short,
+        "pageable_memory": diagnosis.pageable_memory,
+        "budgets": [asdict(each) for each in diagnosis.budgets],
+        "short": None if diagnosis.short is None else diagnosis.short.name,
     }
 
 
@@ -59,12 +61,20 @@ def describe_doctor(diagnoses: Sequence[Diagnosis], title: str) -> str:
     memory = format_size(diagnoses[0].device_memory, _BYTES)
     lines = [f"{title} in {memory}", table]
     lines += [f"{_label(each)}: {each.why_not}" for each in diagnoses if each.why_not is not None]
-    lines += [f"{_label(each)} is short of {each.short}" for each in diagnoses if each.short]
+    lines += [f"{_label(each)} is short of {_short(each)}" for each in diagnoses if each.short]
     lines += sorted({remedy for each in diagnoses if (remedy := _remedy(each)) is not None})
     lines += _best_lines(diagnoses)
     others = [row for each in diagnoses for row in _other_rows(each)]
     lines += [aligned([_OTHERS_HEADER, *others])] if others else []
     return "\n".join([*lines, _peak_line(largest(diagnoses) or diagnoses[-1])])
+
+
+def _short(each: Diagnosis) -> str:
+    """Return the budget that is short, and the largest part of what is there before all else."""
+    if each.certificate is not None:
+        return str(each.short)
+    most = max(each.beside, key=each.beside.__getitem__)
+    return f"{each.short}; {most} takes {format_size(each.beside[most], _BYTES)}"
 
 
 def _row(each: Diagnosis) -> tuple[str, ...]:

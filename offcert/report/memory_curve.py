@@ -100,7 +100,7 @@ class _Changes:
         self.jumps[Fraction(time)] += size
 
     def line(self, start: Point, end: Point) -> None:
-        """Add what grows from nothing at `start`, evenly, by the difference at `end`."""
+        """Add bytes that grow evenly from none at `start` to the difference of sizes at `end`."""
         slope = (end[1] - start[1]) / (end[0] - start[0])
         self.bends[start[0]] += slope
         self.bends[end[0]] -= slope

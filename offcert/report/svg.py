@@ -153,7 +153,7 @@ def _rendered(text: str) -> bytes:
 
 
 def letters_are_drawn(rendered: Callable[[str], bytes]) -> bool:
-    """Whether what makes pixels of a picture finds a font: otherwise it leaves out all letters."""
+    """Whether a renderer finds a font: without one it leaves out all letters."""
     empty, letter = (drawing(20, 20, "", 12) for _ in range(2))
     element(letter, "text", "a", x=4, y=14)
     return rendered(write(empty)) != rendered(write(letter))

@@ -207,7 +207,7 @@ class AutoOffload(Making):
             self._sizes.chose()
 
     def left(self, session: Session, output: Any) -> None:
-        """Leave what the session has entered."""
+        """Leave the modes that the session has entered."""
         if isinstance(session, Recorder):
             session.left(session, output)
         else:

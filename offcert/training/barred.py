@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from torch import nn
 
-from offcert.core.carried.ranges import ranges_from_json
+from offcert.core.carried.ranges import RANGES
+from offcert.core.documents import Fields
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.runtime.segments.reachable import Reach
@@ -57,10 +58,10 @@ def without(problem: Problem, paths: Collection[str]) -> Problem:
     if not paths or problem.recompute is Recompute.NONE or problem.source is None:
         return problem
     capture = problem.source["capture"]
-    ranges = ranges_from_json(capture["ranges"], "source.capture.ranges").without(paths)
+    ranges = RANGES.read_in(Fields(capture, "source.capture"), "ranges").without(paths)
     if next(iter(ranges), None) is None:
         return replace(problem, recompute=Recompute.NONE)
-    source = {**problem.source, "capture": {**capture, "ranges": ranges.to_json()}}
+    source = {**problem.source, "capture": {**capture, "ranges": RANGES.write(ranges)}}
     return replace(problem, source=source)
 
 

@@ -36,6 +36,7 @@ def doctor(
     *,
     device_memory: int | str,
     host_memory: int | str | None = None,
+    pageable_memory: int | str | None = None,
     batch: Sequence[int] = (),
     sequence: Sequence[int] = (),
     optimiser: str | None = None,
@@ -65,6 +66,9 @@ def doctor(
         Of the whole device, in bytes or as a text such as ``"24GiB"``.
     host_memory : int or str, optional
         Of the host, as far as it may be pinned for copies: a plan that needs more is said to.
+    pageable_memory : int or str, optional
+        Of the host, not pinned: for copies that have no room in `host_memory` (which training
+        keeps there with ``host_spill="/dev/shm"``), and for those of ``save_on_cpu``.
     batch, sequence : sequence of int
         Sizes to try; all pairs, if both are given. By default the one of the step.
     optimiser : str, optional
@@ -99,10 +103,11 @@ def doctor(
     for pair in product(batch or (None,), sequence or (None,)):
         asked = {n: s for n, s in zip(_PLACES, pair, strict=True) if s is not None}
         sizes.append(_size(model, shape, asked, dict(options or {}), settings))
+    limits = {"host_memory": host_memory, "pageable_memory": pageable_memory}
     return diagnose(
         sizes,
         memory,
-        host_memory=None if host_memory is None else require_size(host_memory, "host_memory"),
+        **{n: require_size(limit, n) for n, limit in limits.items() if limit is not None},
         time_limit=time_limit,
         workers=workers,
         seed=seed,

@@ -8,6 +8,8 @@ from typing import Any
 
 from offcert.core.documents import Fields
 from offcert.core.errors import InputError
+from offcert.core.forms import TEXT, Absent, Integer, Integers, Object, Record
+from offcert.core.list_forms import Each, InOrder
 
 # A call of a module: its path, and which call of it.
 Called = tuple[str, int]
@@ -223,30 +225,6 @@ class Ranges:
             tuple(lines),
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """Return them as a JSON value."""
-        return {
-            "calls": [[each.first, each.last, each.path, each.call] for each in self.calls],
-            "rows": [
-                {
-                    "path": row.path,
-                    "call": row.call,
-                    "names": list(row.names),
-                    "first": list(row.first),
-                    "last": list(row.last),
-                }
-                for row in self.rows
-            ],
-            "lines": [
-                {
-                    "calls": [list(each) for each in line.calls],
-                    "first": list(line.first),
-                    "last": list(line.last),
-                }
-                for line in self.lines
-            ],
-        }
-
 
 def _above(path: str) -> Iterator[str]:
     """Yield the path of a module, and those of all that it lies in."""
@@ -272,44 +250,27 @@ def _stretches(barred: Iterable[bool]) -> Iterator[tuple[int, int]]:
 NO_RANGES = Ranges()
 
 
-def ranges_from_json(value: Any, place: str) -> Ranges:
-    """Return the ranges that a JSON value describes.
+class _Series(Record[Any]):
+    """Children or calls in a row, each of which has its operations."""
 
-    Raises
-    ------
-    InputError
-        One sentence that names the first field that is missing, wrong or unknown.
-    """
-    fields = Fields(value, place)
-    calls = tuple(
-        Range(int(first), int(last), str(path), int(call))
-        for first, last, path, call in fields.get("calls", list)
-    )
-    rows = []
-    for item in fields.each("rows"):
-        rows.append(
-            Row(
-                item.get("path", str),
-                item.integer("call", 0),
-                tuple(map(str, item.get("names", list))),
-                item.integers("first", 0),
-                item.integers("last", 0),
-            )
-        )
-        item.finish()
+    def read(self, fields: Fields) -> Any:
+        made = super().read(fields)
+        each = made.names if isinstance(made, Row) else made.calls
+        if not len(each) == len(made.first) == len(made.last):
+            raise InputError(f"{fields.path('first')} and last must name an operation of each call")
+        return made
+
+
+_ROW = _Series(
+    Row, path=TEXT, call=Integer(0), names=Each(TEXT), first=Integers(0), last=Integers(0)
+)
+_LINE = _Series(
+    Line, calls=Each(InOrder(tuple, TEXT, Integer(0))), first=Integers(0), last=Integers(-1)
+)
+RANGES = Record(
+    Ranges,
+    calls=Each(InOrder(Range, Integer(0), Integer(0), TEXT, Integer(0))),
+    rows=Each(Object(_ROW)),
     # Older captures know of no lines.
-    lines = [_line(item) for item in fields.each("lines")] if fields.has("lines") else []
-    fields.finish()
-    return Ranges(calls, tuple(rows), tuple(lines))
-
-
-def _line(item: Fields) -> Line:
-    line = Line(
-        tuple((str(path), int(call)) for path, call in item.get("calls", list)),
-        item.integers("first", 0),
-        item.integers("last", -1),
-    )
-    if not len(line.calls) == len(line.first) == len(line.last):
-        raise InputError(f"{item.path('first')} and last must name an operation of each call")
-    item.finish()
-    return line
+    lines=Absent(Each(Object(_LINE)), (), always=True),
+)

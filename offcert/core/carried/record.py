@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from offcert.core.carried.within import NOTHING_WITHIN, Within, within_from_json
+from offcert.core.carried.ranges import RANGES, Ranges
+from offcert.core.carried.within import NOTHING_WITHIN, WITHIN, Within
 from offcert.core.documents import Fields
 from offcert.core.errors import InputError
+from offcert.core.forms import TEXT, Absent, Integer, Integers, Object, Record
+from offcert.core.list_forms import Each, InOrder
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,62 +139,55 @@ class StepRecord:
                 found[value] = (*found.get(value, ()), storage)
         return found
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the record as a JSON value."""
-        return {
-            "begins": list(self.begins),
-            "launches": list(self.launches),
-            "storages": [list(each) for each in self.storages],
-            "calls": [
-                [each.path, each.call, each.enter, each.leave, _rows(each.inputs)]
-                for each in self.calls
-            ],
-            "saved": _rows(self.saved),
-            "results": _rows(self.results),
-            "within": self.within.to_json(),
-        }
+
+class _StepRecords(Record[StepRecord]):
+    """Records whose tensors lie in storages that they list."""
+
+    def read(self, fields: Fields) -> StepRecord:
+        record = super().read(fields)
+        inputs = (sight for call in record.calls for sight in call.inputs)
+        for sight in (*record.saved, *record.results, *inputs):
+            if sight.storage >= len(record.storages):
+                raise InputError(
+                    f"{fields.path('storages')} lacks storage {sight.storage}, in which a tensor "
+                    "lies"
+                )
+        return record
 
 
-def _rows(sights: tuple[Sight, ...]) -> list[Any]:
-    return [[each.moment, each.storage, each.dtype, list(each.shape)] for each in sights]
+_SIGHTS = Each(InOrder(Sight, Integer(), Integer(-1), TEXT, Integers(0)))
+RECORD = _StepRecords(
+    StepRecord,
+    begins=Integers(0),
+    launches=Integers(0),
+    storages=Each(InOrder(tuple, Integer(0), Integer(-1))),
+    calls=Each(InOrder(Call, TEXT, Integer(0), Integer(), Integer(), _SIGHTS)),
+    saved=_SIGHTS,
+    results=_SIGHTS,
+    # Older captures leave it out.
+    within=Absent(Object(WITHIN), NOTHING_WITHIN, always=True),
+)
 
 
-def record_from_json(value: Any, place: str) -> StepRecord:
-    """Return the record that a JSON value describes.
+_TICKS = Each(InOrder(tuple, TEXT, TEXT, Integer(), Integer(), Integer()))
+
+
+def captured(source: Mapping[str, Any] | None) -> tuple[Ranges, StepRecord, tuple[Any, ...]] | None:
+    """Return ranges, record and ticks of a captured step, or None if nothing was recorded.
+
+    Parameters
+    ----------
+    source : mapping or None
+        The problem's.
 
     Raises
     ------
     InputError
-        One sentence that names what is missing or wrong.
+        One sentence that names the first field that is missing, wrong or unknown.
     """
-    fields = Fields(value, place)
-    begins, launches = fields.integers("begins", 0), fields.integers("launches", 0)
-    storages = fields.get("storages", list)
-    within = fields.optional("within", dict)
-    try:
-        record = StepRecord(
-            begins,
-            launches,
-            tuple((int(size), int(number)) for size, number in storages),
-            tuple(
-                Call(str(path), int(call), int(enter), int(leave), _sights(inputs))
-                for path, call, enter, leave, inputs in fields.get("calls", list)
-            ),
-            _sights(fields.get("saved", list)),
-            _sights(fields.get("results", list)),
-            NOTHING_WITHIN if within is None else within_from_json(within, f"{place}.within"),
-        )
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{place} is not what profiling writes: {error!r}") from error
-    fields.finish()
-    for sight in (*record.saved, *record.results, *(s for c in record.calls for s in c.inputs)):
-        if not -1 <= sight.storage < len(record.storages):
-            raise InputError(f"{place} names storage {sight.storage}, which does not exist")
-    return record
-
-
-def _sights(rows: Any) -> tuple[Sight, ...]:
-    return tuple(
-        Sight(int(moment), int(storage), str(dtype), tuple(map(int, shape)))
-        for moment, storage, dtype, shape in rows
-    )
+    capture = (source or {}).get("capture")
+    if not isinstance(capture, dict) or "record" not in capture:
+        return None
+    fields = Fields(capture, "source.capture")
+    ranges, record = RANGES.read_in(fields, "ranges"), RECORD.read_in(fields, "record")
+    return ranges, record, _TICKS.read(fields, "ticks")

@@ -11,13 +11,14 @@ A trace knows of an operation what it takes at most. Two things lie deeper:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from offcert.core.documents import Fields
 from offcert.core.errors import InputError
+from offcert.core.forms import Integer, Integers, Record, RefusedError
+from offcert.core.list_forms import Each, InOrder
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,55 +103,36 @@ class Within:
                 return each
         return None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as a JSON value."""
-        return {
-            "makings": [[each.computation, each.more, list(each.values)] for each in self.makings],
-            "asks": [list(_ask_row(each)) for each in self.asks],
-        }
-
 
 # Of what was profiled before anything was recorded of that.
 NOTHING_WITHIN = Within()
 
 
-def _ask_row(ask: Ask) -> Iterator[Any]:
-    yield from (ask.computation, ask.saver, ask.left, ask.most)
-    yield from (ask.left_otherwise, ask.most_otherwise, list(ask.values))
+class _Ask(InOrder):
+    """An `Ask`, of which more is never alive for something that dies on the way."""
+
+    def read(self, fields: Fields, name: str) -> Ask:
+        ask: Ask = super().read(fields, name)
+        if _too_little(ask):
+            raise InputError(
+                f"{fields.path(name)} must not have less alive where a value does not die on the "
+                f"way: {ask.left_otherwise} and {ask.most_otherwise}, not {ask.left} and {ask.most}"
+            )
+        return ask
+
+    def quickly(self, value: Any) -> Ask:
+        ask: Ask = super().quickly(value)
+        if _too_little(ask):
+            raise RefusedError
+        return ask
 
 
-def within_from_json(value: Any, place: str) -> Within:
-    """Return the events within operations that a JSON value describes.
-
-    Raises
-    ------
-    InputError
-        One sentence that names what is missing or wrong.
-    """
-    fields = Fields(value, place)
-    makings, asks = fields.get("makings", list), fields.get("asks", list)
-    fields.finish()
-    try:
-        found = Within(
-            tuple(
-                Making(int(number), int(more), tuple(map(int, values)))
-                for number, more, values in makings
-            ),
-            tuple(
-                Ask(int(a), int(b), int(c), int(d), int(e), int(f), tuple(map(int, values)))
-                for a, b, c, d, e, f, values in asks
-            ),
-        )
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{place} is not what profiling writes: {error!r}") from error
-    for making in found.makings:
-        _require_natural(place, making.computation, making.more, *making.values)
-    for ask in found.asks:
-        _require_natural(place, ask.computation, ask.saver, ask.left, ask.most, *ask.values)
-        _require_natural(place, ask.left_otherwise - ask.left, ask.most_otherwise - ask.most)
-    return found
+def _too_little(ask: Ask) -> bool:
+    return ask.left_otherwise < ask.left or ask.most_otherwise < ask.most
 
 
-def _require_natural(place: str, *numbers: int) -> None:
-    if min(numbers) < 0:
-        raise InputError(f"{place} holds {min(numbers)} where only 0 and more makes sense")
+WITHIN = Record(
+    Within,
+    makings=Each(InOrder(Making, Integer(0), Integer(0), Integers(0))),
+    asks=Each(_Ask(Ask, *[Integer(0)] * 6, Integers(0))),
+)

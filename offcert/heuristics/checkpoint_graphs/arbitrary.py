@@ -197,7 +197,7 @@ class _Expansion:
                 self.look_at(child)
 
     def _expand_row(self, node: Division) -> None:
-        """Expand what costs too much, and solve the linear segments between."""
+        """Expand the children that cost too much, and solve the linear segments between them."""
         expanded = [i for i, child in enumerate(node.children) if child.cost > self._term]
         for index in expanded:
             # What is before and behind an expanded one separates the segments.

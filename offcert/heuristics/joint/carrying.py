@@ -7,15 +7,15 @@ the network.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.core.carried.ranges import Ranges, ranges_from_json
-from offcert.core.carried.record import StepRecord, record_from_json
+from offcert.core.carried.ranges import Ranges
+from offcert.core.carried.record import StepRecord, captured
 from offcert.core.carried.unread import Lasting
 from offcert.core.carried.unroll import CarriedUnrolling
 from offcert.core.carried.within import Within
@@ -172,17 +172,10 @@ def recorded(problem: Problem) -> Recorded | None:
     InputError
         If it is not what profiling writes.
     """
-    capture = (problem.source or {}).get("capture")
-    network = problem.computed
-    if network is None or not isinstance(capture, Mapping) or "record" not in capture:
+    if problem.computed is None or not isinstance(problem.network, Network):
         return None
-    if not isinstance(problem.network, Network):
-        return None
-    return Recorded(
-        network,
-        ranges_from_json(capture["ranges"], "source.capture.ranges"),
-        record_from_json(capture["record"], "source.capture.record"),
-    )
+    found = captured(problem.source)
+    return None if found is None else Recorded(problem.computed, *found[:2])
 
 
 def nothing_recorded() -> Carrying:

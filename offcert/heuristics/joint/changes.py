@@ -211,7 +211,7 @@ def _set_kept(tables: Tables, state: JointState, computation: int, kept: int) ->
 
 @inlined
 def _flip_kept(tables: Tables, state: JointState) -> bool:
-    """Keep what ran again in a random segment, or the other way round; at times two at once."""
+    """Keep a computation of a random segment, or run a kept one again; at times two at once."""
     if state.number[0] == 0:
         return False
     flipped = False

@@ -40,7 +40,7 @@ def step(longest: int) -> int:
 
 @inlined
 def random_range(tables: Tables) -> tuple[int, int]:
-    """Draw what may be a segment; the last is less than the first if none was found."""
+    """Draw computations that may be a segment; last is less than first if none were found."""
     if tables.range_first.size:
         place = np.random.randint(tables.range_first.size)
         first, last = tables.range_first[place], tables.range_last[place]

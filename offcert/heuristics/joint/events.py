@@ -56,7 +56,7 @@ def forget_events(tables: Tables, state: JointState, work: Work) -> None:
 
 @inlined
 def _find_unread(tables: Tables, state: JointState, work: Work) -> None:
-    """Find what is kept though nobody needs it, as `offcert.core.carried.unread` does."""
+    """Find the values that are kept in vain, as `offcert.core.carried.unread` does."""
     carrying = tables.carrying
     for value in carrying.unread:
         work.unread[value] = _nobody_reads(tables, state, work, value)
@@ -127,7 +127,7 @@ def note_events(
     saved: int,
     spans: tuple[int, int, int],
 ) -> bool:
-    """Note what a segment holds that has run again.
+    """Note the values that a segment holds once it has run again.
 
     Parameters
     ----------

@@ -137,14 +137,14 @@ class _Rounding:
             block[order[: max(0, min(copies, whole))], place] = True
 
     def _together(self, state: JointState) -> None:
-        """Keep all or none of what runs again together."""
+        """Keep all or none of the computations that run again together."""
         tables = self.tables
         for computation in np.flatnonzero(state.kept).tolist():
             row = slice(tables.group_first[computation], tables.group_first[computation + 1])
             state.kept[tables.group[row]] = 1
 
     def _cover(self, state: JointState) -> None:
-        """Put what runs again into the longest segments that hold nothing in vain."""
+        """Put the computations that run again into the longest segments without vain holds."""
         number, begin = 0, 0
         for computation in np.flatnonzero(state.kept == 0).tolist():
             if computation < begin:

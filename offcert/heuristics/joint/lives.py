@@ -21,7 +21,7 @@ _LAST, _AFTER, _BEFORE = 0, 1, 2
 
 @inlined
 def live(tables: Tables, state: JointState, work: Work, runs: int) -> bool:
-    """Write what each run needs on the device, and the gaps over the turn.
+    """Write the bytes that each run needs on the device, and the gaps over the turn.
 
     A copy is there from the run that makes it to the last one that reads or holds it. Of each copy
     that is there over the turn, one gap spans it. What nobody reads is discarded, and held by
@@ -114,7 +114,7 @@ def _forward(tables: Tables, state: JointState, work: Work) -> bool:
 
 @inlined
 def _take(tables: Tables, work: Work, run: int) -> None:
-    """Count what a run takes beside what it reads, holds and makes."""
+    """Count the workspace of a run, and what waits there while another one runs again for it."""
     freed = 0
     if work.facts[ASKS] > 0 or tables.carrying.more[work.runs[run]] > 0:
         freed = ends_of(tables, work, run)

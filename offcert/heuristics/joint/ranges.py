@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
+from offcert.core.carried.ranges import RANGES, Line, Row
+from offcert.core.documents import Fields
 from offcert.questions.schedule.problem import Problem
 
 Pairs = list[tuple[int, int]]
@@ -17,17 +16,18 @@ def ranges_of(problem: Problem) -> Pairs | None:
     children and lines of calls, of both of which any consecutive ones are a range.
     """
     capture = (problem.source or {}).get("capture")
-    ranges = capture.get("ranges") if isinstance(capture, Mapping) else None
-    if not isinstance(ranges, Mapping):
+    if not isinstance(capture, dict) or "ranges" not in capture:
         return None
-    found = {(int(call[0]), int(call[1])) for call in ranges.get("calls", ())}
-    for row in (*ranges.get("rows", ()), *ranges.get("lines", ())):
+    ranges = RANGES.read_in(Fields(capture, "source.capture"), "ranges")
+    found = {(call.first, call.last) for call in ranges.calls}
+    series: list[Row | Line] = [*ranges.rows, *ranges.lines]
+    for row in series:
         found.update(_runs_of(row))
     return sorted(found)
 
 
-def _runs_of(row: Mapping[str, Any]) -> Pairs:
+def _runs_of(row: Row | Line) -> Pairs:
     """Return all consecutive children of a row, or calls of a line."""
     # A call in a line may compute nothing; a range begins and ends with one that does.
-    ends = [each for each in zip(row["first"], row["last"], strict=True) if each[0] <= each[1]]
+    ends = [each for each in zip(row.first, row.last, strict=True) if each[0] <= each[1]]
     return [(first, last) for i, (first, _) in enumerate(ends) for _, last in ends[i:]]

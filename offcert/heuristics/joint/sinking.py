@@ -235,7 +235,7 @@ class SinkingSearch:
         return met
 
     def _take_all(self) -> None:
-        """Take what the annealers have found: in time, or where they are, within more memory."""
+        """Take the annealers' states: the best in time, and the current for more memory."""
         for annealer in self._annealers:
             if annealer.makespan <= self._deadline:
                 self._take(annealer.best)

@@ -58,7 +58,7 @@ def _end(tables: Tables, work: Work, value: int, run: int) -> int:
 
 @inlined
 def ends_of(tables: Tables, work: Work, run: int) -> int:
-    """Note what dies in a run, and return its bytes; what it reads and holds is noted already."""
+    """Note the values that die in a run, of those it reads and holds, and return their bytes."""
     computation = work.runs[run]
     freed = 0
     for place in range(tables.read_first[computation], tables.read_first[computation + 1]):
@@ -94,7 +94,7 @@ def more_of(tables: Tables, work: Work, run: int) -> int:
 
 @inlined
 def wait(tables: Tables, work: Work, run: int) -> None:
-    """Count what a run has made before something runs again for it, and waits meanwhile.
+    """Count the bytes a run has made that wait while another one runs again for it.
 
     Runs are gone through from the last to the first.
     """
@@ -196,7 +196,7 @@ def _in_vain(state: JointState, work: Work) -> bool:
 
 @inlined
 def _prepare(tables: Tables, state: JointState, work: Work) -> bool:
-    """Find what lies in what; the outermost segments wait, in their order.
+    """Find which segments lie in which; the outermost ones wait, in their order.
 
     Return whether all that is kept lies in a segment together with all that changes it in place.
     """
@@ -240,7 +240,7 @@ def _needed(tables: Tables, state: JointState, work: Work, computation: int) -> 
 
 @inlined
 def _release(state: JointState, work: Work, segment: int, stamp: int) -> int:
-    """Let what is inside of a segment wait; return the next stamp."""
+    """Let the segments inside of a segment wait; return the next stamp."""
     work.phase[segment] = _DONE
     inside = segment + 1
     while inside < state.number[0] and state.first[inside] <= state.last[segment]:

@@ -121,7 +121,7 @@ def _free(
 
 @inner
 def _soon(item: int, run: int, stage: int, net: Any, held: Integers) -> bool:
-    """Whether what a run writes is needed in this stage, or by what follows the first run."""
+    """Whether a run's output is needed in this stage, or by a reader that may run again."""
     if held[WANTED, item] > 0:
         return True
     begin, members = net[READERS]

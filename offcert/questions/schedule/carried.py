@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from offcert.core.carried.carry import Carried, carry
-from offcert.core.carried.ranges import ranges_from_json
-from offcert.core.carried.record import record_from_json
+from offcert.core.carried.record import captured
 from offcert.core.execution import Execution
 from offcert.core.platform import Kind
 from offcert.core.program import Program
@@ -31,18 +29,8 @@ def carried_on(problem: Problem, program: Program) -> Carried | None:
     InputError
         If a segment is none of the ranges, or the capture is not what profiling writes.
     """
-    source = (problem.source or {}).get("capture")
-    network = problem.computed
-    if network is None or not isinstance(source, Mapping) or "record" not in source:
-        return None
-    place = "source.capture"
-    return carry(
-        network,
-        program,
-        ranges_from_json(source["ranges"], f"{place}.ranges"),
-        record_from_json(source["record"], f"{place}.record"),
-        source["ticks"],
-    )
+    network, found = problem.computed, captured(problem.source)
+    return None if network is None or found is None else carry(network, program, *found)
 
 
 def translated(plan: Plan, planned: Execution, real: Execution) -> Plan:

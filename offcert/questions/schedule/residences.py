@@ -1,4 +1,4 @@
-"""When what a schedule uses occupies memory: the device's, and the host's for copies of what left.
+"""When tensors and workspaces occupy the device's memory, and copies of evicted tensors the host's.
 
 A schedule of whole transfers says of every tensor and workspace from when to when it has memory.
 

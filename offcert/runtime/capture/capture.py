@@ -7,9 +7,24 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from offcert.core.carried.ranges import NO_RANGES, Ranges, ranges_from_json
-from offcert.core.carried.record import StepRecord, record_from_json
+from offcert.core.carried.ranges import NO_RANGES, RANGES, Ranges
+from offcert.core.carried.record import RECORD, StepRecord
+from offcert.core.documents import Fields
 from offcert.core.errors import InputError
+from offcert.core.forms import (
+    FLAG,
+    TEXT,
+    Absent,
+    Integer,
+    IntegerOrNull,
+    Integers,
+    Lists,
+    Object,
+    Plain,
+    Record,
+    member,
+)
+from offcert.core.list_forms import Each, InOrder
 from offcert.core.network import Network
 from offcert.core.trace import Trace
 from offcert.runtime.watch.events import Event
@@ -102,26 +117,34 @@ class Capture:
     autocast: bool | None = None
     interpolated: bool = False
 
+    @property
+    def saved(self) -> list[tuple[Any, ...]]:
+        """Of each storage operation, bytes, data type, shape and tensor, as problems hold it."""
+        return [(*each.place[:-1], each.tensor) for each in self.storages]
+
     def to_json(self) -> dict[str, Any]:
         """Return everything but the trace as a JSON value, for the ``source`` of a problem."""
-        document: dict[str, Any] = {
-            "ticks": [list(tick) for tick in self.ticks],
-            "saved": [
-                [s.place.operation, s.place.size, s.place.dtype, list(s.place.shape), s.tensor]
-                for s in self.storages
-            ],
-            "calls": list(self.calls),
-            "backward_passes": self.backward_passes,
-            "tensors": self.tensors,
-            "device": self.device,
-            "nodes": list(self.nodes),
-            "autocast": self.autocast,
-        }
-        if self.interpolated:
-            document["interpolated"] = True
-        if self.record is not None:
-            document |= {"ranges": self.ranges.to_json(), "record": self.record.to_json()}
+        document = _DOCUMENT.write(self)
+        if self.record is None:
+            del document["ranges"]
         return document
+
+
+_DOCUMENT: Record[Any] = Record(
+    dict,
+    ticks=Each(InOrder(Event, TEXT, TEXT, Integer(), Integer(), Integer())),
+    saved=Each(InOrder(tuple, Integer(), Integer(0), TEXT, Integers(0), IntegerOrNull())),
+    calls=Lists("a list of signatures"),
+    backward_passes=Integer(1),
+    tensors=TEXT,
+    device=TEXT,
+    # Older problems say nothing of these two.
+    nodes=Absent(Integers(-1), (), always=True),
+    autocast=Absent(Plain((bool, type(None)), "true, false or null"), always=True),
+    ranges=Absent(Object(RANGES), NO_RANGES, always=True),
+    record=Absent(Object(RECORD)),
+    interpolated=Absent(FLAG, False),
+)
 
 
 def read_capture(source: Mapping[str, Any] | None, trace: Trace) -> Capture:
@@ -138,35 +161,11 @@ def read_capture(source: Mapping[str, Any] | None, trace: Trace) -> Capture:
             f"the problem was made with {clock}, which training cannot follow; profile the model "
             "with the clock modules"
         )
-    document = source["capture"]
-    try:
-        ticks = tuple(Event(str(k), str(p), *map(int, rest)) for k, p, *rest in document["ticks"])
-        storages = number_places(
-            (int(operation), int(size), str(dtype), tuple(map(int, shape)), tensor)
-            for operation, size, dtype, shape, tensor in document["saved"]
-        )
-        capture = Capture(
-            trace,
-            Clock(source["clock"]),
-            ticks,
-            storages,
-            tuple(document["calls"]),
-            int(document["backward_passes"]),
-            str(document["tensors"]),
-            str(document["device"]),
-            dict(source.get("uncounted", {})),
-            ranges=ranges_from_json(document["ranges"], "source.capture.ranges")
-            if "ranges" in document
-            else NO_RANGES,
-            record=record_from_json(document["record"], "source.capture.record")
-            if "record" in document
-            else None,
-            nodes=tuple(map(int, document.get("nodes", ()))),
-            autocast=document.get("autocast"),
-            interpolated=document.get("interpolated", False),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"source.capture is not what profiling writes: {error!r}") from error
+    found = _DOCUMENT.read(Fields(source["capture"], "source.capture"))
+    storages = number_places(found.pop("saved"))
+    clock = member(Clock, str(source.get("clock")), "source.clock")
+    uncounted = dict(source.get("uncounted", {}))
+    capture = Capture(trace, clock, storages=storages, uncounted=uncounted, **found)
     _require_fit(capture)
     return capture
 

@@ -261,7 +261,7 @@ class IdleRun(Session):
         """Take no note of an event."""
 
     def wants(self, event: Event) -> bool:
-        """Only what was watched is wanted."""
+        """Every event is wanted: only tensors that were asked for are watched."""
         return True
 
     def returned(self) -> None:

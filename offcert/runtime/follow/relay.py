@@ -124,7 +124,7 @@ def unhook(hooks: Hooks, segments: Segments | None) -> None:
 
 
 def counting(hooks: Hooks, relay: Relay, device: Any, undo: ExitStack) -> LiveBytes:
-    """Count what a model's steps allocate until it is undone, its gradients left out."""
+    """Count the bytes a model's steps allocate, without gradients, until `undo` is closed."""
     counter = LiveBytes()
     counter.guard = hooks.guard
     counter.announcer = relay.announce
@@ -150,7 +150,7 @@ def stop_counting(counter: LiveBytes) -> None:
 
 
 def give_up(undo: ExitStack) -> None:
-    """Undo what a context did that has been dropped without being left."""
+    """Undo the changes of a context that has been dropped without being left."""
     # Nobody hears of errors here.
     with suppress(Exception):
         undo.close()

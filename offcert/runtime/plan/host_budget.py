@@ -13,21 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from offcert.core.errors import InputError
 from offcert.core.units import format_size
 from offcert.questions.placement.problem import Placement, PlacementProblem
-from offcert.questions.schedule.residences import HOST_ALIGNMENT
+from offcert.questions.schedule.within_host import bytes_for_staging, kept_within
 from offcert.runtime.plan.host_layout import HostLayout, placed
 
 Key = TypeVar("Key", bound=Hashable)
-
-# Steps into which bytes are divided when it is decided which tensors leave. Arbitrary.
-_STEPS = 1024
-
-# The last number, and those before it.
-_Chain = tuple[int, Any] | None
 
 
 @dataclass(frozen=True)
@@ -112,17 +106,6 @@ def host_plan(
     return replace(_split(layout, kept, registered), staging=staging)
 
 
-def bytes_for_staging(problem: PlacementProblem, limit: int) -> int:
-    """Return how much of a limit copies get that are on their way; 0 if that would be too much.
-
-    With room for four of the largest, two may be on their way to the file while two come back.
-    Where one has no room it would go in small pieces, each of which the host waits for.
-    """
-    largest = -(-max(problem.sizes) // HOST_ALIGNMENT) * HOST_ALIGNMENT
-    size = max(largest, min(4 * largest, limit // 4 // HOST_ALIGNMENT * HOST_ALIGNMENT))
-    return size if 2 * HOST_ALIGNMENT <= size <= limit // 2 else 0
-
-
 def _split(layout: HostLayout[Key], kept: Placement, registered: frozenset[int]) -> HostPlan[Key]:
     """Return the plan in which some have the addresses of a placement, and others follow."""
     problem = layout.problem
@@ -148,7 +131,7 @@ def _fitting(problem: PlacementProblem, limit: int) -> tuple[Placement, frozense
     """Return who stays in memory, and where; that all fit at a time is not enough."""
     target = limit
     while True:
-        kept = _kept(problem, target)
+        kept = kept_within(problem, target)
         placement = _place(problem, kept)
         excess = placement.pool(_part(problem, sorted(kept))) - limit
         if excess <= 0:
@@ -166,55 +149,3 @@ def _fitting(problem: PlacementProblem, limit: int) -> tuple[Placement, frozense
 
 def _place(problem: PlacementProblem, kept: frozenset[int]) -> Placement:
     return placed(_part(problem, sorted(kept))) if kept else Placement(())
-
-
-def _kept(problem: PlacementProblem, target: int) -> frozenset[int]:
-    """Return residences of which never more than so many bytes are needed at a time."""
-    residences, sizes = problem.residences, problem.sizes
-    # What takes nothing never has to leave.
-    kept = set(range(len(residences)))
-    moments = sorted({residence.start for residence in residences})
-    while True:
-        # A sum grows only where a residence starts.
-        there = {
-            moment: [i for i in kept if residences[i].start <= moment < residences[i].end]
-            for moment in moments
-        }
-        moment = max(moments, key=lambda moment: sum(sizes[i] for i in there[moment]))
-        excess = sum(sizes[i] for i in there[moment]) - target
-        if excess <= 0:
-            return frozenset(kept)
-        candidates = sorted(i for i in there[moment] if sizes[i])
-        if not candidates:
-            return frozenset(kept)
-        kept -= set(least_covering(candidates, [sizes[i] for i in candidates], excess))
-
-
-def least_covering(items: Sequence[int], sizes: Sequence[int], excess: int) -> list[int]:
-    """Return items of the least total size that is not below `excess`; all if they do not reach it.
-
-    Sums are told apart by 1/1024 of `excess`; where that is less than one, the answer is exact.
-    """
-    if sum(sizes) <= excess:
-        return list(items)
-    unit = max(1, excess // _STEPS)
-    # By sums in units, rounded down: the true sum, and its items as a chain. Enough has key -1.
-    best: dict[int, tuple[int, _Chain]] = {0: (0, None)}
-    for number, size in enumerate(sizes):
-        for total, chain in list(best.values()):
-            if total >= excess:
-                continue
-            grown = total + size
-            key = -1 if grown >= excess else grown // unit
-            if key not in best or _better(grown, best[key][0], excess):
-                best[key] = grown, (number, chain)
-    found, chain = [], best[-1][1]
-    while chain is not None:
-        number, chain = chain
-        found.append(items[number])
-    return found
-
-
-def _better(grown: int, known: int, excess: int) -> bool:
-    """Whether a sum is to be kept rather than another one of the same step."""
-    return grown < known if known >= excess else grown > known

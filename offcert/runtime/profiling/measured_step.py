@@ -149,7 +149,7 @@ def _difference(storages: Counter[tuple[int, str, int]]) -> Difference:
 
 
 def _with_libraries(uncounted: Mapping[str, int], timed: Timed) -> dict[str, int]:
-    """Add what the allocator had given out when the step began and nothing else accounts for.
+    """Add the bytes that were allocated when the step began and that nothing else accounts for.
 
     Libraries keep work areas once they have been used; and the allocator rounds up.
     """

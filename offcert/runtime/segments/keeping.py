@@ -1,4 +1,4 @@
-"""Keeping what operators of a segment return, and handing it out when the segment runs again."""
+"""Keeping results of a segment's operators, and handing them out when the segment runs again."""
 
 from __future__ import annotations
 

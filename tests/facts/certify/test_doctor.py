@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 
 import offcert
-from offcert.certify.doctor import Diagnosis, Size, diagnose, fastest, largest
+from offcert.certify.doctor import Budget, Diagnosis, Size, diagnose, fastest, largest
 from offcert.core.computations import Computation, Value
 from offcert.core.errors import InputError
 from offcert.core.network import Network
@@ -154,10 +154,60 @@ def test_the_budget_that_is_short_is_named() -> None:
     planned, never = diagnose([size(4), size(8)], 45, host_memory=8, **options)
     # Eight bytes leave; workspaces of eight samples take 24 of the 15 that parameters leave.
     assert planned.short is None
-    assert never.short == "device memory for activations and workspaces, 15 B: 9 B"
+    activations = "device memory for activations and workspaces"
+    assert never.short == Budget(activations, 24, 15)
+    assert str(never.short) == f"{activations}: 24 B needed, 15 B available"
     (host,) = diagnose([size(4)], 45, host_memory=7, **options)
-    assert host.short == "host memory for pinned copies, 7 B: 1 B"
+    assert host.short == Budget("host memory for pinned copies", 8, 7)
     assert largest([host]) is fastest([host]) is None
-    assert "batch 4 is short of host memory for pinned copies" in describe_doctor([host], "step")
+    assert "batch 4 is short of host memory for pinned copies: 8" in describe_doctor([host], "step")
+    assert doctor_summary([host])["sizes"][0]["short"] == "host memory for pinned copies"
     (device,) = diagnose([size(4)], 25, **options)
-    assert device.short == "device memory before anything is computed: 5 B; optimiser takes 20 B"
+    text = "device memory before anything is computed: 30 B needed, 25 B available"
+    assert str(device.short) == text
+    assert f"batch 4 is short of {text}; optimiser takes 20 B" in describe_doctor([device], "step")
+
+
+def five_copies() -> Problem:
+    """Return a step of which five tensors of 128 bytes have to leave for a workspace."""
+    numbers = tuple(range(5))
+    network = Network(
+        [
+            Computation("F:h.0", 10, writes=numbers),
+            Computation("F:loss", 5, 1000, repeatable=False),
+            Computation("B:h.0", 10, reads=numbers, repeatable=False),
+        ],
+        [Value(f"x{number}", 128) for number in numbers],
+    )
+    source = {"uncounted": {"optimiser": 0}}
+    return Problem("five", network, Platform(0, Fraction(1)), units=Units("ns", "B"), source=source)
+
+
+def test_pageable_memory_is_a_budget_of_its_own() -> None:
+    def found(pinned: int, pageable: int) -> Diagnosis:
+        options = {"host_memory": pinned, "pageable_memory": pageable, "recompute": False}
+        return diagnose([Size({"batch": 1}, 1, five_copies)], 1000, time_limit=5.0, **options)[0]
+
+    # All 640 bytes leave. Of 512 that are pinned, 128 are for copies on their way: three copies
+    # stay there, and two go on to pageable memory.
+    enough = found(512, 256)
+    assert [each.needed for each in enough.budgets] == [0, 1000, 512, 256]
+    assert enough.short is None
+    assert largest([enough]) is enough
+    short = found(512, 255)
+    assert short.short == Budget("pageable host memory", 256, 255)
+    assert largest([short]) is None
+    summary = doctor_summary([short])["sizes"][0]
+    assert summary["short"] == "pageable host memory"
+    assert summary["budgets"][3] == {
+        "name": "pageable host memory",
+        "needed": 256,
+        "available": 255,
+    }
+    # All may be pinned; where none could be on its way, pinned memory is short.
+    assert [each.needed for each in found(640, 0).budgets[2:]] == [640, 0]
+    assert found(200, 640).short == Budget("host memory for pinned copies", 256, 200)
+    # What `save_on_cpu` moves is not pinned.
+    for pageable in (639, 640):
+        (saved,) = [way for way in found(640, pageable).others if way.name == "save_on_cpu"]
+        assert (saved.host, saved.fits) == (640, pageable == 640)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 from types import MappingProxyType
@@ -20,10 +21,12 @@ from offcert.core.forms import (
     IntegerOrNull,
     Integers,
     Member,
+    Object,
     Rational,
     Record,
     Table,
 )
+from offcert.core.list_forms import Each, InOrder
 
 
 class Way(StrEnum):
@@ -97,3 +100,56 @@ def test_what_is_wrong_is_said_with_its_place(changed, said):
     short = {name: value for name, value in DOCUMENT.items() if name != "size"}
     with pytest.raises(InputError, match=r'^the field "trip.size" is missing$'):
         TRIP.read_in(Fields({"trip": short}), "trip")
+
+
+@dataclass(frozen=True)
+class Stop:
+    """A stop of a trip, which documents list by position."""
+
+    name: str
+    time: int
+    rooms: tuple[int, ...]
+    late: bool = False
+
+
+STOPS = Each(InOrder(Stop, TEXT, Integer(0), Integers(1)))
+ROUTE = Record(
+    dict,
+    stops=STOPS,
+    pairs=Each(InOrder(tuple, IntegerOrNull(0), TEXT)),
+    trips=Absent(Each(Object(TRIP)), (), always=True),
+)
+
+
+def test_lists_say_by_position_what_objects_say_by_name():
+    document = {"stops": [["a", 3, [1, 2]], ["b", 0, []]], "pairs": [[None, "x"], [2, "y"]]}
+    stops = (Stop("a", 3, (1, 2)), Stop("b", 0, ()))
+    read = ROUTE.read(Fields(document))
+    assert read == {"stops": stops, "pairs": ((None, "x"), (2, "y")), "trips": ()}
+    assert STOPS.write(stops) == document["stops"]
+    trips = ROUTE.read(Fields(document | {"trips": [DOCUMENT]}))["trips"]
+    assert trips == (TRIP.read(Fields(DOCUMENT)),)
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "said"),
+    [
+        ("stops", ["a", -1, []], "stops[1][1] must be at least 0, not -1"),
+        ("stops", ["a", True, []], "stops[1][1] must be an integer, not True"),
+        ("stops", [5, 1, []], "stops[1][0] must be a string, not 5"),
+        ("stops", ["a", 1, [1, 0]], "stops[1][2][1] must be at least 1, not 0"),
+        ("stops", ["a", 1, 1], "stops[1][2] must be a list, not 1"),
+        ("stops", ["a", 1], "stops[1] must have 3 entries, not 2"),
+        ("stops", "abc", 'stops[1] must be a list, not "abc"'),
+        ("pairs", [1.0, "x"], "pairs[1][0] must be an integer or null, not 1.0"),
+        ("pairs", [1, None], "pairs[1][1] must be a string, not null"),
+        ("trips", DOCUMENT | {"size": 0}, "trips[1].size must be at least 1, not 0"),
+    ],
+)
+def test_what_is_wrong_in_a_list_is_said_with_its_place(name, row, said):
+    right = {"stops": ["a", 1, []], "pairs": [0, ""], "trips": DOCUMENT}
+    document = {each: [value] for each, value in right.items()}
+    document[name] = [right[name], row]
+    with pytest.raises(InputError) as found:
+        ROUTE.read(Fields(document))
+    assert str(found.value) == said

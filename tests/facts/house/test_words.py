@@ -17,7 +17,7 @@ OUTSIDE = ("../papers", "../check", "../benchmarks")
 PRONOUN = re.compile(
     r"(What|Which|Who|Whose|It|Its|They|Their|Them|Those|That|This|These|There|Such)\b"
 )
-EMPTY = re.compile(r"(Return|Yield|Give|Say)s? what\b")
+EMPTY = re.compile(r"\w+ what\b")
 ORIGIN = re.compile(
     r"\b(measured|assumed|assumptions?|arbitrary|derived|by\s+definition|given\s+by)\b", re.I
 )

@@ -197,7 +197,7 @@ def can_be(known: int, weight: int, change: int, left: int, limit: int) -> int:
 
 @inlined
 def fits(need: int, most: int, can: int) -> bool:
-    """Whether what an operation needs can be absent: `most` are out in all, so many `can` be."""
+    """Whether `need` bytes can be absent, if `most` are out in all and `can` may be out here."""
     return bool(need <= 0 or need <= min(most, can))
 
 

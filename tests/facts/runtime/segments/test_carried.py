@@ -6,7 +6,8 @@ import pytest
 from test_joint_networks import BLOCKS, GPT, RESNET, images, tokens
 from test_segment_traps import Three
 
-from offcert.core.carried.record import record_from_json
+from offcert.core.carried.record import RECORD
+from offcert.core.documents import Fields
 from offcert.core.errors import InputError
 from offcert.core.program import Program, Segment
 from offcert.questions.schedule.carried import carried_on
@@ -54,8 +55,8 @@ def test_programs_come_back(network):
         )
         assert twice == program
         assert carried_on(problem, program) == carried_by(captured, placed)
-    record = json.loads(json.dumps(captured.record.to_json()))
-    assert record_from_json(record, "record") == captured.record
+    record = json.loads(json.dumps(RECORD.write(captured.record)))
+    assert RECORD.read(Fields(record)) == captured.record
 
 
 def test_ranges_whose_inputs_are_changed_in_place_are_left_out(network):

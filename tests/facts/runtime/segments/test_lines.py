@@ -12,7 +12,8 @@ from test_joint_networks import BLOCKS, images, nothing_leaves
 from test_segment_traps import chain, losses, same_training
 from torch import nn
 
-from offcert.core.carried.ranges import ranges_from_json
+from offcert.core.carried.ranges import RANGES
+from offcert.core.documents import Fields
 from offcert.core.errors import InputError
 from offcert.runtime.capture import capture
 from offcert.runtime.capture.step import TrainingStep
@@ -101,10 +102,10 @@ def test_programs_and_ranges_come_back():
         found = program_of(placed, captured.ranges, captured.ticks)
         again_placed = place(found, captured.ranges, captured.ticks)
         assert set(again_placed.nested()) == set(placed.nested())
-    document = json.loads(json.dumps(captured.ranges.to_json()))
-    assert ranges_from_json(document, "ranges") == captured.ranges
+    document = json.loads(json.dumps(RANGES.write(captured.ranges)))
+    assert RANGES.read(Fields(document)) == captured.ranges
     del document["lines"]
-    assert ranges_from_json(document, "ranges").lines == ()
+    assert RANGES.read(Fields(document)).lines == ()
 
 
 # What is a line, and what is none.

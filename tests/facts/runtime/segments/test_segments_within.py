@@ -1,12 +1,14 @@
 """What happens within operations when parts of a step run again: predicted to the byte."""
 
+import re
 from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
 
-from offcert.core.carried.within import NOTHING_WITHIN, within_from_json
+from offcert.core.carried.within import NOTHING_WITHIN, WITHIN
+from offcert.core.documents import Fields
 from offcert.core.errors import InputError
 from support.networks.interrupted_networks import changed, doubled, network
 from support.runtime.captured import mean_step
@@ -75,11 +77,15 @@ def test_documents_of_what_happens_within():
     within = captured.record.within
     assert within.makings
     assert within.asks
-    document = within.to_json()
-    assert within_from_json(document, "within") == within
-    with pytest.raises(InputError, match="within is not what profiling writes"):
-        within_from_json({**document, "asks": [[1, 2]]}, "within")
-    with pytest.raises(InputError, match="within holds -1 where only 0 and more"):
-        within_from_json({**document, "makings": [[0, -1, []]]}, "within")
+    document = WITHIN.write(within)
+    assert WITHIN.read(Fields(document, "within")) == within
+    wrong = {
+        "within.asks[0] must have 7 entries, not 2": {"asks": [[1, 2]]},
+        "within.asks[0] must not have less alive": {"asks": [[5, 1, 8, 8, 8, 7, []]]},
+        "within.makings[0][1] must be at least 0, not -1": {"makings": [[0, -1, []]]},
+    }
+    for said, other in wrong.items():
+        with pytest.raises(InputError, match=f"^{re.escape(said)}"):
+            WITHIN.read(Fields({**document, **other}, "within"))
     with pytest.raises(InputError, match=r'"within.makings" is missing'):
-        within_from_json({"asks": []}, "within")
+        WITHIN.read(Fields({"asks": []}, "within"))

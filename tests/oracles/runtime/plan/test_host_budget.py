@@ -10,8 +10,9 @@ from offcert.core.errors import InputError, OffcertError
 from offcert.questions.placement.check import placement_faults
 from offcert.questions.placement.problem import PlacementProblem, Residence
 from offcert.questions.schedule.residences import HOST_ALIGNMENT
+from offcert.questions.schedule.within_host import least_covering
 from offcert.runtime.device.pinned import FileArena, SplitArena
-from offcert.runtime.plan.host_budget import host_plan, least_covering
+from offcert.runtime.plan.host_budget import host_plan
 from offcert.runtime.plan.host_layout import HostLayout, placed
 
 
