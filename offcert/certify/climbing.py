@@ -33,18 +33,24 @@ def climb(search: Any, so_far: Callable[[], Any], workers: int, seed: int) -> No
     seed : int
         Seed of every random choice.
     """
-    for rung in named("certify", search.question.ladder)(search.problem):
+    with search.untimed():
+        # All methods are imported with it.
+        ladder = named("certify", search.question.ladder)
+    for rung in ladder(search.problem):
         if search.impossible or (search.done and not rung.always):
             break
         if not rung.suits(search):
             continue
         seconds = rung.seconds(search.remaining)
-        if seconds < rung.needs or (seconds < search.shortest_step and not rung.always):
+        least = 0.0 if rung.always else max(rung.needs, search.shortest_step)
+        # Kernels that take all the time that is left help nobody.
+        loading = search.last_loading if rung.method.loads and not rung.always else 0.0
+        if seconds < least or search.remaining < loading:
             continue
         grace = LONG_GRACE if rung.always else GRACE
         surviving = search.surviving(but=(*_NOTHING, ContradictionError))
         with watched(search, seconds, so_far, grace), suppress(*_NOTHING), surviving:
-            rung.method.step(search, Effort(seconds, workers, seed, climb=climb_part))
+            rung.method.step(search, Effort(seconds, workers, seed, least=least, climb=climb_part))
 
 
 def climb_part(search: Search, workers: int, seed: int) -> None:

@@ -1,7 +1,8 @@
 """The part of the time for loading modules and compiled kernels that a time limit counts.
 
-Half a second of it counts for nothing. What is beyond that is taken from the search, up to half of
-its limit, so that a command ends soon after its limit where other work makes loading long.
+Half a second of it counts for nothing. What is beyond that is taken from the search, but for its
+last two seconds (half of a short limit), so that a command ends soon after its limit where other
+work makes loading long.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-# Seconds that no time limit counts, and the part of a limit that what is beyond them may take.
-# Arbitrary: the former is a quarter of what a search may take beside its limit.
-FREE, _PART = 0.5, 0.5
+# Seconds that no time limit counts. Arbitrary: a quarter of what a search may take beside it.
+FREE = 0.5
+# Seconds, and the part of a limit, that are left to the search however long loading takes: the
+# lesser counts. Arbitrary.
+_LEFT, _LEFT_PART = 2.0, 0.5
 
 _since: ContextVar[float | None] = ContextVar("loading_since", default=None)
 
@@ -44,7 +47,7 @@ class Loading:
 
     def __init__(self, time_limit: float) -> None:
         self._free = FREE
-        self._countable = _PART * time_limit
+        self._countable = time_limit - min(_LEFT, _LEFT_PART * time_limit)
 
     def counted(self, seconds: float) -> float:
         """Return how many of some seconds of loading the time limit counts."""

@@ -34,6 +34,8 @@ class Effort:
         Linear solver, by its PuLP name or ``"scipy"``; None is the model's default.
     options : mapping of str to Value
         The options of the method itself, by name, where they are not as by default.
+    least : float
+        Seconds below which the step is not begun once its kernels have been loaded.
     climb : callable or None
         Given a search, threads and a seed, runs the ladder that suits its problem: for steps that
         search problems which are parts of theirs.
@@ -45,6 +47,7 @@ class Effort:
     grid: int | None = None
     solver: str | None = None
     options: Mapping[str, Value] = field(default_factory=dict)
+    least: float = 0.0
     climb: Callable[[Any, int, int], None] | None = None
 
 
@@ -114,14 +117,22 @@ class Method:
     name: str = ""
 
     def step(self, search: Any, effort: Effort) -> None:
-        """Run the method as a step of a search, after compiling its kernels."""
+        """Run the method as a step of a search, after compiling its kernels, if there is time."""
         if self.warm and self._may_apply(search.problem):
             # What is wrong comes out again when it runs, under the step's own name.
             with search.untimed(), suppress(Exception):
                 for act in self.warm:
                     act()
             effort = replace(effort, seconds=min(effort.seconds, search.remaining))
+            if effort.seconds < effort.least:
+                return
         self.run(search, effort)
+
+    @property
+    def loads(self) -> bool:
+        """Whether it has kernels that this process has not loaded yet, as far as is known."""
+        known = [act.cache_info() for act in self.warm if hasattr(act, "cache_info")]
+        return any(info.currsize == 0 for info in known)
 
     def alone(self, search: Any, effort: Effort) -> None:
         """Run it after what it needs where nothing else has run."""

@@ -27,6 +27,8 @@ _SECONDS_BETWEEN = 1.0
 # Seconds, and the part of a time limit, of the shortest step that is begun: the lesser counts.
 # Arbitrary.
 _SHORTEST, _SHORTEST_PART = 0.1, 0.01
+# Seconds below which everything had been loaded before. Arbitrary.
+_NOTICED = 0.05
 
 
 class Keeping:
@@ -123,6 +125,9 @@ class Running(Bounded, Generic[Known]):
         The question that is asked.
     shortest_step : float
         Seconds below which no step is worth loading what it needs.
+    last_loading : float
+        Seconds that modules or kernels took that were loaded last, 0 at first: those that the next
+        step's will take, as far as is known.
     """
 
     question: ClassVar[Question]
@@ -153,6 +158,7 @@ class Running(Bounded, Generic[Known]):
         self._loading = Loading(time_limit)
         self._deadline -= self._loading.counted_before(self._begin)
         self.shortest_step = min(_SHORTEST, _SHORTEST_PART * time_limit)
+        self.last_loading = 0.0
 
     @property
     def objective(self) -> int | None:
@@ -239,6 +245,7 @@ class Running(Bounded, Generic[Known]):
             self.clock_stands_still = False
         spent = time.monotonic() - began
         if not compiled:
+            self.last_loading = spent if spent >= _NOTICED else self.last_loading
             spent -= self._loading.counted(spent)
         self._begin += spent
         self._deadline += spent

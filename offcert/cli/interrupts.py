@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,6 +44,9 @@ def run_process(load: Callable[[], Callable[[], int]]) -> int:
     """
     global began
     began = time.monotonic()
+    leaving = _Leaving()
+    # Registered first, called last: whatever is to be tidied up at the end has been by then.
+    atexit.register(leaving)
     state = _Handler()
     _open_missing()
     try:
@@ -67,6 +71,7 @@ def run_process(load: Callable[[], Callable[[], int]]) -> int:
         _end(code)
     # The result is out: nobody needs to hear how the interpreter was interrupted at its end.
     atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
+    leaving.code = code
     return code
 
 
@@ -96,6 +101,21 @@ def _end(code: int) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
+
+
+class _Leaving:
+    """Ends the process without taking compiled libraries apart, which takes up to a second."""
+
+    def __init__(self) -> None:
+        # None as long as the command has not returned: what was raised is then said as always.
+        self.code: int | None = None
+
+    def __call__(self) -> None:
+        if self.code is None:
+            return
+        # What cannot be written is an error, which is for the interpreter to say.
+        with suppress(OSError, ValueError):
+            _end(self.code)
 
 
 def say_interrupted() -> int:

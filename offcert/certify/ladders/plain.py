@@ -42,8 +42,8 @@ def _searched(method: str, share: float, reason: str, **limits: Any) -> Rung:
 _FIRST = (
     _rung("sequential", 1.0, "a plan that always works, at once", always=True),
     _rung("combinatorial-bounds", 1.0, "bounds that need no search, at once", always=True),
-    _rung("greedy", 1.0, "often a good plan, at once"),
-    _rung("least-cover", 1.0, "at times a better plan than GREEDY's, at once"),
+    _rung("greedy", 1.0, "often a good plan, at once", always=True),
+    _rung("least-cover", 1.0, "at times a better plan than GREEDY's, at once", always=True),
     _rung(
         "fluid-exact",
         0.6,

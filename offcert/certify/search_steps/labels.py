@@ -52,7 +52,7 @@ _MOST_INSERTED = 16
 # Share of its time that the outward search takes; the rest is for verification. Arbitrary.
 _SEARCHING = 0.7
 # Seconds that verification may take beyond its share. Arbitrary.
-_LONGER = 3.0
+_LONGER = 1.0
 # Part of the makespan: the pivot program searches one side alone if heads and tails leave no more
 # open. Arbitrary.
 _NEAR_ENOUGH = 0.02
@@ -65,6 +65,8 @@ MANY_GAPS = 60
 # remaining time that it then takes. Arbitrary.
 _NEARLY_CLOSED = 0.0001
 _GOING_ON = 0.7
+# Part of what is still open below which a late gain does not count. Arbitrary.
+_HARDLY = 0.01
 
 
 def climb_heads(search: Search, effort: Effort) -> None:
@@ -290,9 +292,19 @@ def climb_pivot(search: Search, effort: Effort) -> None:
     if outcome.schedule is not None:
         search.offer(outcome.schedule)
     # A bound that says nothing new would only cost its verification.
-    if outcome.lower_bound > search.proved_bound:
+    if _says_enough(search, outcome.lower_bound):
         confirmable = _pivot_is_confirmable(search, outcome)
         _add_searched(search, "pivot", outcome.lower_bound, outcome.to_proof(), confirmable)
+
+
+def _says_enough(search: Search, bound: int) -> bool:
+    """Whether a bound is above what is proved; when the time is over, by a part that counts.
+
+    Whether verification can establish it has to be found out, which takes time.
+    """
+    assert search.objective is not None
+    gained, still_open = bound - search.proved_bound, search.objective - bound
+    return gained > 0 and not (search.late and gained < _HARDLY * still_open)
 
 
 def _pivot_is_confirmable(search: Search, outcome: PivotOutcome | PivotOutwardOutcome) -> bool:
@@ -323,7 +335,7 @@ def climb_pivot_outward(search: Search, effort: Effort, most_open: float = _NEAR
     known = search.workings.ends
     offer = partial(_offer_outward, search)
     outcome = program.improve(search.objective, effort.seconds, offer, known)
-    if outcome.lower_bound > search.proved_bound and outcome.ends is not None:
+    if _says_enough(search, outcome.lower_bound) and outcome.ends is not None:
         confirmable = _pivot_is_confirmable(search, outcome)
         proof = outcome.to_proof()
         _add_searched(search, "pivot-outward", outcome.lower_bound, proof, confirmable)

@@ -114,8 +114,6 @@ def test_a_library_that_is_not_there_costs_its_steps_only(missing: str, tmp_path
     for step, message in verification.certificate.notes.failed.items():
         assert missing in message
         assert f"{step} failed" in done.stdout
-    if result.status is not SolveStatus.OPTIMAL:
-        assert verification.certificate.notes.failed
 
 
 @pytest.mark.parametrize(

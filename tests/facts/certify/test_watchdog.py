@@ -96,7 +96,7 @@ def test_a_step_that_never_ends_is_left_and_the_next_ones_run(
     whole = LADDERS[ladder_for(problem)]
     reached: list[str] = []
     short = (
-        *(rung for rung in whole if rung.always),
+        *whole[:2],
         rung_that(act),
         rung_that(lambda: reached.append("next")),
     )
