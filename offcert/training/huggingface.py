@@ -128,10 +128,12 @@ class OffloadCallback(TrainerCallback):
         Raises
         ------
         InputError
-            If the Trainer compiles the model as a whole.
+            If the Trainer compiles the model as a whole, or gives it to an engine that keeps
+            parameters elsewhere (DeepSpeed, the first version of FSDP).
         """
         self._trainer = weakref.ref(trainer)
         _require_uncompiled(trainer)
+        _require_whole_parameters(trainer)
         if not self._foresees:
             return
         self._made = foreseen(
@@ -163,6 +165,21 @@ def _require_uncompiled(trainer: Trainer) -> None:
             "sees: train without it, or, for a certificate, without the callback and with "
             "model.compile(backend=offcert.backend(certificate), dynamic=False); "
             "offcert.budget_solver() decides what the compiler itself saves"
+        )
+
+
+def _require_whole_parameters(trainer: Trainer) -> None:
+    """Raise an `InputError` if parameters are kept by an engine whose steps cannot be followed."""
+    if getattr(trainer, "is_deepspeed_enabled", False):
+        raise InputError(
+            "a Trainer with DeepSpeed gives parameters, gradients and steps to its engine, where "
+            "no plan is followed: train with FSDP2 instead"
+        )
+    plugin = getattr(trainer.accelerator.state, "fsdp_plugin", None)
+    if plugin is not None and plugin.fsdp_version == 1:
+        raise InputError(
+            "a Trainer with FSDP1 keeps its parameters in flat ones, whose views no plan can tell "
+            'from what is saved: use FSDP2, fsdp_config={"version": 2}'
         )
 
 
