@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from offcert.runtime.capture.step import TrainingStep
     from offcert.runtime.compiled.backend import backend
     from offcert.runtime.engines.audit import EngineAudit, audit_engine
+    from offcert.runtime.plan.policies import checkpoint_policies, for_policies
     from offcert.runtime.profiling.profile import profile
     from offcert.runtime.sub_batches import sub_batch_steps, sub_batches
     from offcert.runtime.tail_chunks import chunked_loss, with_tail_chunks
@@ -122,8 +123,10 @@ __all__ = [
     "certify_devices",
     "certify_split",
     "check",
+    "checkpoint_policies",
     "chunked_loss",
     "doctor",
+    "for_policies",
     "offload",
     "place",
     "profile",
@@ -217,6 +220,8 @@ _NEED_TORCH = {
     "TrainingStep": "offcert.runtime.capture.step",
     "backend": "offcert.runtime.compiled.backend",
     "budget_solver": "offcert.training.budget",
+    "checkpoint_policies": "offcert.runtime.plan.policies",
+    "for_policies": "offcert.runtime.plan.policies",
     "offload": "offcert.training.offload",
     "profile": "offcert.runtime.profiling.profile",
     "sub_batch_steps": "offcert.runtime.sub_batches",

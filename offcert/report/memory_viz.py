@@ -19,10 +19,12 @@ from typing import Any, NoReturn
 from offcert.core.documents import write_bytes
 from offcert.core.errors import InputError
 from offcert.core.messages import cut, short_repr
+from offcert.core.platform import Kind
 from offcert.core.units import Units, format_size
 from offcert.proofs.certificate import Certificate
 from offcert.questions.placement.problem import Occupant, Residence
 from offcert.questions.schedule.residences import residences
+from offcert.questions.schedule.training_record import Course, TrainingRecord
 
 # Bytes to which PyTorch's allocator rounds every size up. Given by PyTorch.
 _GRAIN = 512
@@ -59,8 +61,81 @@ def snapshot(certificate: Certificate) -> dict[str, Any]:
     placement = None if certificate.placement is None else certificate.placement.result.placement
     stays = [residence for _, residence in found]
     addresses = _lowest(stays) if placement is None else list(placement.addresses)
-    size = max((a + stay.size for a, stay in zip(addresses, stays, strict=True)), default=0)
     per_microsecond = 1000 if certificate.problem.units.time == "ns" else 1
+    return _document(stays, addresses, per_microsecond)
+
+
+def save_training_snapshot(record: TrainingRecord, path: str | Path) -> None:
+    """Write the bytes of a trained step as a memory snapshot.
+
+    Raises
+    ------
+    InputError
+        As `training_snapshot`, or if the file cannot be written.
+    """
+    write_bytes(path, pickle.dumps(training_snapshot(record), protocol=4))
+
+
+def training_snapshot(record: TrainingRecord) -> dict[str, Any]:
+    """Return the bytes that were counted in a trained step as a memory snapshot.
+
+    The sum is measured: live bytes at begin and end of each operation, and at most in it. Which of
+    them belong to which tensor is not in a report. So a frame names the operation that has made the
+    bytes, or the tensors that came back before it; bytes that go are those that came last.
+
+    Raises
+    ------
+    InputError
+        If the report has no counted bytes.
+    """
+    course = record.measured
+    if course is None or not course.peaks:
+        raise InputError(
+            f"the report of {record.name} has no counted bytes, of which there is a snapshot: "
+            "train without --no-count"
+        )
+    stays = list(_counted(record, course))
+    return _document(stays, _lowest(stays), 1000)
+
+
+def _counted(record: TrainingRecord, course: Course) -> Iterator[Residence]:
+    """Yield stays of bytes whose sum is what was counted."""
+    alive: list[tuple[str, int, int]] = []
+    level, schedule = 0, course.schedule
+    back = sorted((e.end, e.gap) for e in schedule.transfers if e.kind is Kind.PREFETCH)
+
+    def change(to: int, moment: int, name: str) -> Iterator[Residence]:
+        nonlocal level
+        if to > level:
+            alive.append((name, to - level, moment))
+        while to < level:
+            last, size, since = alive.pop()
+            gone = min(size, level - to)
+            if since < moment:
+                yield Residence(last, size, since, moment)
+            if gone < size:
+                alive.append((last, size - gone, moment))
+            level -= gone
+        level = to
+
+    for index, operation in enumerate(record.operations[: len(course)]):
+        begin, end = schedule.starts[index], schedule.ends[index]
+        names = []
+        while back and back[0][0] <= begin:
+            moved = record.moved.get(back.pop(0)[1])
+            names += [] if moved is None else [moved.tensor]
+        yield from change(course.at_begin[index], begin, " and ".join(names) or f"for {operation}")
+        yield from change(course.peaks[index], begin, f"while {operation} runs")
+        yield from change(course.at_end[index], end, f"made by {operation}")
+    if len(course):
+        yield from change(0, schedule.ends[len(course) - 1] + 1, "")
+
+
+def _document(
+    stays: Sequence[Residence], addresses: Sequence[int], per_microsecond: int
+) -> dict[str, Any]:
+    """Return stays at addresses as a memory snapshot."""
+    size = max((a + stay.size for a, stay in zip(addresses, stays, strict=True)), default=0)
     entries = [
         {
             "action": action,

@@ -64,6 +64,7 @@ def carry(
     ranges: Ranges,
     record: StepRecord,
     ticks: Iterable[Sequence[Any]],
+    stand_ins: bool = True,
 ) -> Carried:
     """Return the execution that training really runs for a program on a captured step.
 
@@ -79,13 +80,15 @@ def carry(
         The record of the capture.
     ticks : iterable of tuple
         The events with which the operations of the captured step begin.
+    stand_ins : bool
+        Whether kept results that nobody needs again are left out; PyTorch's policies hold them.
 
     Raises
     ------
     InputError
         If a segment is none of the ranges.
     """
-    return _Carrier(network, program, ranges, record, ticks).carried()
+    return _Carrier(network, program, ranges, record, ticks, stand_ins).carried()
 
 
 class _Carrier:
@@ -96,6 +99,7 @@ class _Carrier:
         ranges: Ranges,
         record: StepRecord,
         ticks: Iterable[Sequence[Any]],
+        stand_ins: bool,
     ) -> None:
         self.network = network
         self.program = program
@@ -104,7 +108,7 @@ class _Carrier:
         self.unrolling = CarriedUnrolling(network, program, ranges, record)
         self.strategy = self.unrolling.strategy()
         inputs = {segment: span.inputs for segment, span in self.unrolling.spans.items()}
-        self.keeping = keeping(network, record, program, inputs)
+        self.keeping = keeping(network, record, program, inputs, stand_ins=stand_ins)
         self.order = self.strategy.order
         # The segments that run again.
         self.again = {group.segment for group in self.unrolling.groups}
@@ -154,8 +158,8 @@ class _Carrier:
             (*self.execution.values, *[-1] * (len(tensors) - len(trace.tensors))),
             self.program.to_json(),
         )
-        rest = tuple(rows), self._settled(execution), self.keeping.places
-        return Carried(execution, self._ticks(), *rest)
+        settled, unread = self._settled(execution), self.keeping.places
+        return Carried(execution, self._ticks(), tuple(rows), settled, unread)
 
     def _settled(self, execution: Execution) -> tuple[int, ...]:
         last = list(self.network.writer)
@@ -249,10 +253,8 @@ class _Carrier:
                 self._hold_variables(group, copy, value)
 
     def _hold_variables(self, group: Group, copy: int, value: int) -> None:
-        """Note how long the program's own variables hold results that run again.
-
-        Of what cannot leave, the network only says when it is given up at last.
-        """
+        """Note how long the program's own variables hold results that run again."""
+        # Of what cannot leave, the network only says when it is given up at last.
         self.uses[copy].add(self._held_until(group, value, min(self.uses[copy])))
 
     def _held_until(self, group: Group, value: int, since: int) -> int:

@@ -176,6 +176,8 @@ def keeping(
     record: StepRecord,
     program: Program,
     inputs: Mapping[Segment, Sequence[Sight]],
+    *,
+    stand_ins: bool = True,
 ) -> Keeping:
     """Return the results that are kept in the segments of a program.
 
@@ -189,6 +191,8 @@ def keeping(
         The program: segments that run again.
     inputs : mapping of Segment to sequence of Sight
         The tensors that each segment is given, also those inside of others.
+    stand_ins : bool
+        Whether results that nobody needs again are left out; else all that is kept stays.
     """
     lasting = Lasting(network, record)
     stored: dict[int, tuple[Sight, ...]] = {}
@@ -206,7 +210,8 @@ def keeping(
             gone = {
                 sight.storage
                 for sight in sights
-                if record.storages[sight.storage][1] not in given
+                if stand_ins
+                and record.storages[sight.storage][1] not in given
                 and sight.storage not in again
                 and _is_unread(network, record, lasting, segment, kept, sight.storage)
             }

@@ -222,7 +222,7 @@ def carried_by(problem: Problem, execution: Execution) -> tuple[Carried, Capture
     if network is None:
         raise InputError(f"{problem.name} says not what is computed from what")
     plain = read_capture(problem.source, network.trace())
-    program = _program_of(execution)
+    program = program_in(execution)
     if plain.record is None:
         raise InputError(
             f"{problem.name} was profiled without what recomputation needs: profile it again"
@@ -240,7 +240,14 @@ def carried_by(problem: Problem, execution: Execution) -> tuple[Carried, Capture
     return found, capture, place(program, plain.ranges, plain.ticks, found.unread)
 
 
-def _program_of(execution: Execution) -> Program:
+def program_in(execution: Execution) -> Program:
+    """Return the program that an execution holds.
+
+    Raises
+    ------
+    InputError
+        If it holds none, and something runs again.
+    """
     if execution.program is None:
         if execution.repeated:
             raise InputError(

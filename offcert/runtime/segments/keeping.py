@@ -297,10 +297,11 @@ def _index(tensors: list[torch.Tensor], wanted: torch.Tensor) -> int:
 def _generators(results: list[Any]) -> list[tuple[torch.device, torch.Tensor]]:
     """Return the states of the generators of the devices of some results."""
     devices = {leaf.device for leaf in results if isinstance(leaf, torch.Tensor)}
-    return [(device, _generator(device)) for device in devices if device.type in ("cpu", "cuda")]
+    return [(device, generator_of(device)) for device in devices if device.type in ("cpu", "cuda")]
 
 
-def _generator(device: torch.device) -> torch.Tensor:
+def generator_of(device: torch.device) -> torch.Tensor:
+    """Return the state of the generator of random numbers of a device, or of the host."""
     if device.type == "cuda":
         return torch.cuda.get_rng_state(device)
     return torch.get_rng_state()

@@ -17,9 +17,17 @@ from offcert.core.units import Units
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.training_files import write_training
 from offcert.report.memory_curve import memory_curve
-from offcert.report.memory_viz import compare, read_snapshot, save_snapshot, snapshot
+from offcert.report.memory_viz import (
+    compare,
+    read_snapshot,
+    save_snapshot,
+    snapshot,
+    training_snapshot,
+)
 from support.problems.random_instances import random_problem
+from support.problems.training_records import course, made
 
 KIB = 1024
 SIZES = [10 * KIB, 2 * KIB, KIB]
@@ -144,6 +152,38 @@ def test_the_first_event_that_deviates_is_named(
     said = capsys.readouterr().out
     assert "the end of x0 (10.00 KiB) was due, but there is " in said
     assert "the end of x0 (10.00 KiB) was due" in page.read_text()
+
+
+def test_training_is_a_snapshot_of_what_was_counted(tmp_path: Path) -> None:
+    """By hand: live bytes at begin, at most and at the end of three operations."""
+    path = tmp_path / "t.pickle"
+    write_training(tmp_path / "t.json", made())
+    assert main(["plot", str(tmp_path / "t.json"), "-o", str(path)]) == 0
+    live, course, names = 0, [], []
+    for entry in read_snapshot(path):
+        if entry["action"] != "free_requested":
+            live += entry["size"] if entry["action"] == "alloc" else -entry["size"]
+            course.append(live)
+        if entry["action"] == "alloc":
+            names.append((entry["frames"][0]["name"], entry["size"]))
+    tops = [
+        here
+        for last, here, after in zip([0, *course], course, [*course[1:], 0], strict=False)
+        if here > last and here > after
+    ]
+    assert tops == [8, 9, 12]
+    assert course[-1] == 0
+    # x0 came back between two operations, and was counted.
+    assert ("for F:a", 2) in names
+    assert ("x0", 2) in names
+    assert ("while B:b runs", 6) in names
+
+
+def test_training_that_was_not_counted_is_no_snapshot() -> None:
+    with pytest.raises(InputError, match="no counted bytes"):
+        training_snapshot(made(measured=None))
+    with pytest.raises(InputError, match="no counted bytes"):
+        training_snapshot(made(measured=course(counted=False)))
 
 
 class Evil:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 
 import pytest
 import torch
@@ -74,9 +75,9 @@ def test_the_first_step_that_passes_the_hooks_by_is_told(way):
 @pytest.mark.parametrize("way", WAYS)
 def test_who_is_strict_gets_an_error(way):
     model = network()
-    made = context(model, strict=True)
+    made, called = context(model, strict=True), WAYS[way](model)
     with pytest.raises(PlanError, match="no call of it has been seen"), made:
-        trained(model, WAYS[way](model))
+        trained(model, called)
     assert "no call of it has been seen" in made.report.deviation
     assert waiting(model) == 0
 
@@ -105,3 +106,43 @@ def test_a_context_that_is_dropped_waits_no_more():
     assert waiting(model) == 3
     del made
     assert waiting(model) == 0
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_compiling_the_whole_model_is_told_before_anything_trains(in_place):
+    before, model = torch.compile, network()
+    with warnings.catch_warnings(record=True) as told, context(model):
+        warnings.simplefilter("always")
+        if in_place:
+            model.compile(backend="eager")
+        else:
+            torch.compile(model, backend="eager")
+        assert "makes code of the whole model" in str(told[0].message)
+        assert "backend=offcert.backend(certificate)" in str(told[0].message)
+    assert torch.compile is before
+
+
+def test_who_is_strict_cannot_compile_the_whole_model():
+    model = network()
+    with (
+        pytest.raises(PlanError, match="makes code of the whole model"),
+        context(model, strict=True),
+    ):
+        torch.compile(model, backend="eager")
+
+
+def test_compiling_a_part_or_with_a_plan_is_not_told():
+    before, model, other = torch.compile, network(), network()
+
+    def follows(module, inputs):
+        raise AssertionError
+
+    follows.__name__ = "offcert"
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        with context(other), context(model):
+            torch.compile(model[1], backend="eager")
+            torch.compile(model, backend=follows)
+            assert not told
+            assert torch.compile is not before
+    assert torch.compile is before
