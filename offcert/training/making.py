@@ -22,7 +22,7 @@ from offcert.runtime.segments.placed import NOTHING_AGAIN
 from offcert.runtime.watch.signature import Signature
 from offcert.training.barred import opaque_modules, price, without
 from offcert.training.branches import Branches
-from offcert.training.feedback import tell_of_plans
+from offcert.training.feedback import tell_of_plans, tell_of_waiting
 from offcert.training.growth import outgrown
 from offcert.training.kept import Kept
 from offcert.training.planner import Planner, first_call
@@ -125,6 +125,9 @@ class Making(Offload):
         makeshift = self._makeshift(allowed)
         if makeshift is None or (self._open is None and self._planner.hardware is not None):
             # There is nothing to follow meanwhile, or nobody trains yet.
+            joint = allowed.recompute is not Recompute.NONE
+            if joint and makeshift is None and self._open is not None:
+                tell_of_waiting(problem)
             found = self._find(self._order(problem, allowed, number))
             self._arrived(problem, found, number)
             return
