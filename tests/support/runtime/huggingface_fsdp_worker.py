@@ -4,6 +4,7 @@ Accelerate shards on accelerators only. On the CPU it is told so here, and does 
 """
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -108,16 +109,13 @@ def by_accelerate() -> dict[str, Any]:
         model, optimiser = accelerator.prepare(model, optimiser)
         torch.manual_seed(5 + accelerator.process_index)
         training = offload(model, "auto", **ASKED)
-        if way == "planned":
-            training.__enter__()
-        for _ in range(3):
-            accelerator.backward(model(**models._text()).loss)
-            optimiser.step()
-            optimiser.zero_grad()
-        if way == "planned":
-            training.__exit__(None, None, None)
+        with training if way == "planned" else nullcontext():
+            for _ in range(3):
+                accelerator.backward(model(**models._text()).loss)
+                optimiser.step()
+                optimiser.zero_grad()
         found.append(model)
-    return outcome(*found, training)
+    return outcome(found[0], found[1], training)
 
 
 def outcome(plain: Any, planned: Any, training: Any) -> dict[str, Any]:
