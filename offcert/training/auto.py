@@ -230,7 +230,7 @@ class AutoOffload(Making):
     def _segmented(self) -> Segments:
         """Return segments without plans: those that are made on the way will be theirs."""
         segments = Segments(self._root, [], self._hooks, verify_every=self._verify_every)
-        self._hooks.steps = SegmentedSteps(self._relay, segments, self._relay.program_of)
+        self._hooks.steps = SegmentedSteps(self._relay, segments, self._relay.plan_number)
         return segments
 
     def _attach(self) -> None:
