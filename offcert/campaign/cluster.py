@@ -91,7 +91,7 @@ def work_apart(
     A Dask worker may have no children by `multiprocessing`, so it starts a program that may. The
     program stays for the next task that needs the same modules, and ends with the worker.
     """
-    program = _idle_program(preload) or _Program()
+    program = _idle_program(preload) or _Apart()
     answers = program.answers((work, task, most_bytes, preload))
     if len(answers) == len(task.items):
         with _lock:
@@ -101,12 +101,12 @@ def work_apart(
     return answers + [failure] * (len(task.items) - len(answers))
 
 
-_idle: dict[tuple[str, ...], list[_Program]] = {}
+_idle: dict[tuple[str, ...], list[_Apart]] = {}
 # A worker's threads share what is idle.
 _lock = threading.Lock()
 
 
-def _idle_program(preload: tuple[str, ...]) -> _Program | None:
+def _idle_program(preload: tuple[str, ...]) -> _Apart | None:
     with _lock:
         waiting = _idle.get(preload, [])
         while waiting:
@@ -116,7 +116,7 @@ def _idle_program(preload: tuple[str, ...]) -> _Program | None:
     return None
 
 
-class _Program:
+class _Apart:
     """A running `offcert.campaign.apart`."""
 
     def __init__(self) -> None:

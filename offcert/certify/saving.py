@@ -44,7 +44,7 @@ class Saving:
 
 
 @dataclass(frozen=True)
-class Saved:
+class SavedChoice:
     """A choice, and what any other one costs at least.
 
     Attributes
@@ -66,7 +66,7 @@ def choose(
     *,
     least_bytes: bool = False,
     proved: bool = True,
-) -> Saved:
+) -> SavedChoice:
     """Return the storages to save so that running again costs least.
 
     Parameters
@@ -107,6 +107,8 @@ def choose(
         model.row(terms, -math.inf, limit)
     found = minimum(model, time_limit, proved=proved)
     if found.values is None:
-        return Saved(None, found.bound)
+        return SavedChoice(None, found.bound)
     values = found.values
-    return Saved(frozenset(name for name, column in save.items() if values[column]), found.bound)
+    return SavedChoice(
+        frozenset(name for name, column in save.items() if values[column]), found.bound
+    )

@@ -44,7 +44,7 @@ def progress(
         Text that is shown before there are any news.
     """
     if not options.quiet and sys.stderr.isatty():
-        with _live(_Line(describe, begin or "loading")) as tell:
+        with _live(_ProgressLine(describe, begin or "loading")) as tell:
             yield tell
     elif LOG.isEnabledFor(logging.INFO):
         if begin:
@@ -55,7 +55,7 @@ def progress(
         yield None
 
 
-class _Line(Generic[News]):
+class _ProgressLine(Generic[News]):
     """The newest piece of news, with the seconds since the beginning."""
 
     def __init__(self, describe: Callable[[News], str], begin: str) -> None:
@@ -77,7 +77,7 @@ class _Line(Generic[News]):
 
 
 @contextmanager
-def _live(line: _Line[News]) -> Iterator[Callable[[News], None]]:
+def _live(line: _ProgressLine[News]) -> Iterator[Callable[[News], None]]:
     from rich.console import Console
     from rich.live import Live
 

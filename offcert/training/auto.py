@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import nn
 
 from offcert.core.errors import InputError, NoPlanError, OffcertError, PlanError
+from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.runtime.capture.recorder import Recorder
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.cuda import cuda_device
@@ -21,10 +25,15 @@ from offcert.runtime.watch.guard import one_line
 from offcert.runtime.watch.modes import sweep, within_transform
 from offcert.runtime.watch.signature import Signature, signature
 from offcert.runtime.workloads.turns import Stopwatch
-from offcert.training.growth import is_covered
-from offcert.training.making import Making
-from offcert.training.planner import Planner
+from offcert.training.barred import without
+from offcert.training.buckets import Candidates
+from offcert.training.feedback import LOG
+from offcert.training.growth import Sizes, is_covered
+from offcert.training.making import Made, Making
+from offcert.training.planner import Planner, first_call
+from offcert.training.search import Order
 from offcert.training.study import Study, TimedRun
+from offcert.training.together import Searching
 
 # Tries after which a kind of step is left without a plan. Arbitrary.
 _TRIES = 8
@@ -34,16 +43,34 @@ class AutoOffload(Making):
     """A model that is trained under plans made on the way; see `offcert.training.offload`."""
 
     def __init__(
-        self, model: nn.Module, planner: Planner, max_plans: int, **following: Any
+        self,
+        model: nn.Module,
+        planner: Planner,
+        max_plans: int,
+        *,
+        buckets: int = 1,
+        **following: Any,
     ) -> None:
-        super().__init__(model, planner, max_plans, **following)
+        super().__init__(model, planner, max_plans + buckets - 1, **following)
+        # How many plans share the sizes that one would do for, and the plans for the smaller ones.
+        self._buckets = buckets
+        self._sizes = Sizes()
+        self._candidates: Candidates | None = None
+        self._of_buckets: list[int] = []
+        if buckets > 1 and not self._searches.alone:
+            raise InputError(
+                "buckets cannot be given with fully_shard (FSDP2): processes see other lengths, "
+                "and all have to follow the same plan"
+            )
         self._study: Study | None = None
         # Steps with a call that no gradient came to: if it is so again, that is how they are.
         self._odd: set[str] = set()
 
     def plan_for(self, step: TrainingStep) -> None:
         """Make a plan for an example before the training begins."""
-        self._plan(self._planner.problem_of_step(step))
+        problem = self._planner.problem_of_step(step)
+        self._sizes.captured(problem)
+        self._plan(problem)
 
     def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Session | None:
         """Study a step of a new kind; follow a plan in the others."""
@@ -65,11 +92,14 @@ class AutoOffload(Making):
             self._unfollowed -= 1
             return None
         call = signature(self._hooks.parts, args, kwargs)
+        if self._buckets > 1 and not self._goes_on:
+            self._sizes.saw(call)
         if not self._is_new(call):
             return super().begin(args, kwargs)
         if self._study is None or self._study.call != call:
             begun = self._kinds.now()
-            if is_covered(self.step_plans, call, self._hooks.parts.device):
+            known = is_covered(self.step_plans, call, self._hooks.parts.device)
+            if known and not self._wants_small(call):
                 self._own.append(call)
             self._study = Study(self._root, call, begun)
             self._reserved.begin(fresh=True)
@@ -113,6 +143,68 @@ class AutoOffload(Making):
                 if made.times is not None and made.times.step_plan is run.step_plan:
                     made.times.take(run)
         super().ended(run)
+        if self._buckets > 1:
+            self._choose_buckets()
+
+    def _wants_small(self, call: Signature) -> bool:
+        """Whether a step is captured only to know the problems of sizes that lie between."""
+        wanted = self._buckets > 1 and self._candidates is None and bool(self.step_plans)
+        return wanted and self._sizes.wants(call)
+
+    def _choose_buckets(self) -> None:
+        """Go on with plans for some of the smaller sizes: one search after the other."""
+        try:
+            if self._candidates is None:
+                self._candidates = self._new_candidates()
+                return
+            found = self._candidates.advance(self._buckets)
+            if found is not None:
+                self._forget_candidates()
+                LOG.info("%s", found[0])
+                self._follow_buckets(found[1][:-1])
+        except (InputError, PlanError) as error:
+            self._forget_candidates()
+            self._tell("buckets", f"smaller sizes have no plans of their own: {error}")
+
+    def _new_candidates(self) -> Candidates | None:
+        ends = self._sizes.ends
+        if ends is None:
+            return None
+        largest = first_call(ends[1])
+        for made, plan in zip(self._made, self.step_plans, strict=True):
+            certificate = made.certificate
+            if plan.capture.calls[0] == largest and certificate is not None:
+                rows = self._sizes.candidates(*ends)
+                return Candidates(ends, certificate, made.problem, rows, self._search_bucket)
+        # Its plan is still being searched for.
+        return None
+
+    def _search_bucket(self, problem: Problem) -> Searching:
+        problem = without(problem, self._barred)
+        plain = None
+        if problem.recompute is not Recompute.NONE:
+            plain = replace(problem, recompute=Recompute.NONE)
+        seconds, room = self._planner.time_limit, self._room(None)
+        streams = self._device is not None
+        order = Order(problem, plain, seconds, room, streams, kept=self._kept.find)
+        return self._searches.begin(order, apart=self._background)
+
+    def _follow_buckets(self, certificates: Sequence[Certificate]) -> None:
+        """Follow plans for smaller sizes, in the place of those that were chosen before."""
+        for index, certificate in enumerate(certificates):
+            number = self._of_buckets[index] if index < len(self._of_buckets) else None
+            self._kept.keep(certificate, certificate.problem, self._room(number))
+            made = self._step_plan(certificate, number)
+            if number is None:
+                self._of_buckets.append(len(self.step_plans))
+            self.certificates.append(certificate)
+            self._place(made, number, Made(certificate.problem, certificate))
+
+    def _forget_candidates(self) -> None:
+        candidates, self._candidates = self._candidates, None
+        if candidates is not None:
+            candidates.close()
+            self._sizes.chose()
 
     def left(self, session: Session, output: Any) -> None:
         """Leave the modes that the session has entered."""
@@ -138,7 +230,7 @@ class AutoOffload(Making):
     def _segmented(self) -> Segments:
         """Return segments without plans: those that are made on the way will be theirs."""
         segments = Segments(self._root, [], self._hooks, verify_every=self._verify_every)
-        self._hooks.steps = SegmentedSteps(self._relay, segments, self._relay.program_of)
+        self._hooks.steps = SegmentedSteps(self._relay, segments, self._relay.plan_number)
         return segments
 
     def _attach(self) -> None:
@@ -150,6 +242,7 @@ class AutoOffload(Making):
     def _detach(self) -> None:
         self._unfollowed = 0
         self._forget_searches()
+        self._forget_candidates()
         study, self._study = self._study, None
         if study is not None:
             study.abandon()
@@ -159,6 +252,8 @@ class AutoOffload(Making):
         if call in self._settled:
             return False
         if self._study is not None and self._study.call == call:
+            return True
+        if self._wants_small(call):
             return True
         if len(self.step_plans) >= self._max_plans and self._outgrown(call) is None:
             return False
@@ -191,6 +286,10 @@ class AutoOffload(Making):
             self._study = None
         elif problem is not None:
             self._study = None
+            small = self._wants_small(study.call)
+            self._sizes.captured(problem)
+            if small:
+                return
             try:
                 made = len(self.step_plans)
                 self._plan(problem)

@@ -10,7 +10,7 @@ from typing import Any
 from offcert.core.result import relative_gap
 from offcert.core.units import Units, format_gap, format_size
 from offcert.proofs.certificate import Certificate
-from offcert.questions.schedule.problem import Minimise
+from offcert.questions.schedule.problem import Minimise, Problem
 from offcert.runtime.follow.offload import Offload
 from offcert.runtime.plan.step_plan import StepPlan
 
@@ -81,3 +81,13 @@ def tell_of_plans(
         if isinstance(certificate, Certificate) and certificate.result.schedule is not None:
             LOG.info("%s", said_of_plan(certificate, plan, streams=followed.streams, folder=folder))
             followed.promises.append(plan_numbers(certificate, plan))
+
+
+def tell_of_waiting(problem: Problem) -> None:
+    """Log that training waits for a search, since no plan for a step is there at once."""
+    LOG.warning(
+        "%s: no plan that only moves tensors keeps to the limits, so there is no makeshift: the "
+        "training waits for a plan in which modules run again, and the step in which it begins may "
+        "take more memory than the limit; with example= all that happens before the first step",
+        problem.name,
+    )

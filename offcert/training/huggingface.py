@@ -19,7 +19,6 @@ from __future__ import annotations
 import functools
 import logging
 import sys
-import warnings
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,7 +26,6 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
-import torch
 from torch import nn
 
 from offcert.core.errors import InputError
@@ -36,7 +34,7 @@ from offcert.runtime.capture.borrowed import python_state_kept, random_state_kep
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.offload import Offload
 from offcert.runtime.plan.step_plan import AnyPlan, CertificateLike
-from offcert.runtime.watch.guard import OffloadWarning, one_line
+from offcert.training.accelerate_hook import foreseen, longest_batch
 from offcert.training.offload import offload
 
 try:
@@ -130,26 +128,19 @@ class OffloadCallback(TrainerCallback):
         Raises
         ------
         InputError
-            If the Trainer compiles the model as a whole.
+            If the Trainer compiles the model as a whole, or gives it to an engine that keeps
+            parameters elsewhere (DeepSpeed, the first version of FSDP).
         """
         self._trainer = weakref.ref(trainer)
         _require_uncompiled(trainer)
+        _require_whole_parameters(trainer)
         if not self._foresees:
             return
-        try:
-            batch = largest_batch(trainer)
-            step = trainer_step(trainer, batch, tensors="fake")
-            self._made = self._make(trainer.model, example=step, **self._options)
-        except Exception as error:
-            if self._options.get("strict"):
-                raise
-            self._made = None
-            warnings.warn(
-                f"no plan was made before the training began: {one_line(error)}; one is made while "
-                "it runs",
-                OffloadWarning,
-                stacklevel=2,
-            )
+        self._made = foreseen(
+            lambda: trainer_step(trainer, largest_batch(trainer), tensors="fake"),
+            partial(self._make, trainer.model, **self._options),
+            strict=bool(self._options.get("strict")),
+        )
 
     def on_train_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         """Detach the plan and log what became of the steps."""
@@ -174,6 +165,21 @@ def _require_uncompiled(trainer: Trainer) -> None:
             "sees: train without it, or, for a certificate, without the callback and with "
             "model.compile(backend=offcert.backend(certificate), dynamic=False); "
             "offcert.budget_solver() decides what the compiler itself saves"
+        )
+
+
+def _require_whole_parameters(trainer: Trainer) -> None:
+    """Raise an `InputError` if parameters are kept by an engine whose steps cannot be followed."""
+    if getattr(trainer, "is_deepspeed_enabled", False):
+        raise InputError(
+            "a Trainer with DeepSpeed gives parameters, gradients and steps to its engine, where "
+            "no plan is followed: train with FSDP2 instead"
+        )
+    plugin = getattr(trainer.accelerator.state, "fsdp_plugin", None)
+    if plugin is not None and plugin.fsdp_version == 1:
+        raise InputError(
+            "a Trainer with FSDP1 keeps its parameters in flat ones, whose views no plan can tell "
+            'from what is saved: use FSDP2, fsdp_config={"version": 2}'
         )
 
 
@@ -215,30 +221,7 @@ def largest_batch(trainer: Any, *, most: int = 2048) -> Any:
     """
     with _left_alone(trainer), random_state_kept():
         loader = trainer.get_train_dataloader()
-        data = loader.dataset
-        if not hasattr(data, "__len__") or not hasattr(data, "__getitem__"):
-            return None
-        count = len(data)
-        numbers = range(0, count, max(1, -(-count // most)))
-        sizes = {number: _length(data[number]) for number in numbers}
-        if not any(sizes.values()):
-            return None
-        size = min(count, trainer.args.train_batch_size)
-        longest = sorted(sizes, key=lambda number: -sizes[number])[:size]
-        longest += longest[:1] * (size - len(longest))
-        return loader.collate_fn([data[number] for number in longest])
-
-
-def _length(sample: Any) -> int:
-    """Return the length of the longest part of a sample; 0 if it has none."""
-    parts = sample.values() if isinstance(sample, Mapping) else ()
-    return max(
-        (len(part) for part in parts if getattr(part, "__len__", None) and _dim(part)), default=0
-    )
-
-
-def _dim(part: Any) -> int:
-    return part.dim() if isinstance(part, torch.Tensor) else 1
+        return longest_batch(loader, trainer.args.train_batch_size, most=most)
 
 
 def trainer_step(trainer: Any, batch: Any = None, *, tensors: str = "real") -> TrainingStep:

@@ -22,7 +22,7 @@ from offcert.runtime.segments.placed import NOTHING_AGAIN
 from offcert.runtime.watch.signature import Signature
 from offcert.training.barred import opaque_modules, price, without
 from offcert.training.branches import Branches
-from offcert.training.feedback import tell_of_plans
+from offcert.training.feedback import tell_of_plans, tell_of_waiting
 from offcert.training.growth import outgrown
 from offcert.training.kept import Kept
 from offcert.training.planner import Planner, first_call
@@ -36,7 +36,7 @@ _MOST_ANEW = 6
 
 
 @dataclass
-class _Made:
+class Made:
     """A plan's problem and certificate, and the search for a better one.
 
     Attributes
@@ -102,7 +102,7 @@ class Making(Offload):
         self._branches = Branches()
         # One a plan; modules that must not run again, and why; how many plans were made in the
         # place of others of which something was refused.
-        self._made: list[_Made] = []
+        self._made: list[Made] = []
         self._barred: dict[str, str] = {}
         self._anew = 0
         # Programs that wait for the end of a step, as modules are wrapped for them.
@@ -125,11 +125,14 @@ class Making(Offload):
         makeshift = self._makeshift(allowed)
         if makeshift is None or (self._open is None and self._planner.hardware is not None):
             # There is nothing to follow meanwhile, or nobody trains yet.
+            joint = allowed.recompute is not Recompute.NONE
+            if joint and makeshift is None and self._open is not None:
+                tell_of_waiting(problem)
             found = self._find(self._order(problem, allowed, number))
             self._arrived(problem, found, number)
             return
         number = self._take(makeshift, number)
-        made = self._know(number, _Made(problem))
+        made = self._know(number, Made(problem))
         if self._planner.hardware is None and not makeshift.is_idle:
             made.times = Times(makeshift)
         else:
@@ -162,7 +165,7 @@ class Making(Offload):
         assert found is not None
         return found
 
-    def _know(self, number: int, made: _Made) -> _Made:
+    def _know(self, number: int, made: Made) -> Made:
         """Take note of what a plan was made for; no search goes on for what was there before."""
         before, self._made[number] = self._made[number], made
         if before.search is not None:
@@ -220,25 +223,26 @@ class Making(Offload):
         assert certificate is not None
         asked = self._planner.limited(without(problem, self._barred))
         self._kept.keep(certificate, asked, self._room(number))
-        left = self._left_without(number)
-        made = step_plan(
-            certificate.problem,
-            result.schedule,
-            result.execution,
-            streams=self._device is not None,
-        )
-        made = made if left is None else made.within_host(left, self._spills)
+        made = self._step_plan(certificate, number)
         if number is not None and self._must_wait(made, number):
             self._waiting[number] = made
-            self._know(number, _Made(problem, certificate))
+            self._know(number, Made(problem, certificate))
         else:
-            self._place(made, number, _Made(problem, certificate))
+            self._place(made, number, Made(problem, certificate))
         if found.unbarred is not None:
             said = price(self._barred, found.unbarred, certificate)
             if said is not None:
                 self._tell("barred", said)
 
-    def _place(self, made: StepPlan, number: int | None, known: _Made) -> None:
+    def _step_plan(self, certificate: Certificate, number: int | None) -> StepPlan:
+        """Return the plan of a certificate that holds one, as it is followed."""
+        result, left = certificate.result, self._left_without(number)
+        assert result.schedule is not None
+        streams = self._device is not None
+        made = step_plan(certificate.problem, result.schedule, result.execution, streams=streams)
+        return made if left is None else made.within_host(left, self._spills)
+
+    def _place(self, made: StepPlan, number: int | None, known: Made) -> None:
         """Follow a certified plan; another one that only moves, if the model cannot follow it."""
         try:
             number = self._take(made, number)
@@ -254,7 +258,7 @@ class Making(Offload):
             if number is None:
                 self._arrived(plain, self._find(self._order(plain, plain, None)), None)
             else:
-                self._know(number, _Made(plain))
+                self._know(number, Made(plain))
                 self._search(number, plain)
 
     def _settle(self, call: Signature, reason: str) -> None:
@@ -298,7 +302,7 @@ class Making(Offload):
             makeshift = self._makeshift(allowed)
             if makeshift is not None:
                 self._take(makeshift, number)
-            self._know(number, _Made(problem, before=before))
+            self._know(number, Made(problem, before=before))
             self._search(number, allowed)
 
     def ended(self, run: StepRun) -> None:
@@ -372,7 +376,7 @@ class Making(Offload):
         if number is None:
             self._segments.add(made.segments)
             self.step_plans.append(made)
-            self._made.append(_Made(made.problem))
+            self._made.append(Made(made.problem))
             return len(self.step_plans) - 1
         self._segments.replace(number, made.segments)
         self._kinds.forget(self.step_plans[number])

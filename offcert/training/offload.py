@@ -40,6 +40,7 @@ def offload(
     recompute: str | None = None,
     time_limit: float = 10.0,
     max_plans: int = 4,
+    buckets: int = 1,
     background: bool = True,
     plans: str | Path | None = None,
     strict: bool = False,
@@ -96,6 +97,11 @@ def offload(
         With ``"auto"``: seconds to look for a plan.
     max_plans : int
         With ``"auto"``: for so many kinds of steps; others keep their tensors.
+    buckets : int
+        With ``"auto"``: how many plans share the steps that the plan of the largest would do for.
+        Their sizes are chosen when some steps have been seen, so that steps take least time
+        (`docs/theory/smaller-steps.md`). Searches for them come after that of the largest, each as
+        long as `time_limit` says.
     background : bool
         With ``"auto"``: whether plans are searched for in a process of its own while the training
         goes on, or the training waits for them.
@@ -171,7 +177,9 @@ def offload(
     again = "any" if recompute is None else recompute
     planner = Planner(**asked | {"time_limit": time_limit, "recompute": again})
     planner.require_room(unwrap(model), example)
-    found = AutoOffload(model, planner, require_count(max_plans, "max_plans"), **following)
+    most = require_count(max_plans, "max_plans")
+    following["buckets"] = require_count(buckets, "buckets")
+    found = AutoOffload(model, planner, most, **following)
     if example is not None:
         found.plan_for(example)
     return found

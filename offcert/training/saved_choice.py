@@ -17,7 +17,7 @@ from torch.utils._ordered_set import OrderedSet
 from torch.utils.checkpoint import CheckpointPolicy
 from torch.utils.flop_counter import flop_registry
 
-from offcert.certify.saving import Name, Saved, Saving, choose
+from offcert.certify.saving import Name, SavedChoice, Saving, choose
 from offcert.core.errors import InputError
 from offcert.runtime.compiled.joint_graph import JointGraph, Key, Moment, mark
 from offcert.runtime.compiled.true_peak import divided, peak_of
@@ -197,7 +197,7 @@ class Choice:
         *,
         least: bool = False,
         proved: bool = True,
-    ) -> Saved:
+    ) -> SavedChoice:
         """Return the least cost with rows for some moments and a budget, or the least bytes."""
         limits: list[tuple[Mapping[Name, int], int]] = []
         if budget is not None:

@@ -94,8 +94,10 @@ def on_demand(network: Network, saved: set[int]) -> Execution:
 
 
 def across_the_turn(network: Network, execution: Execution) -> Iterator[int]:
-    """Yield the gaps of an execution from the forward pass to the backward pass."""
-    first = execution.runs.index(turn(network))
+    """Yield the gaps of an execution from the forward pass to the backward pass, if it has one."""
+    backward = turn(network)
+    runs = execution.runs
+    first = runs.index(backward) if backward < len(network) else len(runs)
     for number, gap in enumerate(execution.trace.gaps):
         if gap.before < first <= gap.after:
             yield number

@@ -190,7 +190,7 @@ class Argument:
 
 
 @dataclass
-class _Line:
+class _Constraint:
     """A constraint as the certificate numbers them: its terms, its sense and its side."""
 
     terms: tuple[tuple[int, int], ...]
@@ -202,7 +202,7 @@ class _Line:
 class _Sum:
     """An objective less a sum of constraints."""
 
-    lines: list[_Line]
+    lines: list[_Constraint]
     rest: dict[int, Fraction]
     weights: dict[int, Fraction] = field(default_factory=dict)
     constant: Fraction = Fraction(0)
@@ -240,7 +240,7 @@ class ViprCertificate:
 
     def __init__(self, argument: Argument) -> None:
         self.argument, self.program = argument, argument.program
-        self.lines: list[_Line] = []
+        self.lines: list[_Constraint] = []
         self.least: dict[int, int] = {}
         self.largest: dict[int, int] = {}
         for column in range(len(self.program.names)):
@@ -256,7 +256,7 @@ class ViprCertificate:
         self.derived = list(self._tree())
 
     def _number(self, terms: tuple[tuple[int, int], ...], sense: str, side: int) -> int:
-        self.lines.append(_Line(terms, sense, side))
+        self.lines.append(_Constraint(terms, sense, side))
         return len(self.lines) - 1
 
     def text(self) -> Iterator[str]:

@@ -64,7 +64,7 @@ def shortened(problem: Problem, schedule: Schedule, *, time_limit: float = 10.0)
 
 
 @dataclass
-class _Program:
+class _DifferenceProgram:
     """Times that differ by at least so much, and what each of them costs.
 
     Attributes
@@ -132,9 +132,9 @@ class _Program:
         return all(within) and all(times[a] + lengths[a] <= times[b] for a, b in self.rows)
 
 
-def _program(problem: Problem, schedule: Schedule) -> _Program:
+def _program(problem: Problem, schedule: Schedule) -> _DifferenceProgram:
     """Return the program: times of operations first, then of transfers, then of departures."""
-    program = _Program(len(schedule.starts) - 1, schedule.makespan)
+    program = _DifferenceProgram(len(schedule.starts) - 1, schedule.makespan)
     for start, end in zip(schedule.starts, schedule.ends, strict=True):
         program.add(end - start)
     for transfer in schedule.transfers:
@@ -151,7 +151,7 @@ def _program(problem: Problem, schedule: Schedule) -> _Program:
     return program
 
 
-def _add_tensors(program: _Program, problem: Problem, schedule: Schedule) -> None:
+def _add_tensors(program: _DifferenceProgram, problem: Problem, schedule: Schedule) -> None:
     """Add when copies leave and return, and what tensors and their absences cost."""
     trace, count = problem.trace, len(schedule.starts)
     for tensor in trace.tensors:
@@ -181,7 +181,7 @@ def _add_tensors(program: _Program, problem: Problem, schedule: Schedule) -> Non
             program.cost[place] -= size
 
 
-def _keep_releases(program: _Program, schedule: Schedule) -> None:
+def _keep_releases(program: _DifferenceProgram, schedule: Schedule) -> None:
     """Let whatever is released before memory is taken still be so.
 
     Memory is released where an operation ends and an offload has ended. Operations keep their

@@ -12,6 +12,7 @@ from offcert.core.carried.record import RECORD, StepRecord
 from offcert.core.documents import Fields
 from offcert.core.errors import InputError
 from offcert.core.forms import (
+    FLAG,
     TEXT,
     Absent,
     Integer,
@@ -96,6 +97,8 @@ class Capture:
         not known; empty in problems that do not say.
     autocast : bool or None
         Whether autocast was active when the backward pass began; None in problems that do not say.
+    interpolated : bool
+        Whether its sizes were computed from those of two captures: then steps may be smaller.
     """
 
     trace: Trace
@@ -112,6 +115,7 @@ class Capture:
     record: StepRecord | None = None
     nodes: tuple[int, ...] = ()
     autocast: bool | None = None
+    interpolated: bool = False
 
     @property
     def saved(self) -> list[tuple[Any, ...]]:
@@ -139,6 +143,7 @@ _DOCUMENT: Record[Any] = Record(
     autocast=Absent(Plain((bool, type(None)), "true, false or null"), always=True),
     ranges=Absent(Object(RANGES), NO_RANGES, always=True),
     record=Absent(Object(RECORD)),
+    interpolated=Absent(FLAG, False),
 )
 
 

@@ -14,6 +14,7 @@ import torch
 from offcert.runtime.watch.entries import Entry, Handle
 from offcert.runtime.watch.events import Event
 from offcert.runtime.watch.saved_hooks import Owned, SavedStorages
+from offcert.runtime.watch.sharded import local
 from offcert.runtime.watch.tracker import StorageRecord
 
 
@@ -39,8 +40,9 @@ class RecordedStorages(SavedStorages):
 
     def _pack(self, tensor: torch.Tensor) -> Handle:
         handle = super()._pack(tensor)
-        self._recorder.packed.append(self._recorder.see(tensor))
-        self._moments[handle] = self._recorder.moment_of_saving(tensor)
+        part = local(tensor)
+        self._recorder.packed.append(self._recorder.see(part))
+        self._moments[handle] = self._recorder.moment_of_saving(part)
         return handle
 
     def bring_back(self, handle: Handle) -> None:

@@ -29,6 +29,7 @@ from offcert.runtime.watch.modes import is_here, leave
 from offcert.runtime.watch.nodes import NodeCount, changed_in_place, keeps_casts
 from offcert.runtime.watch.rule import Rule
 from offcert.runtime.watch.saved_hooks import EnteredHooks, Owned, dtype_name
+from offcert.runtime.watch.sharded import local
 from offcert.runtime.watch.signature import Signature, signature
 from offcert.runtime.watch.tracker import LiveBytes, StorageRecord
 
@@ -270,6 +271,7 @@ class Recorder(Session):
 
     def see(self, tensor: torch.Tensor) -> Seen:
         """Return moment, storage, size, dtype and shape of a tensor as they are now."""
+        tensor = local(tensor)
         dtype, shape = dtype_name(tensor.dtype), tuple(map(int, tensor.shape))
         now = self.tracker.now
         if not self._storages.is_movable(tensor):

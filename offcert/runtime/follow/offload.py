@@ -251,10 +251,10 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
             return None
         placed = [each.segments for each in self.step_plans]
         segments = Segments(self._root, placed, self._hooks, verify_every=self._verify_every)
-        self._hooks.steps = SegmentedSteps(self._relay, segments, self._relay.program_of)
+        self._hooks.steps = SegmentedSteps(self._relay, segments, self._relay.plan_number)
         return segments
 
-    def program_of(self, session: Session) -> int | None:
+    def plan_number(self, session: Session) -> int | None:
         """Return the number of the plan that a session follows, if anything runs again in it."""
         if not isinstance(session, StepRun) or not session.step_plan.segments:
             return None

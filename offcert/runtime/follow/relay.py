@@ -29,7 +29,7 @@ class Teller(Protocol):
     def left(self, session: Session, output: Any) -> None:
         """The call of the model has returned, or raised."""
 
-    def program_of(self, session: Session) -> int | None:
+    def plan_number(self, session: Session) -> int | None:
         """Return the number of the plan that a session follows, if anything runs again in it."""
 
     def ended(self, run: StepRun) -> None:
@@ -65,10 +65,10 @@ class Relay:
         if teller is not None:
             teller.left(session, output)
 
-    def program_of(self, session: Session) -> int | None:
+    def plan_number(self, session: Session) -> int | None:
         """Return the number of the plan that a session follows, if anything runs again in it."""
         teller = self._teller()
-        return None if teller is None else teller.program_of(session)
+        return None if teller is None else teller.plan_number(session)
 
     def ended(self, run: StepRun) -> None:
         """Pass on that a backward pass has ended."""

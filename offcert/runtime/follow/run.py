@@ -128,7 +128,7 @@ class StepRun(Session):
         # A step that was given up: this call begins the next one.
         if self.failed or (self.deviation is not None and self.backward_passes > 0):
             return False
-        if self.smaller is None and calls[made] != call:
+        if self.smaller is None and (captured.interpolated or calls[made] != call):
             self._entries.smaller = call
         self._calls_made += 1
         self._excess.begin_call()

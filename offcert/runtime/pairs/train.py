@@ -24,7 +24,7 @@ from offcert.runtime.pairs.step_pair import StepPair, Training
 from offcert.runtime.pairs.train_device import DeviceKind, TrainDevice, train_device
 from offcert.runtime.pairs.training_report import StepComparison, TrainReport, deviations
 from offcert.runtime.plan.step_plan import StepPlan, step_plan
-from offcert.runtime.stages.replay import Replay, ReplayReport, offload
+from offcert.runtime.stages.replay import Replay, ReplayReport, replay
 from offcert.runtime.workloads.standard_step import standard_step
 from offcert.runtime.workloads.turns import reproducible
 from offcert.runtime.workloads.workload import Loss, Workload, loss_function
@@ -44,7 +44,7 @@ def train_stages(
     workload = Workload.from_source(problem.source)
     plain = workload.build() if model is None else model
     planned = copy.deepcopy(plain)
-    context = offload(planned, schedule, problem, directory=training.directory)
+    context = replay(planned, schedule, problem, directory=training.directory)
     first, second = (
         torch.optim.SGD(network.parameters(), lr=training.learning_rate, momentum=training.momentum)
         for network in (plain, planned)

@@ -60,14 +60,14 @@ class ModuleCall(_Wrapped):
         if walk is None:
             return self.original(*args, **kwargs)
         key = self.path, walk.count(f"call {self.path}")
-        begins = key in walk.program.lines
+        begins = key in walk.lookup.lines
         if not walk.calling and (begins or (walk.lines and not encloses(walk, self.path))):
             once = partial(self._once, walk, key)
             return LineCall(self.segments, walk, key).run(once, args, kwargs)
         return self._once(walk, key, *args, **kwargs)
 
     def _once(self, walk: Walk, key: tuple[str, int], /, *args: Any, **kwargs: Any) -> Any:
-        part = walk.program.calls.get(key)
+        part = walk.lookup.calls.get(key)
         frame = None if part is None else self.frame(part)
         if frame is None:
             return self.original(*args, **kwargs)
@@ -84,7 +84,7 @@ class ContainerRun(_Wrapped):
         walk = self.segments.now.walk
         if walk is None:
             return self.original(*args, **kwargs)
-        parts = walk.program.runs.get((self.path, walk.count(f"forward {self.path}")))
+        parts = walk.lookup.runs.get((self.path, walk.count(f"forward {self.path}")))
         if not parts or len(args) != 1 or kwargs:
             return self.original(*args, **kwargs)
         assert isinstance(self.module, nn.Sequential)
@@ -285,12 +285,12 @@ class Segments(Calls):
 
     # Steps.
 
-    def begin_call(self, program: int, calls: dict[str, int], sizes: str = "") -> None:
+    def begin_call(self, number: int, calls: dict[str, int], sizes: str = "") -> None:
         """Begin a call of the model in this thread.
 
         Parameters
         ----------
-        program : int
+        number : int
             Number of the program that is followed.
         calls : dict
             How often each module has been called in the step; empty at its first call.
@@ -300,9 +300,9 @@ class Segments(Calls):
         """
         if not calls:
             self._steps += 1
-            self._new_sizes = bool(sizes) and (program, sizes) not in self._known_sizes
-            self._known_sizes.add((program, sizes))
-        self.now.walk = Walk(self.lookups[program], calls)
+            self._new_sizes = bool(sizes) and (number, sizes) not in self._known_sizes
+            self._known_sizes.add((number, sizes))
+        self.now.walk = Walk(self.lookups[number], calls)
 
     def end_call(self) -> None:
         """End it."""

@@ -35,8 +35,8 @@ class Walk:
 
     Attributes
     ----------
-    program : object
-        The key of the program for a `Lookup`.
+    lookup : Lookup
+        The program that is followed, by calls (`offcert.runtime.segments.resolve`).
     calls : dict
         How often each module has been called in the forward passes of the step.
     frame : Frame or None
@@ -51,10 +51,10 @@ class Walk:
         Whether a call of theirs is being made.
     """
 
-    __slots__ = ("again", "calling", "calls", "frame", "lines", "opened", "program", "watch")
+    __slots__ = ("again", "calling", "calls", "frame", "lines", "lookup", "opened", "watch")
 
-    def __init__(self, program: Any, calls: dict[str, int], again: Frame | None = None) -> None:
-        self.program = program
+    def __init__(self, lookup: Any, calls: dict[str, int], again: Frame | None = None) -> None:
+        self.lookup = lookup
         self.calls = calls
         self.opened: dict[str, list[int]] = {}
         self.frame = again
@@ -225,7 +225,7 @@ class Frame:
         self.told = told
         self.rehearses = rehearses
         self.turn = turn
-        self.program = now.walk.program
+        self.lookup = now.walk.lookup
         self.calls = dict(now.walk.calls)
         self.arguments: list[Any] = []
         self.held: dict[int, bool] = {}
@@ -303,7 +303,7 @@ class Frame:
     def again(self) -> Iterator[None]:
         """Run it again, from the state in which it began."""
         assert self.before is not None
-        walk = Walk(self.program, dict(self.calls), self)
+        walk = Walk(self.lookup, dict(self.calls), self)
         if self.keeper is not None:
             last = partial(self._is_last, walk)
             walk.watch = Give(self.keeper, last, self.proof)

@@ -191,7 +191,7 @@ class LineCall:
                 self._close(place, reason)
                 break
             stack.enter_context(line.call(walk, args[0].device))
-        for part in walk.program.lines.get(self.key, ()):
+        for part in walk.lookup.lines.get(self.key, ()):
             if part.depth > walk.depth and self._fits(part, args, kwargs):
                 frame = self._frame(part)
                 walk.lines.append(_OpenLine(frame, part, args[0]))

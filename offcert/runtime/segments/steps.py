@@ -25,31 +25,32 @@ class SegmentedSteps:
         Who decides when a step begins.
     segments : Segments
         Attached as long as steps begin.
-    program_of : callable, optional
-        Gives the number of the program that a session follows, or None; by default the first.
+    plan_number : callable, optional
+        Gives the number of the plan that a session follows, or None if nothing runs again in it; by
+        default the first.
     """
 
     def __init__(
         self,
         steps: StepKeeper,
         segments: Segments,
-        program_of: Callable[[Session], int | None] = lambda session: 0,
+        plan_number: Callable[[Session], int | None] = lambda session: 0,
     ) -> None:
         self._steps = steps
         self._segments = segments
-        self._program_of = program_of
+        self._plan_number = plan_number
         self._session: weakref.ref[Session] | None = None
         self._calls: dict[str, int] = {}
 
     def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Session | None:
         """Begin a step at a call of the model, or go on with the one under way."""
         session = self._steps.begin(args, kwargs)
-        program = None if session is None else self._program_of(session)
-        if session is not None and program is not None:
+        number = None if session is None else self._plan_number(session)
+        if session is not None and number is not None:
             if self._session is None or self._session() is not session:
                 self._session = weakref.ref(session)
                 self._calls = {}
-            self._segments.begin_call(program, self._calls, session.sizes)
+            self._segments.begin_call(number, self._calls, session.sizes)
         return session
 
     def left(self, session: Session, output: Any) -> None:

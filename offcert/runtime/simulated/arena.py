@@ -11,7 +11,7 @@ import torch
 from offcert.core.errors import OffcertError
 from offcert.runtime.device.interface import Arena
 from offcert.runtime.device.pinned import RegistrationError
-from offcert.runtime.simulated.races import HostRanges, Uses
+from offcert.runtime.simulated.races import HostUses, Uses
 
 # A byte that stands for freed memory: no number 1 in any floating type, -1 in signed integers, the
 # largest in unsigned ones. Arbitrary.
@@ -119,7 +119,7 @@ class SimulatedArena:
         Whether streams copy to and from it by themselves.
     where : str
         Where its memory is.
-    ranges : HostRanges
+    ranges : HostUses
         Ranges of addresses, with the copies that have used them.
     closed : bool
         Whether it has been given back.
@@ -132,7 +132,7 @@ class SimulatedArena:
         self.registered = memory.registered
         self.where = memory.where
         self.closed = False
-        self.ranges = HostRanges(self.size, streams)
+        self.ranges = HostUses(self.size, streams)
         self._closing = closing
         self._memory = memory
         # Kept when it is given back: who looks at it then finds poison.

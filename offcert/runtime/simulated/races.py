@@ -89,7 +89,7 @@ class Uses:
             self.reads[stream] = number
 
 
-class HostRanges:
+class HostUses:
     """The uses of an arena's bytes.
 
     Parameters

@@ -85,7 +85,7 @@ class ReplayReport:
         )
 
 
-def offload(
+def replay(
     model: nn.Module,
     plan: Plan | Schedule | FluidSchedule,
     problem: Problem,
@@ -96,7 +96,7 @@ def offload(
 
     The result is a context manager, to be entered around one training step or around many::
 
-        with offload(model, schedule, problem) as step:
+        with replay(model, schedule, problem) as step:
             for inputs, labels in batches:
                 loss = step(inputs, labels)
                 loss.backward()
@@ -148,7 +148,7 @@ def offload(
 
 
 class Replay(AbstractContextManager["Replay"]):
-    """A network that trains under a plan; see `offload`. It can be entered again and again.
+    """A network that trains under a plan; see `replay`. It can be entered again and again.
 
     Attributes
     ----------
@@ -164,7 +164,7 @@ class Replay(AbstractContextManager["Replay"]):
     def __enter__(self) -> Replay:
         """Start to watch operators."""
         if self._active is not None:
-            raise InputError("this offload context has been entered already")
+            raise InputError("this replay has been entered already")
         self._active = self._meter.active()
         self._active.__enter__()
         return self
@@ -189,7 +189,7 @@ class Replay(AbstractContextManager["Replay"]):
             If the context has not been entered or the batch is not of the problem's shape and type.
         """
         if self._active is None:
-            raise InputError("use offload as a context: with offload(...) as step")
+            raise InputError("use replay as a context: with replay(...) as step")
         _require_batch(self.batches, inputs, labels)
         return self._meter.step(inputs, labels)
 

@@ -19,7 +19,7 @@ from offcert.runtime.plan.timetable import Act, Timetable
 
 
 class Clock(Protocol):
-    """A clock that knows when an event was: a device's, or the host's (`timed_mover`)."""
+    """A clock that knows when an event was: a device's, or the host's (`HostClock`)."""
 
     def nanoseconds(self, begin: Event, end: Event) -> int:
         """Return the time between two events that have been reached."""

@@ -17,7 +17,7 @@ from offcert.runtime.plan.timetable import Act, Action
 from offcert.runtime.streaming.copies import StreamCopies
 from offcert.runtime.streaming.step_events import StepEvents
 from offcert.runtime.streaming.synchronous import (
-    MovedStep,
+    FollowedStep,
     Mover,
     away,
     lacking,
@@ -151,7 +151,7 @@ class StreamMover(Mover):
         """Whether the calling thread's operators run in the stream of the step."""
         return self._device.compute == self._compute
 
-    def reach(self, step: MovedStep, operation: int) -> None:
+    def reach(self, step: FollowedStep, operation: int) -> None:
         """Hand over what the timetable says before an operation begins."""
         self._operation_ended(operation - 1)
         for action in self._timetable.actions[operation]:
@@ -177,13 +177,13 @@ class StreamMover(Mover):
 
     # To the host.
 
-    def _copy_out(self, step: MovedStep, action: Action, operation: int) -> None:
+    def _copy_out(self, step: FollowedStep, action: Action, operation: int) -> None:
         tensor = step.step_plan.trace.gaps[action.gap].tensor
         entries = self._leaving(step, tensor, operation)
         if entries:
             self._send(step, action.gap, tensor, entries)
 
-    def _leaving(self, step: MovedStep, tensor: int, operation: int) -> list[Entry]:
+    def _leaving(self, step: FollowedStep, tensor: int, operation: int) -> list[Entry]:
         """Return the storages of a tensor that is to leave; none if the step has gone astray."""
         if self._copies.closed and step.deviation is None:
             step.deviate("the context ended before its backward pass")
@@ -196,7 +196,7 @@ class StreamMover(Mover):
                 lacking(step, place, operation)
         return [] if step.deviation is not None else found
 
-    def _send(self, step: MovedStep, gap: int, tensor: int, entries: Sequence[Entry]) -> bool:
+    def _send(self, step: FollowedStep, gap: int, tensor: int, entries: Sequence[Entry]) -> bool:
         """Let ``out`` copy a tensor; return whether the host has room."""
         device = self._device
         device.require_movable()
@@ -225,7 +225,7 @@ class StreamMover(Mover):
         self.offloaded_bytes += sum(entry.size for entry in entries)
         return True
 
-    def _release(self, step: MovedStep, action: Action, operation: int) -> None:
+    def _release(self, step: FollowedStep, action: Action, operation: int) -> None:
         tensor = step.step_plan.trace.gaps[action.gap].tensor
         entries = self._leaving(step, tensor, operation)
         held = [entry for entry in entries if entry.held_elsewhere]
@@ -268,7 +268,7 @@ class StreamMover(Mover):
 
     # From the host.
 
-    def _claim(self, step: MovedStep, action: Action, operation: int) -> None:
+    def _claim(self, step: FollowedStep, action: Action, operation: int) -> None:
         tensor = step.step_plan.trace.gaps[action.gap].tensor
         entries = away(step, step.step_plan.parts[tensor])
         # In another stream it is not claimed, but waits until it is asked for.
@@ -281,7 +281,7 @@ class StreamMover(Mover):
                 name = step.name(operation)
                 step.deviate(f"the device has no {size} bytes for what comes back before {name}")
 
-    def _bring(self, step: MovedStep, gap: int, entries: Iterable[Entry]) -> None:
+    def _bring(self, step: FollowedStep, gap: int, entries: Iterable[Entry]) -> None:
         device, rows = self._device, []
         device.require_movable()
         with uncounted(step):
@@ -302,7 +302,7 @@ class StreamMover(Mover):
             self._unawaited[entry.key] = gap
             entry.put(data)
 
-    def _await(self, step: MovedStep, action: Action, operation: int) -> None:
+    def _await(self, step: FollowedStep, action: Action, operation: int) -> None:
         self._await_coming(action.gap)
 
     def _await_coming(self, gap: int) -> None:
@@ -311,7 +311,7 @@ class StreamMover(Mover):
             coming.land()
             self._unawaited = {key: of for key, of in self._unawaited.items() if of != gap}
 
-    def fetch_late(self, step: MovedStep, entry: Entry) -> None:
+    def fetch_late(self, step: FollowedStep, entry: Entry) -> None:
         """Bring back what autograd asks for before the plan does."""
         step.deviate(f"{entry.size} bytes were needed before the plan brought them back")
         self.late_bytes += entry.size
@@ -332,7 +332,7 @@ class StreamMover(Mover):
 
     # The end, and what both directions share.
 
-    def end(self, step: MovedStep, *, complete: bool) -> None:
+    def end(self, step: FollowedStep, *, complete: bool) -> None:
         """Let ``compute`` wait for every copy under way; nothing is held for them any more."""
         if complete:
             self._operation_ended(len(self._durations) - 1)

@@ -28,7 +28,7 @@ from offcert.runtime.watch.saved_hooks import Place
 from offcert.runtime.watch.tracker import LiveBytes
 
 
-class MovedStep(Protocol):
+class FollowedStep(Protocol):
     """The part of a step that its mover needs (`offcert.runtime.follow.run.StepRun`)."""
 
     step_plan: StepPlan
@@ -89,11 +89,11 @@ class Mover(ABC):
         return True
 
     @abstractmethod
-    def reach(self, step: MovedStep, operation: int) -> None:
+    def reach(self, step: FollowedStep, operation: int) -> None:
         """Make the plan's moves before an operation begins."""
 
     @abstractmethod
-    def fetch_late(self, step: MovedStep, entry: Entry) -> None:
+    def fetch_late(self, step: FollowedStep, entry: Entry) -> None:
         """Bring back what autograd asks for before the plan does."""
 
     @abstractmethod
@@ -101,11 +101,11 @@ class Mover(ABC):
         """Take note that autograd asks for a storage that has come back, or is about to."""
 
     @abstractmethod
-    def end(self, step: MovedStep, *, complete: bool) -> None:
+    def end(self, step: FollowedStep, *, complete: bool) -> None:
         """Take note that nothing more will move; a step that is `complete` ran all operations."""
 
 
-def lacking(step: MovedStep, place: Place, operation: int) -> None:
+def lacking(step: FollowedStep, place: Place, operation: int) -> None:
     """Tell a step that it has not saved a tensor that is to leave."""
     shape = "x".join(map(str, place.shape)) or "scalar"
     step.deviate(
@@ -114,13 +114,13 @@ def lacking(step: MovedStep, place: Place, operation: int) -> None:
     )
 
 
-def unfreed(step: MovedStep, tensor: int, operation: int, size: int) -> Unfreed:
+def unfreed(step: FollowedStep, tensor: int, operation: int, size: int) -> Unfreed:
     """Return a report of bytes that could not be freed; the step takes note of them."""
     step.stays(tensor, operation, size)
     return Unfreed(step.step_plan.trace.tensors[tensor].name, step.name(operation), size)
 
 
-def uncounted(step: MovedStep) -> AbstractContextManager[None]:
+def uncounted(step: FollowedStep) -> AbstractContextManager[None]:
     """Return a context in which nothing that is allocated counts."""
     return nullcontext() if step.counter is None else step.counter.paused()
 
@@ -160,23 +160,23 @@ class SynchronousMover(Mover):
         """Whether anything leaves or comes back before an operation begins."""
         return bool(self._releases[operation] or self._claims[operation])
 
-    def reach(self, step: MovedStep, operation: int) -> None:
+    def reach(self, step: FollowedStep, operation: int) -> None:
         """Make the plan's moves before an operation begins."""
         for tensor in self._releases[operation]:
             self._leave(step, tensor, operation)
         for tensor in self._claims[operation]:
             self._return(step, tensor, operation)
 
-    def _leave(self, step: MovedStep, tensor: int, operation: int) -> None:
+    def _leave(self, step: FollowedStep, tensor: int, operation: int) -> None:
         for place in self._parts[tensor]:
             self._release(step, place, tensor, operation)
 
-    def _return(self, step: MovedStep, tensor: int, operation: int) -> None:
+    def _return(self, step: FollowedStep, tensor: int, operation: int) -> None:
         for entry in away(step, self._parts[tensor]):
             self.prefetched_bytes += entry.size
             self._fetch(step, entry)
 
-    def _release(self, step: MovedStep, place: Place, tensor: int, operation: int) -> None:
+    def _release(self, step: FollowedStep, place: Place, tensor: int, operation: int) -> None:
         if step.deviation is not None:
             return
         entry = step.entry(place)
@@ -194,7 +194,7 @@ class SynchronousMover(Mover):
         if reference is None or reference() is not None:
             self.unfreed.append(unfreed(step, tensor, operation, entry.size))
 
-    def fetch_late(self, step: MovedStep, entry: Entry) -> None:
+    def fetch_late(self, step: FollowedStep, entry: Entry) -> None:
         """Bring back what autograd asks for before the plan does."""
         step.deviate(f"{entry.size} bytes were needed before the plan brought them back")
         self.late_bytes += entry.size
@@ -203,10 +203,10 @@ class SynchronousMover(Mover):
     def asked_for(self, entry: Entry) -> None:
         """Do nothing: what has come back is there."""
 
-    def end(self, step: MovedStep, *, complete: bool) -> None:
+    def end(self, step: FollowedStep, *, complete: bool) -> None:
         """Do nothing: nothing is under way."""
 
-    def _fetch(self, step: MovedStep, entry: Entry) -> None:
+    def _fetch(self, step: FollowedStep, entry: Entry) -> None:
         with uncounted(step):
             device = torch.empty(entry.size, dtype=torch.uint8, device="cpu")
             if step.counter is not None:
@@ -223,7 +223,7 @@ class SynchronousMover(Mover):
         )
 
 
-def away(step: MovedStep, places: Iterable[Place]) -> list[Entry]:
+def away(step: FollowedStep, places: Iterable[Place]) -> list[Entry]:
     """Return the storages of a tensor that are not on the device, and still needed."""
     entries = [step.entry(place) for place in places]
     return [entry for entry in entries if entry is not None and entry.away]
@@ -334,31 +334,31 @@ class TimedMover(SynchronousMover):
         """Every operation has times."""
         return True
 
-    def reach(self, step: MovedStep, operation: int) -> None:
+    def reach(self, step: FollowedStep, operation: int) -> None:
         """Make the plan's moves before an operation begins."""
         self._record.ended(HOST_CLOCK.now())
         super().reach(step, operation)
         self._record.began(HOST_CLOCK.now())
 
-    def _leave(self, step: MovedStep, tensor: int, operation: int) -> None:
+    def _leave(self, step: FollowedStep, tensor: int, operation: int) -> None:
         before, begin = self.offloaded_bytes, HOST_CLOCK.now()
         super()._leave(step, tensor, operation)
         if self.offloaded_bytes > before:
             self._transferred(Kind.OFFLOAD, self._gaps.at(tensor, operation), begin)
 
-    def _return(self, step: MovedStep, tensor: int, operation: int) -> None:
+    def _return(self, step: FollowedStep, tensor: int, operation: int) -> None:
         before, begin = self.prefetched_bytes, HOST_CLOCK.now()
         super()._return(step, tensor, operation)
         if self.prefetched_bytes > before:
             self._transferred(Kind.PREFETCH, self._gaps.at(tensor, operation), begin)
 
-    def fetch_late(self, step: MovedStep, entry: Entry) -> None:
+    def fetch_late(self, step: FollowedStep, entry: Entry) -> None:
         """Bring back what autograd asks for before the plan does."""
         begin = HOST_CLOCK.now()
         super().fetch_late(step, entry)
         self._transferred(Kind.PREFETCH, _LATE, begin)
 
-    def end(self, step: MovedStep, *, complete: bool) -> None:
+    def end(self, step: FollowedStep, *, complete: bool) -> None:
         """Take note of the end of the last operation."""
         if complete:
             self._record.ended(HOST_CLOCK.now())

@@ -10,6 +10,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from offcert.core.errors import OffcertError, PlanError
+from offcert.runtime.watch.sharded import Whole
 
 
 class InPlaceError(OffcertError, RuntimeError):
@@ -52,9 +53,11 @@ class Handle:
         Whether the tensor had been changed in place when it left the device.
     view : View or None
         How it lies in its storage, once it has left the device.
+    whole : Whole or None
+        The `DTensor` of which the tensor is the part on this process, if it is one.
     """
 
-    __slots__ = ("__weakref__", "entry", "stale", "tensor", "version", "view")
+    __slots__ = ("__weakref__", "entry", "stale", "tensor", "version", "view", "whole")
 
     def __init__(self, tensor: torch.Tensor, entry: Entry | None) -> None:
         self.entry = entry
@@ -66,11 +69,12 @@ class Handle:
         self.version = detached._version
         self.stale = False
         self.view: View | None = None
+        self.whole: Whole | None = None
 
     @property
     def changed(self) -> bool:
         """Whether the tensor was changed in place after it had been saved."""
-        if self.stale:
+        if self.stale or (self.whole is not None and self.whole.changed):
             return True
         if self.tensor is not None:
             return self.tensor._version != self.version
@@ -86,8 +90,12 @@ class Handle:
         PlanError
             If it is not on the device.
         """
+        part = self._restore()
+        return part if self.whole is None else self.whole.of(part)
+
+    def _restore(self) -> torch.Tensor:
         tensor = self.tensor
-        if tensor is not None and tensor._version == self.version and not self.stale:
+        if tensor is not None and not self.changed:
             # Another one, so that it shows if whoever asked keeps it.
             return tensor.detach()
         if self.changed:

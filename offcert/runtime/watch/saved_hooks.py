@@ -14,7 +14,7 @@ import torch
 from offcert.runtime.watch.entries import Entry, Handle, is_plain
 from offcert.runtime.watch.guard import RAISING, Guard, guarded
 from offcert.runtime.watch.parts import Parts
-from offcert.runtime.watch.sharded import Gathered
+from offcert.runtime.watch.sharded import Gathered, Whole, local
 from offcert.runtime.watch.tracker import LiveBytes
 
 
@@ -147,6 +147,9 @@ def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
+_NOTHING = nullcontext()
+
+
 class Owned:
     """The storages that a model holds, or gathers: they are left alone.
 
@@ -202,7 +205,7 @@ class SavedStorages:
 
     Entries are held weakly: a storage dies when autograd releases the last handle on it. Storages
     of the model and of other devices, and tensors that are not plain strided ones, stay as they
-    are; changes in place are detected for all.
+    are; changes in place are detected for all. Of a `DTensor` the part on this process moves.
 
     Parameters
     ----------
@@ -287,12 +290,14 @@ class SavedStorages:
         return self._pack(tensor)
 
     def _pack(self, tensor: torch.Tensor) -> Handle:
-        entry = self._entry(tensor)
-        if self._tracker is None:
-            handle = Handle(tensor, entry)
-        else:
-            with self._tracker.paused():
-                handle = Handle(tensor, entry)
+        part = local(tensor)
+        entry = self._entry(part)
+        # A `DTensor` whose part does not move stays as it is.
+        saved = tensor if entry is None else part
+        with _NOTHING if self._tracker is None else self._tracker.paused():
+            handle = Handle(saved, entry)
+            if saved is not tensor:
+                handle.whole = Whole(tensor)
         if entry is not None:
             entry.add(handle)
         return handle

@@ -34,6 +34,36 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
     return found
 
 
+class Whole:
+    """A `DTensor` without its part on this process: its description and its version.
+
+    Changes in place are counted by the `DTensor`; its part does not know of them.
+
+    Parameters
+    ----------
+    tensor : DTensor
+        It is not held.
+    """
+
+    __slots__ = ("_shell", "_version")
+
+    def __init__(self, tensor: Any) -> None:
+        # Shares the version of the tensor, and gives up the part.
+        self._shell = tensor.detach()
+        self._shell._local_tensor = tensor._local_tensor.new_empty(0)
+        self._version = self._shell._version
+
+    @property
+    def changed(self) -> bool:
+        """Whether the tensor has been changed in place since."""
+        return bool(self._shell._version != self._version)
+
+    def of(self, part: torch.Tensor) -> torch.Tensor:
+        """Return the `DTensor` with a part."""
+        found: torch.Tensor = type(self._shell)(part, self._shell._spec, requires_grad=False)
+        return found
+
+
 def is_distributed(tensor: torch.Tensor) -> bool:
     """Whether a tensor is a `DTensor`."""
     kind = _distributed()

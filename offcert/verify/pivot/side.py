@@ -34,7 +34,7 @@ class Evictable:
 
 
 @dataclass(frozen=True)
-class Move:
+class Movable:
     """A tensor as one side sees it."""
 
     ready: int
@@ -163,7 +163,7 @@ class Side:
         """When the side is over, for labels that have run everything."""
         return np.maximum(labels[:, 1] + self.clock[self.count], labels[:, 0])
 
-    def tensor(self, c: int, out: int) -> Move:
+    def tensor(self, c: int, out: int) -> Movable:
         """Return the next tensor of a class to leave when so many, as one number, are out."""
         return self.moves[c][out // self.radix[c] % (len(self.moves[c]) + 1)]
 
@@ -249,11 +249,11 @@ def _array(values: Sequence[object]) -> IntArray:
     return np.array(values, dtype=np.int64)
 
 
-def _seen(tensor: Evictable, last: int, backwards: bool) -> Move:
+def _seen(tensor: Evictable, last: int, backwards: bool) -> Movable:
     if backwards:
         after = last - tensor.after
-        return Move(after, after, last - tensor.before, last - tensor.writer)
-    return Move(tensor.writer, tensor.before, tensor.after, tensor.after)
+        return Movable(after, after, last - tensor.before, last - tensor.writer)
+    return Movable(tensor.writer, tensor.before, tensor.after, tensor.after)
 
 
 def _live_before(problem: Problem, operation: int) -> int:

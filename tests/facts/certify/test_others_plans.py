@@ -259,6 +259,13 @@ def test_what_leaves_is_what_the_fields_say() -> None:
     assert audited(part).moved == 2 * 2
 
 
+def test_where_everything_can_run_again_there_is_no_backward_pass_to_save_for() -> None:
+    rows = [Computation("a", 1, writes=(0,)), Computation("b", 1), Computation("c", 1, reads=(0,))]
+    problem = Problem("all", Network(rows, [Value("x", 4)]), Platform(4, Fraction(1)))
+    found = audit(problem, {"plan": "save_on_cpu"}, time_limit=1.0)
+    assert (found.faults, found.step, found.moved) == ((), 3, 0)
+
+
 def test_the_distance_is_to_what_is_proved_at_the_same_peak() -> None:
     """With room for everything, the plan that computes all layers again is worse by all of that."""
     found = audited(LAYERS_AGAIN, seconds=2.0)

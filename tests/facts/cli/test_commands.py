@@ -266,10 +266,14 @@ def test_a_network_from_profile_to_training(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     problem, certificate = str(tmp_path / "p.json"), str(tmp_path / "c.json")
-    summary = run_json(capsys, "profile", "resnet18", "--input", "2x3x32x32", "-o", problem)
+    profile = ["profile", "resnet18", "--input", "2x3x32x32", "--memory", "25%", "-o", problem]
+    summary = run_json(capsys, *profile)
     assert summary["least_memory"] < summary["peak_memory"]
     run_json(capsys, "certify", problem, "--memory", "25%", "--time-limit", "20", "-o", certificate)
     report = run_json(capsys, "train", certificate, "--steps", "1")
+    # A percentage is the same bytes for all commands, and in Python.
+    limit = read_problem(problem).with_memory("25%").platform.memory
+    assert report["limit"] == summary["memory"] == limit
     assert report["ok"]
     assert report["bitwise_equal"]
     assert report["follows_prediction"]

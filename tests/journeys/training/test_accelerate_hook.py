@@ -157,3 +157,64 @@ def test_a_loop_with_an_accelerator(precision):
     assert same_weights(model, plain)
     assert attached.steps == {"planned": 4}
     assert attached.report.offloaded_bytes > 0
+
+
+class Sentences(torch.utils.data.Dataset):
+    """Tokens of as many lengths as there are sentences."""
+
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, number):
+        return {"input_ids": torch.full((4 + number,), number)}
+
+
+def padded(samples):
+    rows = [sample["input_ids"] for sample in samples]
+    ids = nn.utils.rnn.pad_sequence(rows, batch_first=True)
+    return {"input_ids": ids, "labels": ids}
+
+
+@pytest.mark.usefixtures("_accelerator_forgotten")
+def test_a_plan_for_the_longest_samples_of_a_loader_before_the_first_step():
+    def loop(planned):
+        model, _ = models.build("gpt2")
+        accelerator = Accelerator(cpu=True)
+        optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+        loader = torch.utils.data.DataLoader(Sentences(), 2, collate_fn=padded, shuffle=True)
+        model, optimiser, loader = accelerator.prepare(model, optimiser, loader)
+        torch.manual_seed(1)
+        if planned:
+            options = {"memory": "60%", "hardware": "v100-pcie", "time_limit": 1}
+            hook = OffloadHook("auto", loader=loader, recompute="none", **options)
+            add_hook_to_module(model, hook)
+        for batch in loader:
+            loss = model(**batch).loss
+            accelerator.backward(loss)
+            optimiser.step()
+            optimiser.zero_grad()
+        if not planned:
+            return model, loss.item(), None
+        remove_hook_from_module(model)
+        return model, loss.item(), hook.offload
+
+    plain, expected, _ = loop(False)
+    model, found, attached = loop(True)
+    assert found == expected
+    assert same_weights(model, plain)
+    assert attached.steps == {"planned": 3}
+
+
+def test_a_loader_that_cannot_be_planned_for_says_why():
+    model, batch = models.build("gpt2")
+    loader = torch.utils.data.DataLoader([torch.ones(3)] * 4, 2)
+    hook = OffloadHook("auto", loader=loader, memory="60%", recompute="none", time_limit=1)
+    with pytest.warns(UserWarning, match="loss must be given where batches are no mappings"):
+        add_hook_to_module(model, hook)
+    train(model, batch)
+    assert hook.offload.steps["studied"] == 1
+    remove_hook_from_module(model)
+    with pytest.raises(InputError, match="loader can only be given with"):
+        OffloadHook(certificate_of(model, batch), loader=loader)
+    with pytest.raises(InputError, match="loss can only be given with a loader"):
+        OffloadHook("auto", loss=models.loss_of)

@@ -174,6 +174,13 @@ def test_what_changes_in_place_is_planned_by_offloading_alone(monkeypatch):
         trained(row(), 3, memory="25%", recompute="none")
 
 
+def test_that_training_waits_for_a_plan_that_runs_modules_again_is_said(caplog):
+    # Nothing may move, so that there is no makeshift.
+    training = trained(row(), 3, memory="90%", host_memory=1)
+    assert "so there is no makeshift: the training waits for a plan" in caplog.text
+    assert training.steps["planned"] > 0
+
+
 def test_segments_that_the_model_refuses_are_named_and_plans_only_move(monkeypatch):
     replace = Segments.replace
 

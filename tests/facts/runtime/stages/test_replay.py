@@ -16,7 +16,7 @@ from offcert.questions.schedule.plan import Move, Plan
 from offcert.runtime.pairs.train import train
 from offcert.runtime.plan import host_layout
 from offcert.runtime.plan.predict import predict
-from offcert.runtime.stages.replay import offload
+from offcert.runtime.stages.replay import replay
 from offcert.runtime.watch.entries import InPlaceError
 from support.runtime.captured import random_plan
 from support.runtime.stage_problems import evict_everything, problem_of
@@ -33,7 +33,7 @@ def sigmoids():
 def test_change_in_place_after_saving_is_an_error(evict):
     model = sigmoids()
     problem = problem_of(model, (4, 8))
-    step = offload(model, evict_everything(problem) if evict else Plan(), problem)
+    step = replay(model, evict_everything(problem) if evict else Plan(), problem)
 
     # The second layer saves its input and then, behind autograd's back, its input changes.
     def change(module, inputs, output):
@@ -60,7 +60,7 @@ def test_copies_share_an_arena_and_nothing_is_lost_in_one_that_overlaps(monkeypa
     pairs = [(number, gap.before + 1) for number, gap in gaps if gap.after > gap.before + 1]
     short = Plan([Move(kind, *pair) for pair in pairs for kind in (Kind.OFFLOAD, Kind.PREFETCH)])
     for plan in (short, evict_everything(problem)):
-        with offload(model, plan, problem) as step:
+        with replay(model, plan, problem) as step:
             x = torch.randn(4, 8)
             step(x).backward()
             found = [parameter.grad.clone() for parameter in model.parameters()]
@@ -79,7 +79,7 @@ def test_copies_share_an_arena_and_nothing_is_lost_in_one_that_overlaps(monkeypa
 def test_parameter_changed_between_forward_and_backward_is_an_error():
     model = sigmoids()
     problem = problem_of(model, (4, 8))
-    with offload(model, Plan(), problem) as step:
+    with replay(model, Plan(), problem) as step:
         loss = step(torch.randn(4, 8))
         with torch.no_grad():
             model[2].weight.add_(1)
@@ -90,7 +90,7 @@ def test_parameter_changed_between_forward_and_backward_is_an_error():
 def test_storage_held_by_someone_else_is_reported_and_not_moved():
     model = sigmoids()
     problem = problem_of(model, (4, 8))
-    step = offload(model, evict_everything(problem), problem)
+    step = replay(model, evict_everything(problem), problem)
     kept = []
     model[1].register_forward_hook(lambda module, inputs, output: kept.append(output.detach()))
     inputs = torch.randn(4, 8)
@@ -117,7 +117,7 @@ def test_storage_held_by_someone_else_is_reported_and_not_moved():
 def test_nothing_keeps_entries_and_storages_alive_after_the_step():
     model = sigmoids()
     problem = problem_of(model, (4, 8))
-    step = offload(model, evict_everything(problem), problem)
+    step = replay(model, evict_everything(problem), problem)
     with step:
         loss = step(torch.randn(4, 8))
         # The batch and two sigmoids' results.
@@ -131,7 +131,7 @@ def test_nothing_keeps_entries_and_storages_alive_after_the_step():
 def test_a_plan_that_does_not_bring_a_tensor_back_fails_loudly():
     model = sigmoids()
     problem = problem_of(model, (4, 8))
-    step = offload(model, evict_everything(problem), problem)
+    step = replay(model, evict_everything(problem), problem)
     step._meter._claim = lambda entry: None
     with step:
         loss = step(torch.randn(4, 8))
@@ -145,21 +145,21 @@ def test_another_network_than_the_planned_one_is_refused():
         nn.Linear(8, 9), nn.Sigmoid(), nn.Linear(9, 8), nn.Sigmoid(), nn.Linear(8, 2)
     )
     with pytest.raises(InputError, match="tensor x1 of the network has 144 bytes"):
-        offload(wider, Plan(), problem)
+        replay(wider, Plan(), problem)
     with pytest.raises(InputError, match="the network has 8 operations"):
-        offload(nn.Sequential(*list(sigmoids())[2:]), Plan(), problem)
+        replay(nn.Sequential(*list(sigmoids())[2:]), Plan(), problem)
 
 
 def test_a_plan_above_the_limit_is_refused():
     problem = problem_of(sigmoids(), (4, 8))
     small = problem.with_memory(problem.trace.peak_memory - 1)
     with pytest.raises(PlanError, match="1 more than the limit"):
-        offload(sigmoids(), Plan(), small)
+        replay(sigmoids(), Plan(), small)
 
 
 def test_labels_of_another_shape_are_refused():
     problem = problem_of(sigmoids(), (4, 8), "cross-entropy")
-    with offload(sigmoids(), Plan(), problem) as step:
+    with replay(sigmoids(), Plan(), problem) as step:
         with pytest.raises(InputError, match='the loss "cross-entropy" needs labels'):
             step(torch.randn(4, 8))
         with pytest.raises(InputError, match=r"the labels must be of shape \[4\]"):
@@ -168,7 +168,7 @@ def test_labels_of_another_shape_are_refused():
 
 def test_batch_of_another_shape_is_refused():
     problem = problem_of(sigmoids(), (4, 8))
-    step = offload(sigmoids(), Plan(), problem)
+    step = replay(sigmoids(), Plan(), problem)
     with step:
         with pytest.raises(InputError, match=r"the input must be of shape \[4, 8\]"):
             step(torch.randn(5, 8))
@@ -184,7 +184,7 @@ def test_gradients_accumulate_over_two_steps():
     model, plain = sigmoids(), sigmoids()
     problem = problem_of(model, (4, 8))
     first, second = torch.randn(4, 8), torch.randn(4, 8)
-    with offload(model, evict_everything(problem), problem) as step:
+    with replay(model, evict_everything(problem), problem) as step:
         step(first).backward()
         step(second).backward()
     plain(first).mean().backward()
@@ -198,7 +198,7 @@ def test_the_callers_batch_is_not_counted_nor_kept():
     problem = problem_of(model, (4, 8))
     assert problem.trace.tensors[0].uses == (-1, 0, 11)
     inputs = torch.randn(4, 8)
-    with offload(model, evict_everything(problem), problem) as step:
+    with replay(model, evict_everything(problem), problem) as step:
         loss = step(inputs)
         # Only the copy leaves; the caller may do with the original what he likes.
         inputs.zero_()
@@ -228,7 +228,7 @@ def test_double_eviction_needs_a_host_copy_only_once_and_order_within_a_boundary
 def test_backward_of_an_earlier_step_is_refused():
     model = sigmoids()
     problem = problem_of(model, (4, 8))
-    with offload(model, evict_everything(problem), problem) as step:
+    with replay(model, evict_everything(problem), problem) as step:
         first = step(torch.randn(4, 8))
         step(torch.randn(4, 8)).backward()
         with pytest.raises(PlanError, match="must follow its own step"):
@@ -239,7 +239,7 @@ def test_second_backward_over_a_retained_graph():
     model, plain = sigmoids(), sigmoids()
     problem = problem_of(model, (4, 8))
     inputs = torch.randn(4, 8)
-    with offload(model, evict_everything(problem), problem) as step:
+    with replay(model, evict_everything(problem), problem) as step:
         loss = step(inputs)
         loss.backward(retain_graph=True)
         loss.backward()
@@ -288,7 +288,7 @@ class Fickle(nn.Module):
 
 def test_a_network_that_saves_something_else_than_when_it_was_profiled_is_refused(monkeypatch):
     problem = problem_of(Fickle(), (4, 8))
-    with offload(Fickle(), evict_everything(problem), problem) as step:
+    with replay(Fickle(), evict_everything(problem), problem) as step:
         step(torch.randn(4, 8)).backward()
         assert step.report.follows_prediction
         monkeypatch.setitem(_switch, "wide", False)

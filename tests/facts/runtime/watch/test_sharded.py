@@ -1,16 +1,21 @@
 """Models that `fully_shard` has taken apart: what is read of them, and what is refused by name."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, fully_shard
-from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    parallelize_module,
+)
 
 from offcert.core.errors import InputError
 from offcert.runtime.capture.run import capture
 from offcert.runtime.capture.step import TrainingStep
-from offcert.runtime.follow.offload import offload
 from offcert.runtime.segments.attach import Segments
 from offcert.runtime.segments.placed import PlacedProgram, PlacedSegment
 from offcert.runtime.watch.hooks import unwrap
@@ -20,6 +25,8 @@ from offcert.runtime.watch.sharded import mark_of
 from offcert.runtime.watch.signature import difference, signature
 from offcert.runtime.watch.tracker import LiveBytes
 from offcert.training.barred import opaque_modules
+from offcert.training.offload import offload
+from support.runtime.captured import evict_everything, problem_of_step
 
 # PyTorch takes seconds to load what shards.
 pytestmark = pytest.mark.slow
@@ -155,3 +162,32 @@ def test_distributed_parameters_are_captured_with_data(mesh):
     # A tanh of 3 x 8 numbers, which are those of this process.
     found = capture(step_of(model)).storages
     assert 4 * 24 in [each.place.size for each in found]
+
+
+def test_the_parts_of_distributed_tensors_leave_and_come_back(mesh):
+    layers = [nn.Linear(4, 8), nn.Tanh(), nn.Sigmoid(), nn.Linear(8, 4)]
+    planned = nn.Sequential(*layers)
+    kept = ColwiseParallel(use_local_output=False)
+    parallelize_module(planned, mesh, {"0": kept, "3": RowwiseParallel()})
+    plain = copy.deepcopy(planned)
+    problem = problem_of_step(step_of(planned))
+    plan = evict_everything(problem)
+    with offload(planned, plan, problem, count=True) as training:
+        batch = torch.randn(3, 4)
+        for model in (plain, planned):
+            model(batch).square().mean().backward()
+    assert training.steps == {"planned": 1}
+    assert training.report.follows_prediction
+    # Both results between the layers, 3 x 8 numbers each, which only `DTensor`s hold.
+    assert training.report.offloaded_bytes >= 2 * 4 * 24
+    for one, other in zip(plain.parameters(), planned.parameters(), strict=True):
+        assert torch.equal(one.grad.to_local(), other.grad.to_local())
+
+
+def test_a_distributed_tensor_that_was_changed_after_it_was_saved_is_refused(mesh):
+    planned = nn.Sequential(nn.Linear(4, 8), nn.Sigmoid(), nn.ReLU(inplace=True))
+    parallelize_module(planned, mesh, {"0": ColwiseParallel(use_local_output=False)})
+    with offload(planned, "auto", memory="50%", hardware="v100-pcie", time_limit=0.2):
+        out = planned(torch.randn(3, 4))
+        with pytest.raises(RuntimeError, match="was changed in place"):
+            out.sum().backward()
