@@ -290,9 +290,7 @@ def test_a_rung_is_not_begun_with_less_time_than_it_needs(monkeypatch: pytest.Mo
     begun = []
 
     def rung(name: str, needs: float) -> Rung:
-        return Rung(
-            Method(lambda search, effort: begun.append(name)), 0.5, "", always=True, needs=needs
-        )
+        return Rung(Method(lambda search, effort: begun.append(name)), 0.5, "", needs=needs)
 
     rungs = rung("any", 0.0), rung("some", 20.0), rung("more", 40.0)
     monkeypatch.setitem(LADDERS, "tried", rungs)

@@ -10,7 +10,7 @@ import pytest
 from offcert.formulations.labels.atomic_heads import search as arrays
 from offcert.formulations.labels.atomic_heads.kernel import Tables, bound_on_end
 from offcert.formulations.labels.atomic_heads.search import SideSearch
-from offcert.formulations.labels.atomic_heads.side import HeadSide
+from offcert.formulations.labels.atomic_heads.side import HeadSide, put
 from offcert.verify.heads.search import Tables as CheckTables
 from offcert.verify.heads.search import prospects
 from support.oracles.side_sequences import least_end, random_side
@@ -145,14 +145,14 @@ def test_finder_and_checker_expect_the_same() -> None:
 def test_too_many_pairs_are_merged_into_better_ones() -> None:
     rng = random.Random(8)
     link, idle = np.empty(65, np.int64), np.empty(65, np.int64)
-    count, put = 0, []
+    count, pairs = 0, []
     for _ in range(3000):
         x = rng.randint(0, 10**6)
         y = 10**6 - x + rng.randint(0, 500)
         count = put(link, idle, count, x, y)
-        put.append((x, y))
+        pairs.append((x, y))
     assert count == link.size - 1
     assert all(np.diff(link[:count]) > 0)
     assert all(np.diff(idle[:count]) < 0)
-    for x, y in put:
+    for x, y in pairs:
         assert any((link[:count] <= x) & (idle[:count] <= y))
