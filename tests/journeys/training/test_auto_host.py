@@ -63,7 +63,7 @@ def test_what_the_host_has_no_room_for_is_computed_again():
     assert takes > 0
     [unlimited] = free.certificates
     for part in (0.5, 0):
-        within = trained(host_memory=int(part * takes))
+        within = trained(host_memory=int(part * takes), time_limit=3.0)
         assert within.needs.pool <= part * takes
         assert within.needs.spilled == 0
         assert within.steps["planned"] == 1

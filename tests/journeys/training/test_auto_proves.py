@@ -58,7 +58,7 @@ def trained(models, steps, **options):
     given = {
         "background": False,
         "hardware": "slow-link",
-        "time_limit": 4,
+        "time_limit": 6,
         "memory": "20%",
     } | options
     training = offload(models[-1], "auto", **given)
