@@ -88,7 +88,7 @@ def _run(options: argparse.Namespace) -> int:
     from offcert.certify.interrupts import terminating_interrupts
     from offcert.core.errors import require_torch
     from offcert.core.units import Units, format_time
-    from offcert.report.training import describe_doctor, doctor_summary
+    from offcert.report.doctor import describe_doctor, doctor_summary
 
     require_torch("offcert doctor")
     from offcert.training.doctor import doctor

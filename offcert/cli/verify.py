@@ -212,7 +212,7 @@ def _load() -> None:
     """Load the modules that verification may need, so that their memory does not count."""
     from importlib import import_module
 
-    for module in ("report.findings", "verify.document", "verify.pivot_outward"):
+    for module in ("report.findings", "verify.elsewhere", "verify.pivot_outward"):
         import_module(f"offcert.{module}")
 
 

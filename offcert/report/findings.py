@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from offcert.core.units import format_gap, format_size, format_time
 from offcert.proofs.settings import Notes
 from offcert.questions.schedule.problem import format_objective
 from offcert.verify.document import Verification
-from offcert.verify.elsewhere import Elsewhere
 from offcert.verify.findings import CheckedBound
+
+if TYPE_CHECKING:
+    # It loads NumPy, which texts do without.
+    from offcert.verify.elsewhere import Elsewhere
 
 
 def elsewhere_summary(found: Elsewhere) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from offcert.core.platform import Platform
 from offcert.core.units import Units
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Problem, Recompute
-from offcert.report.training import describe_doctor, doctor_summary
+from offcert.report.doctor import describe_doctor, doctor_summary
 from offcert.verify.document import verify
 
 
