@@ -146,6 +146,22 @@ class TickHook:
             walk.tick(("leave", self.path, walk.opened[self.path].pop()))
 
 
+def replaced(module: nn.Module, name: str, value: Any) -> Callable[[], None]:
+    """Give a module an attribute of its own; return a function that gives back the one before."""
+    attributes = module.__dict__
+    before = attributes.get(name)
+    attributes[name] = value
+
+    def undo() -> None:
+        if attributes.get(name) is value:
+            if before is None:
+                del attributes[name]
+            else:
+                attributes[name] = before
+
+    return undo
+
+
 class Segments(Calls):
     """Segments of a model's forward passes that run again when the backward pass needs them.
 
@@ -262,18 +278,7 @@ class Segments(Calls):
         self.now = Now()
 
     def _replace(self, module: nn.Module, name: str, value: Any) -> None:
-        attributes = module.__dict__
-        before = attributes.get(name)
-        attributes[name] = value
-
-        def undo() -> None:
-            if attributes.get(name) is value:
-                if before is None:
-                    del attributes[name]
-                else:
-                    attributes[name] = before
-
-        self._undo.append(undo)
+        self._undo.append(replaced(module, name, value))
 
     def _hook(self, path: str, module: nn.Module) -> None:
         hook = TickHook(self, path)

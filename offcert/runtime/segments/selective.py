@@ -22,6 +22,7 @@ from torch.utils.checkpoint import (
 
 from offcert.core.errors import InputError
 from offcert.core.units import Units, format_size
+from offcert.runtime.segments.attach import replaced
 from offcert.runtime.segments.keeper import address_of, tensors_of
 from offcert.runtime.segments.keeping import generator_of
 from offcert.runtime.segments.placed import PlacedProgram, PlacedSegment
@@ -280,12 +281,14 @@ class Policies:
                 rows.setdefault(region.path, []).append(region)
         with ExitStack() as stack:
             for path, found in rows.items():
-                _replace(stack, modules[path], partial(_row, modules[path], found))
+                run = partial(_row, modules[path], found)
+                stack.callback(replaced(modules[path], "forward", run))
             # A call of a container lies around the runs of its children.
             for region in self.regions:
                 if region.children is None:
                     module = modules[region.path]
-                    _replace(stack, module, partial(_call, module.forward, region))
+                    run = partial(_call, module.forward, region)
+                    stack.callback(replaced(module, "forward", run))
             yield model
 
     def _require(self, model: nn.Module) -> None:
@@ -335,17 +338,3 @@ def _row(container: nn.Module, regions: Sequence[Region], value: Any) -> Any:
                 nn.Sequential(*dict(_children(container, region)).values()), region, value
             )
     return value
-
-
-def _replace(stack: ExitStack, module: nn.Module, run: Callable[..., Any]) -> None:
-    attributes = module.__dict__
-    before = attributes.get("forward")
-
-    def undo() -> None:
-        if before is None:
-            attributes.pop("forward", None)
-        else:
-            attributes["forward"] = before
-
-    attributes["forward"] = run
-    stack.callback(undo)
