@@ -10,6 +10,7 @@ from torch import nn
 from offcert.core.carried.ranges import RANGES
 from offcert.core.documents import Fields
 from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.carried import with_ranges
 from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.runtime.segments.reachable import Reach
 from offcert.runtime.watch.sharded import states_of
@@ -61,8 +62,7 @@ def without(problem: Problem, paths: Collection[str]) -> Problem:
     ranges = RANGES.read_in(Fields(capture, "source.capture"), "ranges").without(paths)
     if next(iter(ranges), None) is None:
         return replace(problem, recompute=Recompute.NONE)
-    source = {**problem.source, "capture": {**capture, "ranges": RANGES.write(ranges)}}
-    return replace(problem, source=source)
+    return with_ranges(problem, ranges)
 
 
 def price(barred: dict[str, str], unbarred: Certificate, chosen: Certificate) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from offcert.core.carried.carry import Carried, carry
+from offcert.core.carried.ranges import RANGES, Ranges
 from offcert.core.carried.record import captured
 from offcert.core.execution import Execution
 from offcert.core.platform import Kind
@@ -31,6 +32,21 @@ def carried_on(problem: Problem, program: Program) -> Carried | None:
     """
     network, found = problem.computed, captured(problem.source)
     return None if network is None or found is None else carry(network, program, *found)
+
+
+def with_ranges(problem: Problem, ranges: Ranges) -> Problem:
+    """Return the problem of a captured step in which only some ranges may run again.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of a captured step.
+    ranges : Ranges
+        Those ranges of its capture.
+    """
+    assert problem.source is not None
+    capture = {**problem.source["capture"], "ranges": RANGES.write(ranges)}
+    return replace(problem, source={**problem.source, "capture": capture})
 
 
 def translated(plan: Plan, planned: Execution, real: Execution) -> Plan:

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from offcert.core.carried.carry import Carried, carry
-from offcert.core.carried.ranges import RANGES, Range, Ranges
+from offcert.core.carried.ranges import Range, Ranges
 from offcert.core.carried.unread import kept_in
 from offcert.core.carried.unroll import CarriedUnrolling
 from offcert.core.errors import InputError
 from offcert.core.program import Program, Segment
 from offcert.core.units import Units, format_size
+from offcert.questions.schedule.carried import with_ranges
 from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.questions.schedule.schedule import Schedule
 from offcert.runtime.capture import read_capture
@@ -52,9 +53,7 @@ def for_policies(problem: Problem) -> Problem:
     )
     if next(iter(ranges), None) is None:
         raise InputError(f"no module of {problem.name} is called once in a step")
-    document = {**problem.source["capture"], "ranges": RANGES.write(ranges)}
-    source = {**problem.source, "capture": document}
-    return replace(problem, source=source, recompute=Recompute.ANY, offload=False)
+    return replace(with_ranges(problem, ranges), recompute=Recompute.ANY, offload=False)
 
 
 def checkpoint_policies(certificate: CertificateLike) -> Policies:
