@@ -51,7 +51,7 @@ class InOrder:
     kind : type
         A tuple with or without names, or a dataclass, whose first fields are those of the list.
     forms : Form
-        Of each position.
+        The form of the value at each position.
     """
 
     def __init__(self, kind: Any, *forms: Quick) -> None:

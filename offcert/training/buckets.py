@@ -31,11 +31,12 @@ class Choice:
     Attributes
     ----------
     numbers : tuple of int
-        Of the certificates, increasing; the last one is among them.
+        Numbers of the certificates whose plans are followed, increasing; the last one is among
+        them.
     ticks : int
-        Of all steps together, each under the plan that it follows.
+        Ticks of all steps together, each under the plan that it follows.
     with_one : int
-        The same, if all follow the plan of the largest.
+        Ticks of all steps together, if all follow the plan of the largest.
     bound : int
         Ticks that all steps together take at least, whatever plan each of them follows: from the
         proved bounds of the certificates.
@@ -146,9 +147,9 @@ def replayed(certificate: Certificate, problem: Problem) -> int | None:
     Parameters
     ----------
     certificate : Certificate
-        Of the larger step.
+        The certificate of the larger step.
     problem : Problem
-        Of the step, with the limit that it has to keep to.
+        The problem of the step, with the limit that it has to keep to.
 
     Raises
     ------
@@ -183,7 +184,7 @@ def between(small: Problem, large: Problem, share: Fraction) -> Problem:
     Parameters
     ----------
     small, large : Problem
-        Of captured steps that differ in sizes and times only.
+        Problems of captured steps that differ in sizes and times only.
     share : Fraction
         How far it is from the small one to the large one, from 0 to 1.
 
@@ -278,7 +279,7 @@ class Candidates:
     ends : tuple of two Problem
         A small captured step and the largest, with the times of a hardware model.
     certificate : Certificate
-        Of the largest step.
+        The certificate of the largest step.
     timed : Problem
         The largest step with the times of the certificate.
     rows : sequence of (Fraction, int)
