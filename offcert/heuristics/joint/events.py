@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from offcert.core.compiled import inlined
-from offcert.heuristics.joint.state import EVENTS, LINE, WHOLE, JointState, Work
+from offcert.heuristics.joint.state import EVENTS, LINE, WHOLE, JointState, Scratch
 from offcert.heuristics.joint.tables import Tables
 
 
@@ -27,7 +27,7 @@ def range_of(tables: Tables, first: int, last: int) -> int:
 
 
 @inlined
-def forget_events(tables: Tables, state: JointState, work: Work) -> None:
+def forget_events(tables: Tables, state: JointState, work: Scratch) -> None:
     """Begin without events; note what is given to the outermost segments."""
     work.facts[EVENTS] = 0
     for run in range(work.event_run.size):
@@ -55,7 +55,7 @@ def forget_events(tables: Tables, state: JointState, work: Work) -> None:
 
 
 @inlined
-def _find_unread(tables: Tables, state: JointState, work: Work) -> None:
+def _find_unread(tables: Tables, state: JointState, work: Scratch) -> None:
     """Find the values that are kept in vain, as `offcert.core.carried.unread` does."""
     carrying = tables.carrying
     for value in carrying.unread:
@@ -81,7 +81,7 @@ def _find_unread(tables: Tables, state: JointState, work: Work) -> None:
 
 
 @inlined
-def _nobody_reads(tables: Tables, state: JointState, work: Work, value: int) -> bool:
+def _nobody_reads(tables: Tables, state: JointState, work: Scratch, value: int) -> bool:
     """Return whether a value is kept in a segment with all in it that reads it."""
     carrying = tables.carrying
     writer = carrying.writer[value]
@@ -96,7 +96,7 @@ def _nobody_reads(tables: Tables, state: JointState, work: Work, value: int) -> 
 
 
 @inlined
-def _outermost(work: Work, computation: int) -> int:
+def _outermost(work: Scratch, computation: int) -> int:
     """Return the segment in no other that holds a computation, or -1."""
     segment = work.innermost[computation] if computation >= 0 else -1
     while segment >= 0 and work.parent[segment] >= 0:
@@ -105,7 +105,7 @@ def _outermost(work: Work, computation: int) -> int:
 
 
 @inlined
-def _add(work: Work, value: int, run: int, computation: int) -> None:
+def _add(work: Scratch, value: int, run: int, computation: int) -> None:
     """Note that a value is held at a run, or at a computation if that is not -1."""
     event = work.facts[EVENTS]
     work.event_value[event] = value
@@ -122,7 +122,7 @@ def _add(work: Work, value: int, run: int, computation: int) -> None:
 def note_events(
     tables: Tables,
     state: JointState,
-    work: Work,
+    work: Scratch,
     segment: int,
     saved: int,
     spans: tuple[int, int, int],
@@ -131,7 +131,7 @@ def note_events(
 
     Parameters
     ----------
-    tables, state, work : Tables, JointState, Work
+    tables, state, work : Tables, JointState, Scratch
         As in the evaluation.
     segment : int
         Number of the segment.
@@ -186,7 +186,7 @@ def note_events(
 
 
 @inlined
-def _is_line(tables: Tables, state: JointState, work: Work, segment: int) -> bool:
+def _is_line(tables: Tables, state: JointState, work: Scratch, segment: int) -> bool:
     """Return whether its calls are made one after another when a segment runs again.
 
     In a line that is so of all that is more than one of its calls, which are an operation each.
@@ -203,7 +203,7 @@ def _is_line(tables: Tables, state: JointState, work: Work, segment: int) -> boo
 
 
 @inlined
-def _over(tables: Tables, state: JointState, work: Work, segment: int) -> int:
+def _over(tables: Tables, state: JointState, work: Scratch, segment: int) -> int:
     """Return the last computation that needs something saved in the outermost segment, or -1."""
     while work.parent[segment] >= 0:
         segment = work.parent[segment]
@@ -214,7 +214,7 @@ def _over(tables: Tables, state: JointState, work: Work, segment: int) -> int:
 @inlined
 def _note_kept(
     tables: Tables,
-    work: Work,
+    work: Scratch,
     segment: int,
     computation: int,
     saved: int,
@@ -252,7 +252,7 @@ def _note_kept(
 
 @inlined
 def _note_variables(
-    tables: Tables, work: Work, begin: int, end: int, line: tuple[int, int]
+    tables: Tables, work: Scratch, begin: int, end: int, line: tuple[int, int]
 ) -> None:
     """Note how long what runs again makes is held by the program's variables.
 
@@ -267,7 +267,7 @@ def _note_variables(
 @inlined
 def _note_holder(
     tables: Tables,
-    work: Work,
+    work: Scratch,
     value: int,
     computation: int,
     runs: tuple[int, int],

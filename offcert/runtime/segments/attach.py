@@ -18,7 +18,7 @@ from offcert.runtime.segments.placed import PlacedProgram
 from offcert.runtime.segments.resolve import Lookup, Part, resolve
 from offcert.runtime.watch.guard import OffloadWarning, guard_of, guarded
 from offcert.runtime.watch.hooks import Hooks, UncopiedHook
-from offcert.runtime.watch.proof import Proof
+from offcert.runtime.watch.proof import SegmentProof
 
 
 class _Wrapped:
@@ -183,14 +183,14 @@ class Segments(Calls):
     hooks : Hooks, optional
         The hooks whose sessions are told when a segment has run again.
     rehearsed : bool
-        Whether segments are seen to make the same again before they are relied on (`Proof`); not
-        while a step is captured.
+        Whether segments are seen to make the same again before they are relied on (`SegmentProof`);
+        not while a step is captured.
     verify_every : int, optional
         After how many steps each is rehearsed anew; by default never.
 
     Attributes
     ----------
-    refused : dict of str to Proof
+    refused : dict of str to SegmentProof
         Segments that do not run again any more, by name; their proofs say why.
 
     Raises
@@ -210,7 +210,7 @@ class Segments(Calls):
     ) -> None:
         super().__init__(hooks, rehearsed, verify_every)
         self.root = root
-        self.refused: dict[str, Proof] = {}
+        self.refused: dict[str, SegmentProof] = {}
         self.lookups: list[Lookup] = []
         for program in programs:
             self.add(program)
@@ -227,7 +227,7 @@ class Segments(Calls):
         """
         self.lookups.append(resolve(self.root, program, self._refuse))
 
-    def _refuse(self, proof: Proof) -> None:
+    def _refuse(self, proof: SegmentProof) -> None:
         self.refused[proof.name] = proof
         message = f"{proof.name} does not run again any more: {proof.refused}"
         warnings.warn(

@@ -10,7 +10,7 @@ import numpy as np
 from offcert.core.platform import Kind
 from offcert.questions.schedule.problem import Problem
 from offcert.verify.absence import cheapest_cover
-from offcert.verify.limits import BeyondLimitsError
+from offcert.verify.limits import BeyondLimitsError, TooLargeError
 from offcert.verify.pivot.search import search
 from offcert.verify.pivot.tables import IntArray, Tables, new_standing
 
@@ -58,10 +58,6 @@ class Found:
 def nothing_found() -> Found:
     """Return that a side need not be searched, as it cannot end in time."""
     return Found(np.zeros((0, 4), dtype=np.int64), np.zeros((0, 5), dtype=np.int64), 0)
-
-
-class TooLargeError(Exception):
-    """The numbers might not fit into 64 bits."""
 
 
 class Side:
