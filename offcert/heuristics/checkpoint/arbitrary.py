@@ -8,12 +8,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
-from offcert.heuristics.checkpoint.division_tree import (
-    Division,
-    Reading,
-    SetKind,
-    division_tree,
-)
+from offcert.heuristics.checkpoint.division_tree import Division, Reading, SetKind, division_tree
 from offcert.questions.selection.graph import CheckpointGraph, GraphSelection
 
 if TYPE_CHECKING:

@@ -9,15 +9,7 @@ from typing import Any
 
 from offcert.core.errors import InputError
 from offcert.runtime.engines.findings import CodePlace, Fault, Finding, Use
-from offcert.runtime.engines.memory import (
-    HOST,
-    Access,
-    Geometry,
-    MemoryLife,
-    PinnedPool,
-    Pool,
-    most,
-)
+from offcert.runtime.engines.memory import HOST, Access, Geometry, PinnedPool, Pool, Stay, most
 from offcert.runtime.engines.work import Work
 from offcert.runtime.simulated.streams import (
     Adversary,
@@ -111,7 +103,7 @@ class Machine:
         self.names = {0: "the default stream"}
         self.made: dict[str, CodePlace] = {}
         self.works: list[Work] = []
-        self.lives: list[MemoryLife] = []
+        self.lives: list[Stay] = []
         self.findings: dict[tuple[Any, ...], Found] = {}
         self.lock = threading.RLock()
         self.asked = False
@@ -183,9 +175,9 @@ class Machine:
 
     # Memory.
 
-    def allocate(self, where: str, size: int, stream: int) -> MemoryLife:
+    def allocate(self, where: str, size: int, stream: int) -> Stay:
         """Return a new life; that of the device is for a stream."""
-        life = MemoryLife(len(self.lives), where, size, stream)
+        life = Stay(len(self.lives), where, size, stream)
         self.lives.append(life)
         if where == "device":
             pool = self._pool(stream, size)
@@ -205,7 +197,7 @@ class Machine:
         self.registered += size
         self._peak_pinned = max(self._peak_pinned, self.pinned.held + self.registered)
 
-    def give_back(self, life: MemoryLife, place: CodePlace) -> None:
+    def give_back(self, life: Stay, place: CodePlace) -> None:
         """End a life: its bytes may be given out again."""
         for access in life.accesses:
             access.dropped = place
@@ -216,7 +208,7 @@ class Machine:
             self._give_back(life)
         life.accesses = []
 
-    def _give_back(self, life: MemoryLife) -> None:
+    def _give_back(self, life: Stay) -> None:
         assert life.block is not None
         pool = self._pool(life.stream, life.size)
         others = {stream for stream in life.recorded if stream != life.stream}
@@ -285,7 +277,7 @@ class Machine:
             end += pool.end
         return found, end
 
-    def address(self, life: MemoryLife, bases: dict[tuple[int, bool], int]) -> int | None:
+    def address(self, life: Stay, bases: dict[tuple[int, bool], int]) -> int | None:
         """Return the address of a life in that space, or in pinned memory; None if it has none."""
         if life.address is None or life.where != "device":
             return life.address
@@ -298,7 +290,7 @@ class Machine:
         stream: int,
         operation: str,
         place: CodePlace,
-        uses: Sequence[tuple[MemoryLife, Geometry, bool]],
+        uses: Sequence[tuple[Stay, Geometry, bool]],
         run: Callable[..., Any],
         args: Any,
         kwargs: Any,
@@ -325,7 +317,7 @@ class Machine:
         self.works.append(work)
         return work
 
-    def _number(self, stream: int, uses: Sequence[tuple[MemoryLife, Geometry, bool]]) -> int:
+    def _number(self, stream: int, uses: Sequence[tuple[Stay, Geometry, bool]]) -> int:
         if stream == HOST:
             return 0
         size = sum(geometry.count * geometry.itemsize for _, geometry, _ in uses)
@@ -350,7 +342,7 @@ class Machine:
                 self._found(Fault.ALLOCATED if same else Fault.RELEASED, other, access)
         life.take(access, knows)
 
-    def released_on_host(self, life: MemoryLife, place: CodePlace) -> None:
+    def released_on_host(self, life: Stay, place: CodePlace) -> None:
         """Look for copies that the host has not waited for, of memory it takes back."""
         for other in life.accesses:
             if self.host.knows[other.stream] < other.number:

@@ -1,6 +1,6 @@
 """Memory of the simulated machine: who has it, which accesses used it, who may get it next.
 
-A `MemoryLife` is one stay of a storage in memory: from its allocation until its bytes are given
+A `Stay` is one stay of a storage in memory: from its allocation until its bytes are given
 back, by its death or by ``resize_(0)``. PyTorch gives the bytes of the device out and takes them
 back in the order in which the host asks, for the stream that was current at the allocation: the
 next allocation for that stream may get them at once. So a new life must come after all accesses to
@@ -127,13 +127,13 @@ class Access:
     writes: bool
     geometry: Geometry
     place: CodePlace
-    life: MemoryLife
+    life: Stay
     dropped: CodePlace | None = None
     reported: bool = False
 
 
 @dataclass(slots=True, eq=False)
-class MemoryLife:
+class Stay:
     """A stay of a storage in memory.
 
     Attributes
@@ -214,7 +214,7 @@ class Pool:
         self.given_back: dict[int, Access] = {}
         self.end = 0
         # Lives that were recorded for other streams, and what the host has to know first.
-        self.waiting: list[tuple[MemoryLife, Knowledge]] = []
+        self.waiting: list[tuple[Stay, Knowledge]] = []
 
     def take(self, size: int) -> Block:
         """Return a block of at least so many bytes."""
@@ -222,7 +222,7 @@ class Pool:
         self.end = max(self.end, block.address + block.size)
         return block
 
-    def settle(self, knows: Knowledge) -> list[MemoryLife]:
+    def settle(self, knows: Knowledge) -> list[Stay]:
         """Give back what was put off, if the host knows enough; return those lives."""
         ready = [each for each in self.waiting if _known(each[1], knows)]
         self.waiting = [each for each in self.waiting if not _known(each[1], knows)]

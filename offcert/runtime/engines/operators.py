@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
 from offcert.runtime.engines.findings import place
-from offcert.runtime.engines.memory import HOST, Geometry, MemoryLife
+from offcert.runtime.engines.memory import HOST, Geometry, Stay
 from offcert.runtime.engines.recorder import EngineRecorder, is_plain, require_device
 from offcert.runtime.engines.work import Reference
 
@@ -202,7 +202,7 @@ def _accesses(
     written: set[int],
     fresh: Sequence[torch.Tensor],
     constant: set[int],
-) -> list[tuple[MemoryLife, Geometry, bool]]:
+) -> list[tuple[Stay, Geometry, bool]]:
     read = [each for each in tensors if id(each) not in written and id(each) not in constant]
     found = recorder.uses(read, False)
     found += recorder.uses([each for each in tensors if id(each) in written], True)

@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_map_only
 
 from offcert.runtime.engines.findings import node, place
 from offcert.runtime.engines.machine import Machine
-from offcert.runtime.engines.memory import Geometry, MemoryLife
+from offcert.runtime.engines.memory import Geometry, Stay
 from offcert.runtime.engines.work import Reference
 
 Storage = torch.UntypedStorage
@@ -36,7 +36,7 @@ class EngineRecorder:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self._known: dict[int, tuple[weakref.ref[Any], MemoryLife]] = {}
+        self._known: dict[int, tuple[weakref.ref[Any], Stay]] = {}
         self._local = threading.local()
         # Addresses and sizes of memory that the program has registered itself.
         self.registered: dict[int, int] = {}
@@ -69,11 +69,11 @@ class EngineRecorder:
 
     # Memory.
 
-    def life(self, tensor: torch.Tensor) -> MemoryLife:
+    def life(self, tensor: torch.Tensor) -> Stay:
         """Return the life that a tensor's storage is in."""
         return self.life_of(tensor.untyped_storage())
 
-    def life_of(self, storage: Storage) -> MemoryLife:
+    def life_of(self, storage: Storage) -> Stay:
         """Return the life that a storage is in; one that nobody knows is the host's."""
         if self.knows(storage):
             return self._known[storage._cdata][1]
@@ -103,14 +103,14 @@ class EngineRecorder:
         address = storage.data_ptr()
         return any(begin <= address < begin + size for begin, size in self.registered.items())
 
-    def enter(self, storage: Storage, where: str, stream: int | None = None) -> MemoryLife:
+    def enter(self, storage: Storage, where: str, stream: int | None = None) -> Stay:
         """Begin a life."""
         life = self.machine.allocate(
             where, storage.nbytes(), self.stream if stream is None else stream
         )
         key = storage._cdata
 
-        def died(_: object, key: int = key, life: MemoryLife = life) -> None:
+        def died(_: object, key: int = key, life: Stay = life) -> None:
             if self.ended:
                 return
             with self.machine.lock:
@@ -150,7 +150,7 @@ class EngineRecorder:
                 self.machine.released_on_host(life, place())
                 life.where = "host"
 
-    def living(self) -> list[MemoryLife]:
+    def living(self) -> list[Stay]:
         """Return the lives that have not ended, in order."""
         found = [life for reference, life in self._known.values() if reference() is not None]
         return sorted(found, key=lambda life: life.number)
@@ -167,7 +167,7 @@ class EngineRecorder:
 
     def uses(
         self, tensors: Sequence[torch.Tensor], writes: bool
-    ) -> list[tuple[MemoryLife, Geometry, bool]]:
+    ) -> list[tuple[Stay, Geometry, bool]]:
         """Return the accesses to tensors."""
         return [(self.life(each), Geometry.of(each), writes) for each in tensors]
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from offcert.runtime.engines.findings import CodePlace
-from offcert.runtime.engines.memory import Geometry, MemoryLife
+from offcert.runtime.engines.memory import Geometry, Stay
 from offcert.runtime.simulated.streams import Knowledge
 
 
@@ -17,12 +17,12 @@ from offcert.runtime.simulated.streams import Knowledge
 class Reference:
     """A tensor, by the memory it lies in."""
 
-    life: MemoryLife
+    life: Stay
     dtype: torch.dtype
     geometry: Geometry
 
     @classmethod
-    def of(cls, tensor: torch.Tensor, life: MemoryLife) -> Reference:
+    def of(cls, tensor: torch.Tensor, life: Stay) -> Reference:
         """Return that of a tensor."""
         return cls(life, tensor.dtype, Geometry.of(tensor))
 
