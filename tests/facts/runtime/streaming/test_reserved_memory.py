@@ -12,7 +12,7 @@ from offcert.core.errors import InputError, PlanError
 from offcert.core.platform import Platform
 from offcert.runtime.follow.offload import OffloadWarning, follow
 from offcert.runtime.simulated import SimulatedDevice
-from offcert.training import follow as train_by
+from offcert.training import offload as train_by
 from support.runtime.stream_steps import Layers, On, captured_problem, evicting, mean
 
 SEGMENT = 4096

@@ -16,7 +16,7 @@ from offcert.core.errors import PlanError
 from offcert.runtime.follow.offload import Offload, OffloadWarning, follow
 from offcert.runtime.watch.guard import GUARDED, Guard
 from offcert.runtime.watch.proof import RecomputeError
-from offcert.training import follow as make_plans
+from offcert.training import offload as make_plans
 
 # Programs and dispatch modes of their own: no step of a user's goes through them.
 APART = {"stages", "zoo", "compiled", "engines"}

@@ -11,7 +11,7 @@ from offcert.formulations.labels.atomic_heads import search as arrays
 from offcert.formulations.labels.atomic_heads.kernel import SideTables, bound_on_end
 from offcert.formulations.labels.atomic_heads.search import SideSearch
 from offcert.formulations.labels.atomic_heads.side import HeadSide, put
-from offcert.verify.heads.search import SideTables as CheckTables
+from offcert.verify.heads.search import Tables as CheckTables
 from offcert.verify.heads.search import prospects
 from support.oracles.side_sequences import least_end, random_side
 
