@@ -203,7 +203,7 @@ class GraphChoice:
         if budget is not None:
             limits.append((self._saving.sizes, budget))
         if self.peak is not None:
-            limits += [(row.saved, self.peak - row.fixed) for row in rows]
+            limits += [(row.if_saved, self.peak - row.fixed) for row in rows]
         # In search of a peak many programs are solved.
         seconds = self._left if self.peak is None else max(0.5, self._left / 4)
         found = choose(self._saving, limits, seconds, least_bytes=least, proved=proved)

@@ -190,8 +190,8 @@ class Ways:
         different, which = np.unique(codes, return_inverse=True)
         which = which.reshape(-1)
         digits = [
-            different // radix % (len(moves) + 1)
-            for radix, moves in zip(side.radix, side.moves, strict=False)
+            different // radix % (len(members) + 1)
+            for radix, members in zip(side.radix, side.movable, strict=False)
         ]
         self.out = np.stack(digits, axis=1)
         self.earliest = np.full(len(different), NEVER)
@@ -295,7 +295,7 @@ class Asking:
             return
         out = self._ways.out[index].tolist()
         nexts = [
-            (c, place, side.clock[side.moves[c][out[c]].ready + 1])
+            (c, place, side.clock[side.movable[c][out[c]].ready + 1])
             for c, place in enumerate(self._place)
             if place != NONE and out[c] < side.here[c]
         ]

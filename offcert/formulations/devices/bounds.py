@@ -119,15 +119,15 @@ def priced_ticks(
     missing = lacking(problem)
     useful = {operation: y for operation, y in prices.items() if operation in missing}
     total = sum((y * missing[operation] for operation, y in useful.items()), Fraction(0))
-    saved: dict[int, Fraction] = {}
+    gains: dict[int, Fraction] = {}
     for gap, size in zip(trace.gaps, trace.gap_sizes, strict=True):
         worth = sum(
             (y * min(size, missing[o]) for o, y in useful.items() if gap.spans(o)), Fraction(0)
         )
         ticks = platform.transfer_time(size, Kind.PREFETCH) if Kind.PREFETCH in kinds else 0
         if worth > ticks:
-            saved[gap.tensor] = saved.get(gap.tensor, Fraction(0)) + worth - ticks
-    for tensor, worth in saved.items():
+            gains[gap.tensor] = gains.get(gap.tensor, Fraction(0)) + worth - ticks
+    for tensor, worth in gains.items():
         ticks = 0
         if Kind.OFFLOAD in kinds:
             ticks = platform.transfer_time(trace.tensors[tensor].size, Kind.OFFLOAD)

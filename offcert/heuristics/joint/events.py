@@ -124,7 +124,7 @@ def note_events(
     state: JointState,
     work: Scratch,
     segment: int,
-    saved: int,
+    last_saved: int,
     spans: tuple[int, int, int],
 ) -> bool:
     """Note the values that a segment holds once it has run again.
@@ -135,8 +135,8 @@ def note_events(
         As in the evaluation.
     segment : int
         Number of the segment.
-    saved : int
-        Of `unrolling`.
+    last_saved : int
+        Twice the computation in which the last is saved, and 1 more if it is over then.
     spans : tuple of int
         Its first run, the run after its last one, and that during which the first results are
         handed out.
@@ -172,7 +172,8 @@ def note_events(
             run += 1
         elif state.kept[computation]:
             handed = told if run == begin else run - 1
-            if _note_kept(tables, work, segment, computation, saved, (handed, over, end), calls):
+            runs = (handed, over, end)
+            if _note_kept(tables, work, segment, computation, last_saved, runs, calls):
                 lent = handed if lent < 0 else lent
                 returned = max(handed, end - 1)
     for again in range(begin, end):
@@ -194,7 +195,7 @@ def _is_line(tables: Tables, state: JointState, work: Scratch, segment: int) -> 
     several = state.first[segment] < state.last[segment]
     while segment >= 0:
         number = range_of(tables, state.first[segment], state.last[segment])
-        if number >= 0 and tables.carrying.line[number] == 1:
+        if number >= 0 and tables.carrying.is_line[number] == 1:
             return True
         if not several:
             return False
@@ -217,9 +218,9 @@ def _note_kept(
     work: Scratch,
     segment: int,
     computation: int,
-    saved: int,
+    last_saved: int,
     runs: tuple[int, int, int],
-    line: tuple[int, int],
+    calls: tuple[int, int],
 ) -> bool:
     """Note how long results stay: they are handed out during a run, or later if it stops before.
 
@@ -232,27 +233,27 @@ def _note_kept(
     carrying = tables.carrying
     own = work.innermost[computation] == segment and until >= 0
     for place in range(carrying.result_first[computation], carrying.result_first[computation + 1]):
-        handed = 2 * computation + carrying.late[place] <= saved
+        handed = 2 * computation + carrying.late[place] <= last_saved
         if work.unread[carrying.result[place]]:
             lent = lent or handed
         elif handed:
             _add(work, carrying.result[place], run, -1)
             # The result is in the program's variables again.
-            _note_holder(tables, work, carrying.result[place], computation, (run, end), line)
+            _note_holder(tables, work, carrying.result[place], computation, (run, end), calls)
         elif own:
             _add(work, carrying.result[place], run, until)
     for part in range(2 * computation, 2 * computation + 2):
-        if carrying.beside[part] > 0 and part <= saved:
+        if carrying.beside[part] > 0 and part <= last_saved:
             _add(work, -1 - part, run, -1)
         elif carrying.beside[part] > 0 and own:
             _add(work, -1 - part, run, until)
-        lent = lent or (carrying.unread_beside[part] > 0 and part <= saved)
+        lent = lent or (carrying.unread_beside[part] > 0 and part <= last_saved)
     return lent
 
 
 @inlined
 def _note_variables(
-    tables: Tables, work: Scratch, begin: int, end: int, line: tuple[int, int]
+    tables: Tables, work: Scratch, begin: int, end: int, calls: tuple[int, int]
 ) -> None:
     """Note how long what runs again makes is held by the program's variables.
 
@@ -261,7 +262,7 @@ def _note_variables(
     for run in range(begin, end):
         computation = work.runs[run]
         for place in range(tables.write_first[computation], tables.write_first[computation + 1]):
-            _note_holder(tables, work, tables.write[place], computation, (run, end), line)
+            _note_holder(tables, work, tables.write[place], computation, (run, end), calls)
 
 
 @inlined
@@ -271,14 +272,14 @@ def _note_holder(
     value: int,
     computation: int,
     runs: tuple[int, int],
-    line: tuple[int, int],
+    calls: tuple[int, int],
 ) -> None:
     """Note the last run in which the program's variables hold a value that they hold since one."""
     run, end = runs
     until = tables.carrying.until[value]
     if until <= computation:
         return
-    until = min(until, _returned(tables, value, computation, line))
+    until = min(until, _returned(tables, value, computation, calls))
     holder = run
     while holder + 1 < end and work.runs[holder + 1] <= until:
         holder += 1
@@ -287,10 +288,10 @@ def _note_holder(
 
 
 @inlined
-def _returned(tables: Tables, value: int, writer: int, line: tuple[int, int]) -> int:
+def _returned(tables: Tables, value: int, writer: int, calls: tuple[int, int]) -> int:
     """Return the place where a line's last call that takes a value returns, or a late one."""
     carrying = tables.carrying
-    first, last = line
+    first, last = calls
     found = -1
     for place in range(carrying.take_first[value], carrying.take_first[value + 1]):
         if first < carrying.take[place] <= last:

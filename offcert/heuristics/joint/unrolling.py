@@ -158,13 +158,13 @@ def unroll(tables: Tables, state: JointState, work: Scratch) -> int:
                     break
                 stamp = _release(state, work, segment, stamp)
                 begin = runs
-                stop, saved = _stop(tables, state, work, segment)
+                stop, last_saved = _stop(tables, state, work, segment)
                 runs = _again(state, work, segment, stop, runs)
                 # If it runs right after what is around it, that one has been told first.
                 if not (end == begin and work.parent[segment] == before):
                     told = begin
                 spans = (begin, runs, begin - int(told < begin))
-                if known and not note_events(tables, state, work, segment, saved, spans):
+                if known and not note_events(tables, state, work, segment, last_saved, spans):
                     return -1
                 if known:
                     note_ask(tables, state, work, computation, segment, begin)
@@ -227,10 +227,10 @@ def _needed(tables: Tables, state: JointState, work: Scratch, computation: int) 
     """Return the segment that waits longest of those in which something was saved, or -1."""
     found = -1
     for place in range(tables.trigger_first[computation], tables.trigger_first[computation + 1]):
-        saved = tables.trigger[place]
-        if tables.by_writer[computation] and state.kept[saved]:
+        trigger = tables.trigger[place]
+        if tables.by_writer[computation] and state.kept[trigger]:
             continue
-        segment = work.innermost[saved]
+        segment = work.innermost[trigger]
         while segment >= 0 and work.phase[segment] != _WAITING:
             segment = work.parent[segment]
         if segment >= 0 and (found < 0 or work.stamp[segment] < work.stamp[found]):
@@ -260,18 +260,18 @@ def _stop(tables: Tables, state: JointState, work: Scratch, segment: int) -> tup
     -------
     stop : int
         The last computation that may have to run.
-    saved : int
+    last_saved : int
         Twice the computation in which the last is saved, and 1 more if it is over then.
     """
     for computation in range(state.last[segment], state.first[segment] - 1, -1):
         if tables.stop[computation] != NOTHING:
-            stop, saved = tables.stop[computation], 2 * computation
+            stop, last_saved = tables.stop[computation], 2 * computation
             inside = work.innermost[computation]
             while inside != segment:
                 # Of a segment inside, only its inputs are saved.
-                stop, saved = state.first[inside] - 1, 2 * state.first[inside] - 1
+                stop, last_saved = state.first[inside] - 1, 2 * state.first[inside] - 1
                 inside = work.parent[inside]
-            return stop, saved
+            return stop, last_saved
     return NOTHING, -1
 
 

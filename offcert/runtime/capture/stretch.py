@@ -297,7 +297,7 @@ class _Stretch:
             made,
             {self.moved(moment, shift) for moment in life.touched},
             [(self.moved(first, shift), self.moved(end, shift)) for first, end in life.held],
-            None if life.saved is None else self.moved(life.saved, shift),
+            None if life.saved_at is None else self.moved(life.saved_at, shift),
             None,
             {self.moved(moment, shift) for moment in life.changed},
         )
@@ -312,7 +312,7 @@ class _Stretch:
             made,
             {each for moment in life.touched for each in self.everywhere(moment)},
             [span for first, end in life.held for span in self._spans(first, end)],
-            None if life.saved is None else self.moved(life.saved, None),
+            None if life.saved_at is None else self.moved(life.saved_at, None),
             None,
             {each for moment in life.changed for each in self.everywhere(moment)},
         )

@@ -76,16 +76,16 @@ class NodeDemand:
     ----------
     fixed : int
         Bytes that are there whatever is saved.
-    saved : dict
+    if_saved : dict
         Bytes by storage that are there if it is saved.
     """
 
     fixed: int
-    saved: dict[Key, int]
+    if_saved: dict[Key, int]
 
     def at(self, saved: Collection[Key]) -> int:
         """Return the bytes that are there at least if these storages are saved."""
-        return self.fixed + sum(size for key, size in self.saved.items() if key in saved)
+        return self.fixed + sum(size for key, size in self.if_saved.items() if key in saved)
 
 
 class JointGraph:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from offcert.core.errors import InputError
-from offcert.core.named import users_function
+from offcert.core.options import users_function
 from offcert.runtime.engines.findings import Finding, raised_at
 from offcert.runtime.engines.machine import Machine, Peaks
 from offcert.runtime.engines.memory import Access
