@@ -88,10 +88,15 @@ class ContainerRun(_Wrapped):
         if not parts or len(args) != 1 or kwargs:
             return self.original(*args, **kwargs)
         assert isinstance(self.module, nn.Sequential)
-        return self._children(args[0], 0, len(self.module) - 1, parts)
+        return self._children([args[0]], 0, len(self.module) - 1, parts)
 
-    def _children(self, value: Any, first: int, last: int, parts: list[Part]) -> Any:
-        """Call children one after another, those of each part as a segment."""
+    def _children(self, cell: list[Any], first: int, last: int, parts: list[Part]) -> Any:
+        """Call children one after another, those of each part as a segment.
+
+        The input comes in a list of its own: the stack of a caller may hold an argument as long as
+        the call runs (CPython does where a compiler has put its own evaluator of frames in place).
+        """
+        value = cell.pop()
         children = list(self.module._modules.values())
         starts = {part.first: part for part in parts}
         at = first
@@ -121,7 +126,7 @@ class _Children:
 
     def __call__(self, cell: list[Any]) -> Any:
         part = self.part
-        return self.run._children(cell.pop(), part.first, part.last, part.inner)
+        return self.run._children(cell, part.first, part.last, part.inner)
 
 
 class TickHook:
