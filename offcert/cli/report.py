@@ -14,7 +14,7 @@ from offcert.cli.progress import progress
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from offcert.report.page import Shown
+    from offcert.report.page import PageDocument
 
 _EXAMPLES = (
     "offcert report certificate.json -o report.html",
@@ -81,7 +81,7 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _measured(options: argparse.Namespace, first: Shown) -> tuple[str, dict[str, Any]]:
+def _measured(options: argparse.Namespace, first: PageDocument) -> tuple[str, dict[str, Any]]:
     from dataclasses import asdict
 
     from offcert.core.errors import InputError
@@ -107,19 +107,19 @@ def _paths(given: list[Path]) -> Iterator[Path]:
         yield from found
 
 
-def _read(path: Path, verify: bool) -> Shown:
+def _read(path: Path, verify: bool) -> PageDocument:
     from offcert.core.documents import read_json
     from offcert.core.errors import InputError
     from offcert.proofs.certificate import certificate_from_json
     from offcert.questions.schedule.training_files import TRAINING_FORMAT, training_from_json
-    from offcert.report.page import Shown
+    from offcert.report.page import PageDocument
     from offcert.verify.document import verify as verified
 
     document = read_json(path)
     try:
         if isinstance(document, dict) and document.get("format") == TRAINING_FORMAT:
-            return Shown(path.name, training_from_json(document))
+            return PageDocument(path.name, training_from_json(document))
         certificate = certificate_from_json(document)
-        return Shown(path.name, certificate, verified(document) if verify else None)
+        return PageDocument(path.name, certificate, verified(document) if verify else None)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None

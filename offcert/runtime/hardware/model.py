@@ -24,7 +24,7 @@ _NS_PER_SECOND = 10**9
 FLASH_2, FLASH_3 = "flash-2", "flash-3"
 
 
-class Work(StrEnum):
+class OperationClass(StrEnum):
     """Classes of operations, by which part of a peak they reach."""
 
     PRODUCT = "product"
@@ -63,9 +63,9 @@ class Hardware:
         Peak floating-point operations per second of the other types in `TYPES`, on tensor cores
         where there are some: dense, with sums in float32. A type without one has that of float32.
     efficiency
-        By class of work (`Work`), or by class and type (``"product-float32"``), which part of a
-        peak is reached. A class without a number is counted at the peak. That of attention is in
-        `kernels` where it depends on the kernel.
+        By class of work (`OperationClass`), or by class and type (``"product-float32"``), which
+        part of a peak is reached. A class without a number is counted at the peak. That of
+        attention is in `kernels` where it depends on the kernel.
     kernels
         By kernel of attention, which part of a peak it reaches.
     attention
@@ -100,7 +100,7 @@ class Hardware:
         """The entry in a problem's ``source``: the rates that operations reach, by kernel."""
         parts = dict(self.efficiency)
         if self.kernels:
-            parts[Work.ATTENTION] = self.reached(Work.ATTENTION)
+            parts[OperationClass.ATTENTION] = self.reached(OperationClass.ATTENTION)
         reached = {str(name): str(float(part)) for name, part in parts.items()}
         kernel = {"attention": self.attention} if self.kernels else {}
         return {"hardware": self.name} | ({"efficiency": reached} if reached else {}) | kernel
@@ -111,7 +111,7 @@ class Hardware:
 
     def reached(self, work: str, dtype: str = "") -> Fraction:
         """Return the part of its peak that a class of work reaches, in a type."""
-        kernel = self.kernels.get(self.attention) if work == Work.ATTENTION else None
+        kernel = self.kernels.get(self.attention) if work == OperationClass.ATTENTION else None
         if kernel is not None:
             return kernel
         whole = self.efficiency.get(work, Fraction(1))
@@ -133,7 +133,7 @@ def roofline_ns(
     flops: int,
     bytes: int,
     dtype: str = "float32",
-    work: str = Work.PRODUCT,
+    work: str = OperationClass.PRODUCT,
 ) -> int:
     """Return the time of one kernel on `hardware` in nanoseconds, rounded up.
 
@@ -151,7 +151,7 @@ def roofline_ns(
     dtype
         One of `TYPES`: in which it multiplies.
     work
-        One of `Work`: which part of that type's peak it reaches.
+        One of `OperationClass`: which part of that type's peak it reaches.
 
     References
     ----------
@@ -163,7 +163,7 @@ def roofline_ns(
     if flops == 0 and bytes == 0:
         return 0
     compute = _ns(flops, hardware.rate(dtype), hardware.reached(work, dtype))
-    traffic = _ns(bytes, hardware.memory_bandwidth, hardware.reached(Work.TRAFFIC))
+    traffic = _ns(bytes, hardware.memory_bandwidth, hardware.reached(OperationClass.TRAFFIC))
     return max(compute, traffic) + hardware.overhead_ns
 
 
