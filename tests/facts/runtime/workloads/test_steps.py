@@ -113,7 +113,7 @@ def test_a_file_becomes_a_problem(tmp_path: Path, capsys: pytest.CaptureFixture[
         (TINY, {"sequence": 0}, "sequence must be a positive integer, not 0"),
         (TINY, {"dtype": "int8"}, "dtype must be one of bf16"),
         (TINY, {"autocast": "fp32"}, "autocast must be to bf16 or fp16"),
-        (TINY, {"attention": "flush"}, "attention must be one of flash, math"),
+        (TINY, {"attention": "flush"}, "attention must be one of flash, efficient, math"),
         ("vit-l-16", {}, "sequence is for models that read text"),
     ],
 )
