@@ -97,6 +97,11 @@ ATTENTION = {
     "math": [SDPBackend.MATH],
 }
 
+_ENABLED = {
+    SDPBackend.FLASH_ATTENTION: torch.backends.cuda.flash_sdp_enabled,
+    SDPBackend.EFFICIENT_ATTENTION: torch.backends.cuda.mem_efficient_sdp_enabled,
+}
+
 
 def training_step(
     config: str | Mapping[str, Any],
@@ -297,7 +302,9 @@ def _contexts(model: nn.Module, autocast: str | None, attention: str) -> Callabl
         with ExitStack() as stack:
             if not isinstance(model, UNet):
                 stack.enter_context(_nothing_packed())
-            stack.enter_context(sdpa_kernel(ATTENTION[chosen]))
+            # What is switched off around it stays off.
+            off = {kernel for kernel, enabled in _ENABLED.items() if not enabled()}
+            stack.enter_context(sdpa_kernel([k for k in ATTENTION[chosen] if k not in off]))
             if dtype is not None:
                 stack.enter_context(torch.autocast(kind, dtype))
             yield
