@@ -35,7 +35,7 @@ from offcert.core.documents import write_json
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
-from offcert.runtime.follow.offload import Offload, offload
+from offcert.runtime.follow.offload import Offload, follow
 from offcert.runtime.profiling.profile import profile
 from offcert.runtime.segments.placed import PlacedProgram, PlacedSegment
 from offcert.runtime.segments.steps import segmented
@@ -109,7 +109,7 @@ def measure(case: Case, steps: int, time_limit: float) -> dict[str, Any]:
     variants = {"plain": Variant(model, workload)}
     for label, (limited, plan) in plans.items():
         twin = copy.deepcopy(model)
-        variants[label] = Variant(twin, workload, offload(twin, plan, limited))
+        variants[label] = Variant(twin, workload, follow(twin, plan, limited))
     ratios = side_by_side(variants, steps)
     planned = variants["plan at 25 %"].context
     assert isinstance(planned, Offload)

@@ -34,7 +34,7 @@ from offcert.runtime.capture.run import Nobody
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.cuda import CudaDevice, versions
 from offcert.runtime.device.interface import Device
-from offcert.runtime.follow.offload import offload
+from offcert.runtime.follow.offload import follow
 from offcert.runtime.profiling.profile import profile
 from offcert.runtime.profiling.timing import Timing
 from offcert.runtime.simulated.device import SimulatedDevice
@@ -227,7 +227,7 @@ class Bench:
 
     def _follow(self, certificate: Certificate, name: str, at: Row) -> Row:
         device = self.device()
-        made = offload(
+        made = follow(
             self.step.model, certificate, device=device, timed=True, count=self._simulated
         )
         with made:

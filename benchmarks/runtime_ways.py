@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from offcert.runtime.device.interface import Arena, Device, Event, Part
+from offcert.runtime.device.interface import Arena, CopiedStorage, Device, DeviceEvent
 from offcert.runtime.watch.parts import Parts
 from offcert.runtime.watch.saved_hooks import Owned
 from offcert.runtime.watch.tracker import LiveBytes
@@ -69,7 +69,7 @@ class _OnHost:
     """A saved tensor on the host, and how it was."""
 
     arena: Arena
-    copied: Event | None
+    copied: DeviceEvent | None
     dtype: torch.dtype
     shape: torch.Size
     size: int
@@ -91,7 +91,7 @@ class _Saving:
             arena = self._arena(data.numel())
         self.device.out.wait(self.device.compute.record())
         if data.numel():
-            self.device.copy_out([Part(data, arena, 0)])
+            self.device.copy_out([CopiedStorage(data, arena, 0)])
         copied = self.device.out.record()
         return _OnHost(arena, copied, tensor.dtype, tensor.shape, data.numel()), data
 
@@ -106,7 +106,7 @@ class _Saving:
         if kept.copied is not None:
             device.back.wait(kept.copied)
         if kept.size:
-            device.copy_back([Part(data, kept.arena, 0)])
+            device.copy_back([CopiedStorage(data, kept.arena, 0)])
         device.compute.wait(device.back.record())
         return data.view(kept.dtype).view(kept.shape)
 
@@ -183,7 +183,7 @@ class Threshold(Way):
         """Save tensors on the host; operators wait only if too many are under way."""
         saving = _Saving(device, counter)
         owned = Owned(Parts(model))
-        under_way: deque[tuple[Event, torch.Tensor]] = deque()
+        under_way: deque[tuple[DeviceEvent, torch.Tensor]] = deque()
 
         def pack(tensor: torch.Tensor) -> Any:
             size = tensor.numel() * tensor.element_size()
@@ -235,7 +235,7 @@ def _closing(saving: _Saving) -> Iterator[None]:
         saving.close()
 
 
-def _await_first(device: Device, under_way: deque[tuple[Event, torch.Tensor]]) -> None:
+def _await_first(device: Device, under_way: deque[tuple[DeviceEvent, torch.Tensor]]) -> None:
     # The bytes must live until the wait has been handed over.
     copied, data = under_way.popleft()
     device.compute.wait(copied)

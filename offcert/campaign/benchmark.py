@@ -29,8 +29,8 @@ from offcert.certify.own_method import GIVEN
 from offcert.certify.placing import place
 from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
-from offcert.core.named import named, users_function
-from offcert.core.options import require_count, require_seconds, require_seed
+from offcert.core.named import named
+from offcert.core.options import require_count, require_seconds, require_seed, users_function
 from offcert.core.threads import cores
 from offcert.instances.library import Library
 from offcert.proofs.questions import SCHEDULE

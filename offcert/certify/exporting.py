@@ -15,7 +15,11 @@ from offcert.core.trace import require_integer
 from offcert.formulations.common.time_grid import choose_grid
 from offcert.formulations.exported.cells import Cells, Keeps, require_exportable
 from offcert.formulations.exported.fluid_rows import fluid_argument
-from offcert.formulations.exported.integer_program import CellModel, IntegerProgram, RetentionModel
+from offcert.formulations.exported.integer_program import (
+    CellModel,
+    IntegerProgram,
+    RetentionProgram,
+)
 from offcert.formulations.exported.interval import MODEL, Instance
 from offcert.formulations.exported.joint_rows import joint_argument
 from offcert.formulations.exported.text import lp, mps, opb
@@ -128,7 +132,7 @@ def export_retention(problem: Problem, form: str) -> ExportedRetention:
     if form not in ("mps", "lp"):
         raise InputError(f"format must be mps or lp for the model {RETENTION}, not {form}")
     try:
-        program = RetentionModel(problem).program()
+        program = RetentionProgram(problem).program()
     except MethodError as error:
         raise InputError(str(error)) from None
     text = "\n".join(PROGRAMS[form](program)) + "\n"

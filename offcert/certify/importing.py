@@ -18,7 +18,7 @@ from offcert.core.errors import InputError, MethodError, PlanError
 from offcert.core.execution import Execution
 from offcert.core.result import Evidence
 from offcert.formulations.common.outcome import rough_plans
-from offcert.formulations.exported.integer_program import CellModel, RetentionModel, read_solution
+from offcert.formulations.exported.integer_program import CellModel, RetentionProgram, read_solution
 from offcert.instances.library import Library
 from offcert.instances.records import Record
 from offcert.proofs.certificate import Certificate
@@ -109,7 +109,7 @@ def _solved(problem: Problem, path: str | Path) -> tuple[Execution | None, list[
     try:
         cells, values = read_solution(text)
         if cells is None:
-            return RetentionModel(problem).executed(values), [Plan()]
+            return RetentionProgram(problem).executed(values), [Plan()]
         return None, CellModel(problem, cells).plans(values)
     except (InputError, MethodError) as error:
         raise InputError(f"{path}: {error}") from None

@@ -17,8 +17,8 @@ from offcert.certify.search import Search
 from offcert.core.errors import InputError, NoPlanError, PlanError
 from offcert.core.execution import Execution
 from offcert.core.messages import short_repr
-from offcert.core.named import users_function
 from offcert.core.network import Network
+from offcert.core.options import users_function
 from offcert.core.strategy import Strategy
 from offcert.questions.placement.problem import Placement
 from offcert.questions.schedule.check import peak

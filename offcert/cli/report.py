@@ -14,7 +14,7 @@ from offcert.cli.progress import progress
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from offcert.report.page import Shown
+    from offcert.report.page import PageDocument
 
 _EXAMPLES = (
     "offcert report certificate.json -o report.html",
@@ -31,7 +31,8 @@ def add(commands: Commands) -> None:
         type=source,
         metavar="CERTIFICATE",
         nargs="+",
-        help="certificates of schedules, folders of curves over memory, and reports of train",
+        help="certificates of schedules, folders of them (curves over memory, sizes of doctor), "
+        "and reports of train",
     )
     parser.add_argument(
         "--no-verify",
@@ -80,7 +81,7 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _measured(options: argparse.Namespace, first: Shown) -> tuple[str, dict[str, Any]]:
+def _measured(options: argparse.Namespace, first: PageDocument) -> tuple[str, dict[str, Any]]:
     from dataclasses import asdict
 
     from offcert.core.errors import InputError
@@ -99,25 +100,26 @@ def _paths(given: list[Path]) -> Iterator[Path]:
         if not path.is_dir():
             yield path
             continue
-        found = sorted(path.glob("memory-*.json"))
+        # Beside the certificates of a curve may lie its problem and its table.
+        found = sorted(path.glob("memory-*.json")) or sorted(path.glob("*.json"))
         if not found:
-            raise InputError(f"{path} is no folder with a curve over memory, as certify writes it")
+            raise InputError(f"{path} holds no certificates, as certify and doctor write them")
         yield from found
 
 
-def _read(path: Path, verify: bool) -> Shown:
+def _read(path: Path, verify: bool) -> PageDocument:
     from offcert.core.documents import read_json
     from offcert.core.errors import InputError
     from offcert.proofs.certificate import certificate_from_json
     from offcert.questions.schedule.training_files import TRAINING_FORMAT, training_from_json
-    from offcert.report.page import Shown
+    from offcert.report.page import PageDocument
     from offcert.verify.document import verify as verified
 
     document = read_json(path)
     try:
         if isinstance(document, dict) and document.get("format") == TRAINING_FORMAT:
-            return Shown(path.name, training_from_json(document))
+            return PageDocument(path.name, training_from_json(document))
         certificate = certificate_from_json(document)
-        return Shown(path.name, certificate, verified(document) if verify else None)
+        return PageDocument(path.name, certificate, verified(document) if verify else None)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None

@@ -1,24 +1,20 @@
-"""Functions that data names, so that a row of a table can say who does something in a room above.
+"""Functions of ours that are loaded when they are called, by a name or through their package.
 
-Whoever reads the row knows and loads nothing of that room until the function is called.
-
-Packages can be called, too: ``offcert.certify(problem)``, although ``offcert.certify`` is one.
-Importing a submodule makes its package an attribute of ``offcert``, whatever stood there before. So
-a package that shares its name with the function that people want from it answers for it.
+`named` looks up what a row of a table says: who reads the row knows and loads nothing of the room
+above that has the function. `stand_for` lets a package be called: ``offcert.certify(problem)``,
+although ``offcert.certify`` is a package, as importing a submodule makes its package an attribute
+of ``offcert``, whatever stood there before.
 """
 
 from __future__ import annotations
 
 import inspect
-import os
 import sys
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from types import ModuleType
 from typing import Any
-
-from offcert.core.errors import InputError
 
 
 class CallableRoom(ModuleType):
@@ -78,37 +74,3 @@ def named(room: str, name: str) -> Callable[..., Any]:
     module, _, attribute = name.partition(":")
     found: Callable[..., Any] = getattr(import_module(f"offcert.{room}.{module}"), attribute)
     return found
-
-
-def users_function(spec: str, what: str) -> Callable[..., Any]:
-    """Return the function in the user's own code that ``"package.module:callable"`` names.
-
-    Parameters
-    ----------
-    spec : str
-        The module and the name in it. A module may lie in the working directory.
-    what : str
-        Kind of the object, as the first word of messages: ``"model"``.
-
-    Raises
-    ------
-    InputError
-        If the module cannot be imported, has no such name, or it names nothing that can be called.
-    """
-    path, _, name = spec.partition(":")
-    # As with `python -m`; an installed command's path does not contain the working directory.
-    if os.getcwd() not in sys.path and "" not in sys.path:
-        sys.path.append(os.getcwd())
-    try:
-        found: Any = import_module(path)
-        for part in name.split("."):
-            found = getattr(found, part)
-    except (Exception, SystemExit) as error:
-        # Importing runs the user's module, which may raise anything.
-        lines = str(error).strip().splitlines()
-        said = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
-        raise InputError(f"{what} {spec} cannot be imported: {said}") from error
-    if not callable(found):
-        raise InputError(f"{what} {spec} must name something that can be called")
-    function: Callable[..., Any] = found
-    return function

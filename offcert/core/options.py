@@ -1,13 +1,18 @@
 """The options that commands and functions share, and one sentence for what is none.
 
-The functions return the value, as a plain number. ``field`` begins the message; the command line,
-which names the option itself, gives an empty one.
+The functions return the value, as a plain number or as the function that it names. ``field`` begins
+the message; the command line, which names the option itself, gives an empty one.
 """
 
 from __future__ import annotations
 
 import math
+import os
+import sys
+from collections.abc import Callable
+from importlib import import_module
 from numbers import Integral, Real
+from typing import Any
 
 from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
@@ -65,6 +70,40 @@ def require_seed(value: object, field: str = "") -> int:
     if not 0 <= number < 2**31:
         raise InputError(_said(field, f"must be from 0 to below 2**31, not {number}"))
     return number
+
+
+def users_function(spec: str, what: str) -> Callable[..., Any]:
+    """Return the function in the user's own code that ``"package.module:callable"`` names.
+
+    Parameters
+    ----------
+    spec : str
+        The module and the name in it. A module may lie in the working directory.
+    what : str
+        Kind of the object, as the first word of messages: ``"model"``.
+
+    Raises
+    ------
+    InputError
+        If the module cannot be imported, has no such name, or it names nothing that can be called.
+    """
+    path, _, name = spec.partition(":")
+    # As with `python -m`; an installed command's path does not contain the working directory.
+    if os.getcwd() not in sys.path and "" not in sys.path:
+        sys.path.append(os.getcwd())
+    try:
+        found: Any = import_module(path)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (Exception, SystemExit) as error:
+        # Importing runs the user's module, which may raise anything.
+        lines = str(error).strip().splitlines()
+        said = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+        raise InputError(f"{what} {spec} cannot be imported: {said}") from error
+    if not callable(found):
+        raise InputError(f"{what} {spec} must name something that can be called")
+    function: Callable[..., Any] = found
+    return function
 
 
 def _number(value: object, field: str) -> float:

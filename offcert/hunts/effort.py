@@ -122,7 +122,7 @@ def _neighbour(rng: random.Random, chosen: frozenset[int], count: int) -> frozen
 
 
 @dataclass(frozen=True)
-class Effort:
+class ProofEffort:
     """The effort of proving an optimum, or how far the proof came.
 
     Attributes
@@ -154,7 +154,7 @@ class Effort:
         return {"labels": self.labels, "value": self.value, "lower_bound": self.lower_bound}
 
 
-def effort(problem: Problem, labels: int) -> Effort:
+def effort(problem: Problem, labels: int) -> ProofEffort:
     """Measure a problem; the same numbers on every machine.
 
     Parameters
@@ -173,7 +173,7 @@ def effort(problem: Problem, labels: int) -> Effort:
     plan = descended(problem)
     value = simulate(problem, plan).makespan
     if value == problem.trace.compute_time:
-        return Effort(0, value, value)
+        return ProofEffort(0, value, value)
     heads = heads_bound(
         problem, upper_bound=value, time_limit=math.inf, max_labels=max(1, labels // 40)
     )
@@ -182,9 +182,9 @@ def effort(problem: Problem, labels: int) -> Effort:
         plan = climbed(problem, plan)
     value = simulate(problem, plan).makespan
     if heads.lower_bound >= value:
-        return Effort(0, value, value)
+        return ProofEffort(0, value, value)
     pivot = pivot_bound(problem, upper_bound=value, time_limit=math.inf, max_labels=labels)
     if pivot.schedule is not None:
         value = min(value, pivot.schedule.makespan)
     bound = max(heads.lower_bound, pivot.lower_bound)
-    return Effort(pivot.searched, value, bound)
+    return ProofEffort(pivot.searched, value, bound)

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 from offcert.core.documents import parse_rational
 from offcert.core.errors import InputError
 from offcert.core.trace import require_integer
-from offcert.hunts.effort import Effort, effort
+from offcert.hunts.effort import ProofEffort, effort
 from offcert.instances.generator import Generator, knob
 from offcert.instances.kinds import generator
 from offcert.questions.schedule.problem import Problem
@@ -87,7 +87,7 @@ class MapProgress:
         Since the search began.
     points : int
         Measured so far.
-    point, effort : Point, Effort
+    point, effort : Point, ProofEffort
         The latest.
     best : Point
         The hardest so far.
@@ -96,7 +96,7 @@ class MapProgress:
     seconds: float
     points: int
     point: Point
-    effort: Effort
+    effort: ProofEffort
     best: Point
 
 
@@ -134,14 +134,14 @@ class EffortMap:
 
     def __init__(
         self,
-        measure: Callable[[Point, int], Effort],
+        measure: Callable[[Point, int], ProofEffort],
         labels: int,
         *,
         most_points: int = 0,
         time_limit: float | None = None,
         progress: Callable[[MapProgress], None] | None = None,
     ) -> None:
-        self.efforts: dict[Point, Effort] = {}
+        self.efforts: dict[Point, ProofEffort] = {}
         self.behind: set[Point] = set()
         self.complete = self.interrupted = False
         self.seconds = 0.0
@@ -198,7 +198,7 @@ class EffortMap:
         if behind:
             self.behind.add(point)
 
-    def _is_behind(self, found: Effort, level: int) -> bool:
+    def _is_behind(self, found: ProofEffort, level: int) -> bool:
         """Whether the hardest is open to the last and was so by much more at this level."""
         if found.gap == 0 or not self.efforts or self.efforts[self.hardest].gap == 0:
             return False
@@ -320,7 +320,7 @@ class CoreProblems(Generator):
         """
         require_integer(seed, "seed", 0)
 
-        def measure(point: Point, labels: int) -> Effort:
+        def measure(point: Point, labels: int) -> ProofEffort:
             return effort(self.at(seed, point.memory, point.ratio), labels)
 
         found = EffortMap(

@@ -70,7 +70,7 @@ def solver_of(bound: Bound) -> str | None:
     return name if isinstance(name, str) else None
 
 
-class Kind(Protocol):
+class BoundKind(Protocol):
     """A registry's row of a kind of bound."""
 
     @property
@@ -79,7 +79,7 @@ class Kind(Protocol):
 
 
 def witness(
-    bounds: Sequence[Bound], index: int, kinds: Callable[[str], Kind | None] = kind_of
+    bounds: Sequence[Bound], index: int, kinds: Callable[[str], BoundKind | None] = kind_of
 ) -> Bound | None:
     """Return a bound that cross-attests bound number `index`, or None.
 
@@ -109,7 +109,7 @@ def witness(
 
 
 def cross_attested(
-    bounds: Sequence[Bound], kinds: Callable[[str], Kind | None] = kind_of
+    bounds: Sequence[Bound], kinds: Callable[[str], BoundKind | None] = kind_of
 ) -> list[Bound]:
     """Return bounds, those that are attested with more evidence if another solver reaches them."""
     return [
@@ -120,7 +120,7 @@ def cross_attested(
     ]
 
 
-def _can_attest(bound: Bound, kinds: Callable[[str], Kind | None]) -> bool:
+def _can_attest(bound: Bound, kinds: Callable[[str], BoundKind | None]) -> bool:
     kind = kinds(bound.method)
     attestable = kind is not None and solver_of(bound) in kind.families
     return attestable and bound.evidence is not Evidence.PROVED

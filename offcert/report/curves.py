@@ -14,7 +14,7 @@ from fractions import Fraction
 from functools import partial
 
 from offcert.core.errors import InputError
-from offcert.report.points import CERTIFY, FAILED, Cell, Point
+from offcert.report.points import CERTIFY, FAILED, MethodOutcome, Point
 
 NO_PLAN = "NO_PLAN"
 # The paper's methods first and in its order of merit; others follow by name.
@@ -148,7 +148,7 @@ def curves_of(points: Sequence[Point], what: Quantity = Quantity.MAKESPAN) -> Cu
     )
 
 
-def _drawable(cells: Sequence[Cell]) -> bool:
+def _drawable(cells: Sequence[MethodOutcome]) -> bool:
     """Leave methods out that only give bounds."""
     return any(cell.makespan is not None or cell.status in (NO_PLAN, FAILED) for cell in cells)
 

@@ -28,7 +28,7 @@ from offcert.report.bars import (
     time_scale,
 )
 from offcert.report.memory_curve import fluid_memory_curve, memory_curve
-from offcert.report.robust import draw_band, latest_end
+from offcert.report.robust import TimeAxis, draw_band, latest_end
 from offcert.report.svg import LETTER, Element, drawing, element, ticks
 
 # Pixels of the margins, of the rows and their bars, of the memory's curve, and of the letters.
@@ -145,19 +145,12 @@ def steps(times: Iterable[int], held: Iterable[int]) -> list[tuple[float, float]
     return corners
 
 
-class Panel(Protocol):
-    """Where moments are on a picture, and where its lowest panel ends."""
+class Panel(TimeAxis, Protocol):
+    """Where moments are on a picture, and how wide it is."""
 
     @property
     def width(self) -> int:
         """Pixels."""
-
-    @property
-    def bottom(self) -> float:
-        """Where the lowest panel ends."""
-
-    def x(self, time: float) -> float:
-        """Return the horizontal coordinate of a moment."""
 
 
 def picture(frame: Panel, title: str, looks: Mapping[str, Look] = LOOKS) -> Element:

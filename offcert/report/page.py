@@ -52,7 +52,7 @@ _PARTS = ("uPlot.min.css", "page.css", "uPlot-LICENSE.txt", "uPlot.iife.min.js",
 
 
 @dataclass(frozen=True)
-class Shown:
+class PageDocument:
     """A document of a page.
 
     Attributes
@@ -78,12 +78,12 @@ class Shown:
         return self.document if isinstance(self.document, Certificate) else None
 
 
-def write_page(documents: Sequence[Shown], path: str | Path) -> None:
+def write_page(documents: Sequence[PageDocument], path: str | Path) -> None:
     """Write a page about certificates of schedules, and reports of training.
 
     Parameters
     ----------
-    documents : sequence of Shown
+    documents : sequence of PageDocument
         At least one. Certificates of one problem at several limits make a curve.
     path : str or Path
         Path of the HTML file.
@@ -96,7 +96,7 @@ def write_page(documents: Sequence[Shown], path: str | Path) -> None:
     write_text(path, page(documents))
 
 
-def page(documents: Sequence[Shown]) -> str:
+def page(documents: Sequence[PageDocument]) -> str:
     """Return the page as text; parameters as for `write_page`."""
     plans = [_view(shown) for shown in documents]
     looks = [
@@ -112,7 +112,7 @@ def page(documents: Sequence[Shown]) -> str:
     return re.sub(r"\{\{([\w.-]+)\}\}", lambda match: parts[match[1]], whole)
 
 
-def _groups(documents: Sequence[Shown]) -> Iterable[dict[str, Any]]:
+def _groups(documents: Sequence[PageDocument]) -> Iterable[dict[str, Any]]:
     """Yield the curves: certificates of one problem, by increasing memory."""
     found: dict[str, list[tuple[int, int, Certificate]]] = {}
     for number, shown in enumerate(documents):
@@ -139,7 +139,7 @@ def _least_of(row: FrontierRow, compute: int) -> float | None:
     return row.lower_bound / compute if known else None
 
 
-def _view(shown: Shown) -> dict[str, Any]:
+def _view(shown: PageDocument) -> dict[str, Any]:
     document = shown.document
     if isinstance(document, TrainingRecord):
         view = _training_view(shown.name, document)

@@ -36,7 +36,7 @@ COLUMNS = (*_TEXTS, *_NUMBERS, *_ORIGIN, *_FOUND)
 
 
 @dataclass(frozen=True)
-class Cell:
+class MethodOutcome:
     """The outcome of one method on a problem at one memory limit: a row of the table.
 
     Attributes
@@ -82,7 +82,7 @@ class Point:
         Ticks of all operations.
     rates : pair of Fraction
         Bytes per tick from the device to the host, and back.
-    cells : mapping of str to tuple of Cell
+    cells : mapping of str to tuple of MethodOutcome
         By method; several if the table has several settings, by increasing seed.
     means : str
         ``"recompute"``, ``"both"`` or ``"nothing"``; empty where offloading alone is open.
@@ -99,7 +99,7 @@ class Point:
     percent: float
     compute: int
     rates: tuple[Fraction, Fraction]
-    cells: Mapping[str, tuple[Cell, ...]]
+    cells: Mapping[str, tuple[MethodOutcome, ...]]
     means: str = ""
 
     @property
@@ -163,7 +163,7 @@ class Point:
         """The least makespan, where it is proved; a solver's word is no proof."""
         return self.best if self.best == self.proved else None
 
-    def cell(self, method: str) -> Cell | None:
+    def cell(self, method: str) -> MethodOutcome | None:
         """Return a method's row with the least seed, or None."""
         return next(iter(self.cells.get(method, ())), None)
 
@@ -288,7 +288,7 @@ def _point(rows: list[dict[str, Any]], rates: tuple[Fraction, Fraction]) -> Poin
                     f'rows with digest "{first["digest"]}" disagree on {name}: '
                     f"{first[name]} and {row[name]}"
                 )
-    cells: dict[str, list[Cell]] = {}
+    cells: dict[str, list[MethodOutcome]] = {}
     for row in rows:
         cells.setdefault(row["method"], []).append(_cell(row))
     memory, least, peak = (int(first[name]) for name in _NUMBERS[:3])
@@ -335,9 +335,9 @@ def _whole(value: Any) -> int | None:
     return None if value is None else int(value)
 
 
-def _cell(row: Mapping[str, Any]) -> Cell:
+def _cell(row: Mapping[str, Any]) -> MethodOutcome:
     settings = json.loads(row["settings"]) if row["settings"] else {}
-    return Cell(
+    return MethodOutcome(
         status=row["status"],
         makespan=_whole(row["makespan"]),
         lower_bound=_whole(row["lower_bound"]),

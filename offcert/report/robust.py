@@ -56,7 +56,7 @@ BAND = "#b07aa1"
 _TOP = 52
 
 
-class Frame(Protocol):
+class TimeAxis(Protocol):
     """Where ticks are on the picture, and where its panels end."""
 
     @property
@@ -72,7 +72,7 @@ def latest_end(certificate: Certificate) -> int:
     return 0 if certificate.robust is None else certificate.robust.objective
 
 
-def draw_band(root: Element, frame: Frame, certificate: Certificate) -> None:
+def draw_band(root: Element, frame: TimeAxis, certificate: Certificate) -> None:
     """Draw from where to where a step may end: behind everything, nothing without a box."""
     claim = certificate.robust
     if claim is None:

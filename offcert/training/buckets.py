@@ -25,7 +25,7 @@ from offcert.training.together import Searching
 
 
 @dataclass(frozen=True)
-class Choice:
+class SizesChoice:
     """The sizes that get a plan of their own.
 
     Attributes
@@ -60,7 +60,9 @@ class Choice:
         )
 
 
-def choose_buckets(certificates: Sequence[Certificate], counts: Sequence[int], most: int) -> Choice:
+def choose_buckets(
+    certificates: Sequence[Certificate], counts: Sequence[int], most: int
+) -> SizesChoice:
     """Choose the sizes that get a plan of their own, so that all steps together take least time.
 
     The choice is exact: of all sets of sizes of which the largest is one, none that has at most so
@@ -93,7 +95,7 @@ def choose_buckets(certificates: Sequence[Certificate], counts: Sequence[int], m
     ]
     numbers, ticks = cheapest(times, counts, most)
     steps = list(zip(counts, certificates, strict=True))
-    return Choice(
+    return SizesChoice(
         numbers,
         ticks,
         cheapest(times, counts, 1)[1],
@@ -301,7 +303,7 @@ class Candidates:
         self._search: Searching | None = None
         self._found: list[Certificate] = []
 
-    def advance(self, most: int) -> tuple[Choice, list[Certificate]] | None:
+    def advance(self, most: int) -> tuple[SizesChoice, list[Certificate]] | None:
         """Return the choice and its certificates, the largest last; None as long as it goes on.
 
         Raises

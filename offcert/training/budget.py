@@ -15,7 +15,7 @@ from offcert._version import __version__
 from offcert.core.options import require_seconds
 from offcert.core.result import relative_gap
 from offcert.core.units import Units, format_gap, format_size, require_size
-from offcert.training.saved_choice import Choice
+from offcert.training.saved_choice import GraphChoice
 
 LOG = logging.getLogger("offcert.training")
 _BYTES = Units("ns", "B")
@@ -155,7 +155,7 @@ class BudgetSolver(CustomKnapsackSolver):
         sizes = [_size_of(node) for node in candidates]
         unit = max((size / part for size, part in zip(sizes, memory, strict=True) if part > 0))
         budget = math.floor(max_memory * unit) if self._peak is None else None
-        choice = Choice(joint_graph, node_info, candidates, memory, budget, self._peak)
+        choice = GraphChoice(joint_graph, node_info, candidates, memory, budget, self._peak)
         made, bound = choice.made(self._time_limit)
         kept = self._peak is None or made.peak <= self._peak
         kept &= budget is None or made.bytes <= budget

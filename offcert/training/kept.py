@@ -1,4 +1,4 @@
-"""`Kept`: the folder of plans of one training."""
+"""`PlanFolder`: the folder of plans of one training."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from offcert.questions.schedule.problem import Problem
 from offcert.training.search import Found
 
 
-class Kept:
+class PlanFolder:
     """Plans that are kept in a folder, if there is one, and which of those followed come from it.
 
     Parameters

@@ -24,7 +24,7 @@ from offcert.training.barred import opaque_modules, price, without
 from offcert.training.branches import Branches
 from offcert.training.feedback import tell_of_plans, tell_of_waiting
 from offcert.training.growth import outgrown
-from offcert.training.kept import Kept
+from offcert.training.kept import PlanFolder
 from offcert.training.planner import Planner, first_call
 from offcert.training.search import Done, Found, Order
 from offcert.training.study import Times
@@ -93,7 +93,7 @@ class Making(Offload):
         self._spills = spills
         self._background = background
         self._searches = searches_for(self._root)
-        self._kept = Kept(plans, lambda why: self._tell("kept", why))
+        self._kept = PlanFolder(plans, lambda why: self._tell("kept", why))
         # First calls of plans for steps that a larger plan should have done for, but did not.
         self._own: list[Signature] = []
         # Kinds of steps that are left without a plan, and why.

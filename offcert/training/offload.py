@@ -18,8 +18,7 @@ from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.cuda import cuda_device
 from offcert.runtime.device.interface import Device
 from offcert.runtime.follow.memory import memory_limit, within_host
-from offcert.runtime.follow.offload import Offload
-from offcert.runtime.follow.offload import offload as follow
+from offcert.runtime.follow.offload import Offload, follow
 from offcert.runtime.plan.step_plan import AnyPlan, CertificateLike
 from offcert.runtime.watch.hooks import unwrap
 from offcert.training.auto import AutoOffload
@@ -53,7 +52,7 @@ def offload(
     reserved_memory: int | str | None = None,
     verify_every: int | None = None,
 ) -> Offload:
-    """Prepare to train `model` under a plan; see `offcert.runtime.follow.offload.offload`.
+    """Prepare to train `model` under a plan; see `offcert.runtime.follow.offload.follow`.
 
     With ``plan="auto"`` and a budget, plans are made on the way. The first step with inputs of a
     new kind is captured; where its bytes would exceed the budget, what autograd has saved leaves,
@@ -111,7 +110,7 @@ def offload(
         They are named by the digest of step, limit and machine. What is found is verified, and has
         to be about the very step; what is damaged is said, and searched for anew.
     strict, count, directory
-        As for `offcert.runtime.follow.offload.offload`; steps that are captured or timed on the way
+        As for `offcert.runtime.follow.offload.follow`; steps that are captured or timed on the way
         are nothing that `strict` objects to.
     device, timed
         As there.
@@ -129,7 +128,7 @@ def offload(
     Raises
     ------
     InputError
-        If what is given does not go together, or as `offcert.runtime.follow.offload.offload`.
+        If what is given does not go together, or as `offcert.runtime.follow.offload.follow`.
     """
     following: dict[str, Any] = {
         "strict": strict,

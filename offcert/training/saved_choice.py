@@ -1,4 +1,4 @@
-"""`Choice`: what PyTorch's partitioner is to save of a joint graph, within a budget or a peak."""
+"""`GraphChoice`: what PyTorch's partitioner saves of a joint graph, within a budget or a peak."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from torch.utils.flop_counter import flop_registry
 
 from offcert.certify.saving import Name, SavedChoice, Saving, choose
 from offcert.core.errors import InputError
-from offcert.runtime.compiled.joint_graph import JointGraph, Key, Moment, mark
+from offcert.runtime.compiled.joint_graph import JointGraph, Key, NodeDemand, mark
 from offcert.runtime.compiled.true_peak import divided, peak_of
 
 # Whole units of the dearest operator, where times are no whole numbers. Arbitrary.
@@ -31,7 +31,7 @@ _MOMENTS = 6
 
 
 @dataclass(frozen=True)
-class Outcome:
+class GraphOutcome:
     """A choice as PyTorch carries it out.
 
     Attributes
@@ -54,7 +54,7 @@ class Outcome:
     computed: frozenset[fx.Node]
 
 
-class Choice:
+class GraphChoice:
     """The choice for one graph: tensors that are saved, and nodes that run again.
 
     Parameters
@@ -106,7 +106,7 @@ class Choice:
         first = [number for number, each in enumerate(found) if isinstance(each, GradAOTOutput)]
         return first[0] if first else len(found)
 
-    def made(self, time_limit: float) -> tuple[Outcome, int]:
+    def made(self, time_limit: float) -> tuple[GraphOutcome, int]:
         """Return the decision, and a bound on its cost; nodes are marked if need be."""
         self._deadline = time.monotonic() + time_limit
         if self.peak is not None:
@@ -116,9 +116,9 @@ class Choice:
         best = self._least() if found.names is None else self._outcome(found.names)
         return self._carried_out(best), found.bound or 0
 
-    def _within(self, peak: int) -> tuple[Outcome, int]:
+    def _within(self, peak: int) -> tuple[GraphOutcome, int]:
         """Return a choice that keeps to a peak if one is found, and a bound on its cost."""
-        moments, rows = self.joint.moments(), list[Moment]()
+        moments, rows = self.joint.moments(), list[NodeDemand]()
         while True:
             found = self._chosen(rows)
             if found.names is None:
@@ -153,14 +153,14 @@ class Choice:
                 end = min(end, part)
         return self._filled(best), bound
 
-    def _tried(self, rows: Sequence[Moment], budget: int) -> Iterator[Outcome]:
+    def _tried(self, rows: Sequence[NodeDemand], budget: int) -> Iterator[GraphOutcome]:
         """Yield the cheapest that save only so much, with rows for moments and without."""
         for given in (rows, ()):
             found = self._chosen(given, budget, proved=False) if self._left > 0 else None
             if found is not None and found.names is not None:
                 yield self._outcome(found.names)
 
-    def _pytorch(self, budget: float) -> Iterator[Outcome]:
+    def _pytorch(self, budget: float) -> Iterator[GraphOutcome]:
         """Yield the choices of PyTorch's solvers."""
         times = [float(self._times[node]) for node in self.candidates]
         for solver in (partitioners.dp_knapsack, partitioners.greedy_knapsack):
@@ -170,7 +170,7 @@ class Choice:
                 if found is not None:
                     yield found
 
-    def _filled(self, best: Outcome) -> Outcome:
+    def _filled(self, best: GraphOutcome) -> GraphOutcome:
         """Return a choice that saves more, one storage after the other, as long as it pays."""
         others = [
             key
@@ -192,7 +192,7 @@ class Choice:
 
     def _chosen(
         self,
-        rows: Sequence[Moment] = (),
+        rows: Sequence[NodeDemand] = (),
         budget: int | None = None,
         *,
         least: bool = False,
@@ -203,7 +203,7 @@ class Choice:
         if budget is not None:
             limits.append((self._saving.sizes, budget))
         if self.peak is not None:
-            limits += [(row.saved, self.peak - row.fixed) for row in rows]
+            limits += [(row.if_saved, self.peak - row.fixed) for row in rows]
         # In search of a peak many programs are solved.
         seconds = self._left if self.peak is None else max(0.5, self._left / 4)
         found = choose(self._saving, limits, seconds, least_bytes=least, proved=proved)
@@ -226,7 +226,7 @@ class Choice:
             joint.needs,
         )
 
-    def _least(self) -> Outcome:
+    def _least(self) -> GraphOutcome:
         """Return the choice that saves fewest bytes, or all that is read if the time has ended."""
         found = self._chosen(least=True, proved=False) if self._left > 0 else None
         if found is None or (found.names is None and found.bound is not None):
@@ -244,7 +244,9 @@ class Choice:
 
     # Outcomes of choices as PyTorch divides the graph.
 
-    def _outcome(self, saved: Collection[Key], nodes: Sequence[fx.Node] | None = None) -> Outcome:
+    def _outcome(
+        self, saved: Collection[Key], nodes: Sequence[fx.Node] | None = None
+    ) -> GraphOutcome:
         again = self.joint.again(saved)
         if nodes is None:
             chosen = [self.joint.kept[key].node for key in saved]
@@ -253,7 +255,7 @@ class Choice:
         module = self.graph.owning_module
         assert module is not None
         pair = divided(module, nodes, self._outputs, self.info.static_lifetime_input_nodes)
-        return Outcome(
+        return GraphOutcome(
             frozenset(saved),
             sum(work.time for work in again),
             sum(self.joint.kept[key].size for key in saved),
@@ -262,12 +264,12 @@ class Choice:
             frozenset(work.node for work in again),
         )
 
-    def _better(self, *outcomes: Outcome) -> Outcome:
+    def _better(self, *outcomes: GraphOutcome) -> GraphOutcome:
         """Return the outcome that exceeds the peak least; of several, the one of least cost."""
         limit = self.peak or 0
         return min(outcomes, key=lambda each: (max(0, each.peak - limit), each.cost, each.peak))
 
-    def _carried_out(self, wanted: Outcome) -> Outcome:
+    def _carried_out(self, wanted: GraphOutcome) -> GraphOutcome:
         """Return a choice as PyTorch's cut makes it, marked where the cut would differ."""
         again = wanted.computed
         found = self._cut(again)
@@ -283,7 +285,7 @@ class Choice:
         assert found is not None
         return found
 
-    def _cut(self, again: Collection[fx.Node]) -> Outcome | None:
+    def _cut(self, again: Collection[fx.Node]) -> GraphOutcome | None:
         """Return the choice of PyTorch's cut; None if a node ran again that must not."""
         free = OrderedSet([node for node in self.candidates if node in again])
         nodes, _ = partitioners.solve_min_cut(self.graph, self.info, self.options, free)

@@ -136,7 +136,7 @@ def _pool(certificate: Certificate, streams: bool) -> int:
     return made.host.pool
 
 
-class Search:
+class SearchProcess:
     """A search in a process of its own.
 
     Parameters
@@ -243,12 +243,12 @@ class Done:
         """Nothing is under way."""
 
 
-def begin(order: Order, *, apart: bool) -> Search | Done:
+def begin(order: Order, *, apart: bool) -> SearchProcess | Done:
     """Begin a search in a process of its own, or carry it out, unless a plan is kept."""
     known = order.known()
     if known is not None:
         return Done(known)
-    return Search(order) if apart else Done(find(order))
+    return SearchProcess(order) if apart else Done(find(order))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from offcert.runtime.capture import Capture, Clock
 from offcert.runtime.capture.recorder import Recorder
 from offcert.runtime.capture.run import batch_bytes, captured
 from offcert.runtime.capture.step import TrainingStep
-from offcert.runtime.device.interface import Event as DeviceEvent
+from offcert.runtime.device.interface import DeviceEvent
 from offcert.runtime.follow.kinds import Attributes
 from offcert.runtime.follow.run import StepRun
 from offcert.runtime.plan.step_plan import StepPlan

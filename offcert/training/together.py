@@ -22,7 +22,7 @@ from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError, PlanError
 from offcert.proofs.certificate import Certificate
 from offcert.runtime.follow.agreement import is_sharded
-from offcert.training.search import Done, Found, Order, Search, begin
+from offcert.training.search import Done, Found, Order, SearchProcess, begin
 
 # Searches that may take longer than they were given, and seconds for a process that comes later:
 # after that one is not waited for any more. Arbitrary.
@@ -109,7 +109,7 @@ class _Mine:
 
     def __init__(self, store: Any, key: str) -> None:
         self._store, self._key = store, key
-        self._search: Search | Done
+        self._search: SearchProcess | Done
 
     def begin(self, order: Order, *, apart: bool) -> Searching:
         try:

@@ -160,7 +160,7 @@ def _graph(
     return graph
 
 
-class Kept:
+class KeptValues:
     """Consequences of a memory limit: the values that have to be kept.
 
     Parameters
@@ -280,7 +280,7 @@ def kept(problem: Problem, value: int, proof: Computed, allowance: Allowance) ->
     network = problem.computed
     if network is None:
         return NO_NETWORK
-    if Kept(network, needs_of(problem, network), value - 1, allowance).refuted:
+    if KeptValues(network, needs_of(problem, network), value - 1, allowance).refuted:
         return None
     return f"the field value says {value}, and what has to be kept does not refute less"
 
@@ -294,7 +294,7 @@ def cut(problem: Problem, value: int, proof: LeastMemoryCut, allowance: Allowanc
     if fault is not None:
         return fault
     needs = needs_of(problem, network)
-    known = Kept(network, needs, value - 1, allowance)
+    known = KeptValues(network, needs, value - 1, allowance)
     allowance.require_time()
     if known.refuted:
         return None

@@ -14,6 +14,10 @@ _BYTES_PER_LABEL = 320
 _FEWEST_LABELS = 1000
 
 
+class TooLargeError(Exception):
+    """The numbers might not fit into 64 bits, or the advice asks for too fine a search."""
+
+
 class BeyondLimitsError(OffcertError):
     """A claim may well be true, but to establish it takes more than the limits allow."""
 

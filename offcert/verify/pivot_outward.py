@@ -29,16 +29,15 @@ import numpy as np
 
 from offcert.proofs.kinds.labels import PivotOutward
 from offcert.questions.schedule.problem import Problem
-from offcert.verify.heads.check import TooLargeError as TooLargeCutError
 from offcert.verify.heads.check import ends
-from offcert.verify.limits import Allowance, BeyondLimitsError
+from offcert.verify.limits import Allowance, BeyondLimitsError, TooLargeError
 from offcert.verify.outward.search import REFUTED
 from offcert.verify.outward.search import search as follow
 from offcert.verify.outward.sets import order_fault
 from offcert.verify.outward.tables import Cut, cut_at
 from offcert.verify.outward.view import Asked, Tables
 from offcert.verify.pivot.check import MOST_LABELS, classes_of
-from offcert.verify.pivot.side import Found, Side, TooLargeError
+from offcert.verify.pivot.side import Found, Side
 from offcert.verify.pivot.tables import IntArray
 
 
@@ -162,7 +161,7 @@ def pivot_outward_fault(
         cuts = [cut_at(problem, pivot, least) for least in free_below]
         ways = Ways(searched, searched.search(max_labels))
         still = _open_demand(ways, cuts, 1 - side, claimed - 1, max_labels, require_time)
-    except (TooLargeError, TooLargeCutError):
+    except TooLargeError:
         return "its numbers are too large for the search"
     if still is None:
         return None
@@ -191,8 +190,8 @@ class Ways:
         different, which = np.unique(codes, return_inverse=True)
         which = which.reshape(-1)
         digits = [
-            different // radix % (len(moves) + 1)
-            for radix, moves in zip(side.radix, side.moves, strict=False)
+            different // radix % (len(members) + 1)
+            for radix, members in zip(side.radix, side.movable, strict=False)
         ]
         self.out = np.stack(digits, axis=1)
         self.earliest = np.full(len(different), NEVER)
@@ -296,7 +295,7 @@ class Asking:
             return
         out = self._ways.out[index].tolist()
         nexts = [
-            (c, place, side.clock[side.moves[c][out[c]].ready + 1])
+            (c, place, side.clock[side.movable[c][out[c]].ready + 1])
             for c, place in enumerate(self._place)
             if place != NONE and out[c] < side.here[c]
         ]

@@ -115,14 +115,14 @@ def _trainer(network: Network, fields: Fields) -> Decision:
 
 def _torchtune(network: Network, fields: Fields) -> Decision:
     again = fields.optional("enable_activation_checkpointing", bool)
-    moves = fields.optional("enable_activation_offloading", bool)
+    leaves = fields.optional("enable_activation_offloading", bool)
     # Without streams of their own, copies keep operators waiting. Given by torchtune.
     waits = fields.optional("activation_offloading_use_streams", bool) is False
-    if again and moves:
+    if again and leaves:
         stack = layers_of(network)
         return replace(entering_leave(network, stack, stack, _TORCHTUNE_LEAST), wait=waits)
     execution = segmented(network, layers_of(network)) if again else plain_execution(network)
-    if not moves:
+    if not leaves:
         return Decision("", execution)
     large = [value.size >= _TORCHTUNE_LEAST for value in network.values]
     away = gaps_away(network, execution, lambda v: v >= 0 and large[v])
@@ -143,12 +143,12 @@ _DEEPSPEED_ASIDE = (
 def _deepspeed(network: Network, fields: Fields) -> Decision:
     """DeepSpeed's section: layers are checkpoints; what goes into them may leave, awaited."""
     section = Fields(fields.get("activation_checkpointing", dict), "activation_checkpointing")
-    moves = section.optional("cpu_checkpointing", bool)
+    leaves = section.optional("cpu_checkpointing", bool)
     for name in _DEEPSPEED_ASIDE:
         section.optional(name, (bool, int, type(None)))
     section.finish()
     stack = layers_of(network)
-    if moves:
+    if leaves:
         return replace(entering_leave(network, stack, stack), wait=True)
     return Decision("", segmented(network, stack))
 

@@ -21,7 +21,7 @@ from offcert.core.carried.inside import Inside
 from offcert.core.carried.ranges import Ranges
 from offcert.core.carried.record import StepRecord
 from offcert.core.carried.unread import entries, keeping, kept_in, outlasts
-from offcert.core.carried.unroll import CarriedUnrolling, Clock, Group, Tick
+from offcert.core.carried.unroll import CarriedUnrolling, OtherRun, Tick, UnrolledClock
 from offcert.core.execution import Execution
 from offcert.core.network import Network
 from offcert.core.program import Program, Segment
@@ -235,7 +235,7 @@ class _Carrier:
             for position in range(group.begin, group.end)
         }
 
-    def _hold(self, group: Group) -> None:
+    def _hold(self, group: OtherRun) -> None:
         """Note how long the inputs of a segment stay, and its kept results."""
         end = self._last_gradient(group)
         for value in self._values(
@@ -252,12 +252,12 @@ class _Carrier:
             if group.begin <= min(self.uses[copy]) < group.end:
                 self._hold_variables(group, copy, value)
 
-    def _hold_variables(self, group: Group, copy: int, value: int) -> None:
+    def _hold_variables(self, group: OtherRun, copy: int, value: int) -> None:
         """Note how long the program's own variables hold results that run again."""
         # Of what cannot leave, the network only says when it is given up at last.
         self.uses[copy].add(self._held_until(group, value, min(self.uses[copy])))
 
-    def _held_until(self, group: Group, value: int, since: int) -> int:
+    def _held_until(self, group: OtherRun, value: int, since: int) -> int:
         """Return the last operation in which variables hold what they hold since an operation."""
         last = self._given_up(group, value)
         if self.network.values[value].evictable or not self.network.computations[last].repeatable:
@@ -265,7 +265,7 @@ class _Carrier:
         still = [place for place, run in enumerate(group.runs) if run <= last]
         return max(since, group.begin + still[-1]) if still else since
 
-    def _given_up(self, group: Group, value: int) -> int:
+    def _given_up(self, group: OtherRun, value: int) -> int:
         """Return the computation in which the program gives up a value at last.
 
         What is computed in a line is held only until the last call in it that takes it has
@@ -284,7 +284,7 @@ class _Carrier:
             return last
         return min(last, max(self.network.writer[value], record.operation(taking[-1].leave)))
 
-    def _hold_kept(self, group: Group, computation: int, end: int) -> None:
+    def _hold_kept(self, group: OtherRun, computation: int, end: int) -> None:
         """Note how long results stay that are handed out when a segment runs again.
 
         What nobody asks for again is held as long as the outermost segment.
@@ -309,7 +309,7 @@ class _Carrier:
                 last = max(last, self._held_until(group, value, handed))
             self.uses[copy].update(range(handed, max(*self.uses[copy], last) + 1))
 
-    def _stand_in(self, group: Group) -> None:
+    def _stand_in(self, group: OtherRun) -> None:
         """Note how long a storage is there in which stand-ins lie: until all has run again."""
         handed = [
             self._handed(group, sight.moment)
@@ -322,7 +322,7 @@ class _Carrier:
             key = min(handed), max(*handed, group.end - 1)
             self.stand_ins[key] = self.stand_ins.get(key, 0) + size
 
-    def _handed(self, group: Group, moment: int) -> int:
+    def _handed(self, group: OtherRun, moment: int) -> int:
         """Return the operation during which a result is handed out when a segment runs again.
 
         The first one begins with the segment, all others where they did in the first run.
@@ -336,16 +336,16 @@ class _Carrier:
         """Return the segment in which a computation is kept."""
         return next(each for each in self.unrolling.spans if computation in each.kept)
 
-    def _over(self, group: Group) -> int:
+    def _over(self, group: OtherRun) -> int:
         """Return the last operation that needs something saved in the outermost segment."""
         segment = self._outermost(group)
         outermost = next(each for each in self.unrolling.groups if each.segment == segment)
         return max(self._last_gradient(outermost), group.end)
 
-    def _outermost(self, group: Group) -> Segment:
+    def _outermost(self, group: OtherRun) -> Segment:
         return next(each for each in self.program.segments if group.segment.first in each)
 
-    def _last_gradient(self, group: Group) -> int:
+    def _last_gradient(self, group: OtherRun) -> int:
         """Return the last operation that needs something saved in a segment."""
         last = group.end
         for position in range(last, len(self.order)):
@@ -396,5 +396,5 @@ class _Carrier:
     # The clock.
 
     def _ticks(self) -> tuple[Tick, ...]:
-        clock = Clock(self.ticks, self.network, self.unrolling)
+        clock = UnrolledClock(self.ticks, self.network, self.unrolling)
         return tuple(map(clock.tick, range(len(self.order)), self.order))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from offcert.core.carried.unroll import Group
+from offcert.core.carried.unroll import OtherRun
 from offcert.core.carried.within import Ask, Within
 from offcert.core.network import Network
 from offcert.core.trace import Operation
@@ -28,7 +28,7 @@ class Inside:
         Of each copy.
     outlasting : set of int
         Copies that somebody else holds when the program lets go of them.
-    groups : sequence of Group
+    groups : sequence of OtherRun
         The groups of computations that run again, in order.
     lines : container of int
         Operations at which calls of a line are made again, one after another.
@@ -48,7 +48,7 @@ class Inside:
         values: Sequence[int],
         uses: Sequence[set[int]],
         outlasting: set[int],
-        groups: Sequence[Group],
+        groups: Sequence[OtherRun],
         lines: set[int],
     ) -> None:
         self.within = within
@@ -91,12 +91,12 @@ class Inside:
         # In a line it is not the program's own code that lets go of them.
         return place not in self.lines and self.ending.get(place, set()).issuperset(values)
 
-    def _asking(self) -> Iterable[tuple[int, list[Group]]]:
+    def _asking(self) -> Iterable[tuple[int, list[OtherRun]]]:
         """Yield the operations for which something runs again, and what does.
 
         Where all of it is kept, the operation begins when it has been handed out.
         """
-        found: dict[int, list[Group]] = {}
+        found: dict[int, list[OtherRun]] = {}
         for group in self.groups:
             asking = next(
                 place
@@ -106,7 +106,7 @@ class Inside:
             found.setdefault(asking, []).append(group)
         return found.items()
 
-    def _wait(self, asking: int, groups: list[Group]) -> None:
+    def _wait(self, asking: int, groups: list[OtherRun]) -> None:
         """Note the bytes that wait while segments run again, until the operation that asks goes on.
 
         It begins to run before they do, during what comes before them.

@@ -17,7 +17,7 @@ from offcert.core.program import Program, Segment, Unrolling
 Tick = tuple[str, str, int, int, int]
 
 
-class Clock:
+class UnrolledClock:
     """Numbers the calls of modules when segments run again; `tick` in the order of operations.
 
     The first operation of a segment that runs again begins when the segment says so, what the
@@ -42,7 +42,7 @@ class Clock:
         self._unrolling = unrolling
         self._counts = Counter(("call", each.path) for each in unrolling.record.calls)
         self._waiting = list(reversed(unrolling.groups))
-        self._group: Group | None = None
+        self._group: OtherRun | None = None
         # Of the calls in it that it makes again.
         self._numbers: dict[tuple[str, int], int] = {}
         # The events by which a group begins to run again, and has run if nothing came after.
@@ -74,7 +74,7 @@ class Clock:
                 return
             self._begin(self._waiting.pop())
 
-    def _begin(self, group: Group) -> None:
+    def _begin(self, group: OtherRun) -> None:
         if not group.nested:
             # An inner group asks first, and for that the group around it.
             chain = [group]
@@ -94,7 +94,7 @@ class Clock:
             and (not span.line or (call.path, call.call) in span.line)
         }
 
-    def _event(self, kind: str, group: Group) -> Tick:
+    def _event(self, kind: str, group: OtherRun) -> Tick:
         path = self._unrolling.spans[group.segment].path
         return kind, path, self._count(kind, path), 0, 0
 
@@ -129,7 +129,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class OtherRun:
     """Another run of a segment.
 
     Attributes
@@ -184,7 +184,7 @@ class CarriedUnrolling(Unrolling):
 
     Attributes
     ----------
-    groups : list of Group
+    groups : list of OtherRun
         In the order in which segments run again; known once `strategy` has been called.
     spans : dict
         The first run of each segment.
@@ -196,7 +196,7 @@ class CarriedUnrolling(Unrolling):
         super().__init__(network, program)
         self.ranges = ranges
         self.record = record
-        self.groups: list[Group] = []
+        self.groups: list[OtherRun] = []
         self.spans: dict[Segment, Span] = {}
         for segment in program.segments:
             self._find_spans(segment, ())
@@ -261,7 +261,7 @@ class CarriedUnrolling(Unrolling):
         )
         begin = len(self.runs)
         told = before.told if nested and before is not None else begin
-        self.groups.append(Group(segment, begin, tuple(runs), stop, nested, told))
+        self.groups.append(OtherRun(segment, begin, tuple(runs), stop, nested, told))
         return runs
 
     def _moments(self, segment: Segment) -> Iterator[int]:

@@ -12,7 +12,7 @@ from scipy.sparse import coo_array
 from offcert.core.platform import Kind
 from offcert.core.result import Bound, Evidence
 from offcert.formulations.common.highs import run_highs
-from offcert.formulations.devices.times import Times, Work
+from offcert.formulations.devices.times import JobGroup, Times
 from offcert.proofs.devices_certificate import DEVICE, RESOURCE, Resource, ResourceProof
 from offcert.questions.devices.problem import DevicesProblem, JobKind, Place
 from offcert.questions.schedule.problem import Problem
@@ -119,15 +119,15 @@ def priced_ticks(
     missing = lacking(problem)
     useful = {operation: y for operation, y in prices.items() if operation in missing}
     total = sum((y * missing[operation] for operation, y in useful.items()), Fraction(0))
-    saved: dict[int, Fraction] = {}
+    gains: dict[int, Fraction] = {}
     for gap, size in zip(trace.gaps, trace.gap_sizes, strict=True):
         worth = sum(
             (y * min(size, missing[o]) for o, y in useful.items() if gap.spans(o)), Fraction(0)
         )
         ticks = platform.transfer_time(size, Kind.PREFETCH) if Kind.PREFETCH in kinds else 0
         if worth > ticks:
-            saved[gap.tensor] = saved.get(gap.tensor, Fraction(0)) + worth - ticks
-    for tensor, worth in saved.items():
+            gains[gap.tensor] = gains.get(gap.tensor, Fraction(0)) + worth - ticks
+    for tensor, worth in gains.items():
         ticks = 0
         if Kind.OFFLOAD in kinds:
             ticks = platform.transfer_time(trace.tensors[tensor].size, Kind.OFFLOAD)
@@ -225,7 +225,7 @@ class _Finder:
         stride = -(-len(found) // _MOST_OPERATIONS) or 1
         return found[::-stride]
 
-    def _uses(self, work: Work, resource: Resource) -> bool:
+    def _uses(self, work: JobGroup, resource: Resource) -> bool:
         direction = work.kind.direction
         if direction is None:
             return resource is Resource.ADDER
@@ -234,7 +234,7 @@ class _Finder:
     def _subsets(
         self,
         resource: Resource,
-        works: list[Work],
+        works: list[JobGroup],
         units: int,
         group: _Group | None,
         prices: Mapping[int, Fraction],
@@ -262,7 +262,7 @@ class _Finder:
 
 
 def _best_thresholds(
-    works: list[Work], group: _Group | None, units: int
+    works: list[JobGroup], group: _Group | None, units: int
 ) -> Iterator[tuple[int, int, int]]:
     """Yield, for least heads, the best value, that head, and the least tail it goes with.
 

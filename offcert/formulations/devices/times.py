@@ -10,7 +10,7 @@ from offcert.questions.devices.problem import DevicesProblem, Job, JobKind, Plac
 
 
 @dataclass(frozen=True)
-class Work:
+class JobGroup:
     """Jobs of one kind and gradient, of all devices together.
 
     Attributes
@@ -77,7 +77,7 @@ class Times:
                     )
                 done += duration
 
-    def works(self) -> list[Work]:
+    def works(self) -> list[JobGroup]:
         """Return all jobs, those of a kind and gradient together.
 
         Where the first device adds up, heads count from the moment all devices have ended.
@@ -87,7 +87,7 @@ class Times:
         for job in self.problem.jobs:
             counts[job.kind, job.gradient] += 1
         return [
-            Work(
+            JobGroup(
                 kind,
                 gradient,
                 self._head(kind, gradient),

@@ -3,7 +3,7 @@
 `RowBuilding` is a program that is built row by row, its variables named when a row first needs
 them.
 
-Recomputation alone (`RetentionModel`) says which copies are kept, and what runs again. It is the
+Recomputation alone (`RetentionProgram`) says which copies are kept, and what runs again. It is the
 program in stages of `offcert.formulations.rematerialisation.checkmate_milp`, in ticks and bytes.
 Its optimum is that of executions in stages, so others may be better.
 """
@@ -281,7 +281,7 @@ class RowBuilding:
 ALWAYS = "retention"
 
 
-class RetentionModel(CheckmateModel):
+class RetentionProgram(CheckmateModel):
     """The program of a problem in which nothing leaves and anything may run again.
 
     Raises

@@ -166,8 +166,8 @@ def _rules(
     if whole_ticks is None:
         trace, platform = problem.trace, problem.platform
         both = sum(1 / rate(platform, kind) for kind in Kind)
-        moves = both * sum(trace.gap_size(gap) for gap in range(len(trace.gaps)))
-        whole_ticks = trace.compute_time + moves <= MOST_WHOLE_TICKS
+        transfers = both * sum(trace.gap_size(gap) for gap in range(len(trace.gaps)))
+        whole_ticks = trace.compute_time + transfers <= MOST_WHOLE_TICKS
     absent = required_absent(problem) if required is None else required
     fractional = problem.transfers is Transfers.FRACTIONAL
     return Rules(fractional, ordered, whole_ticks, tuple(absent))

@@ -8,12 +8,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
-from offcert.heuristics.checkpoint.division_tree import (
-    Division,
-    Kind,
-    Reading,
-    division_tree,
-)
+from offcert.heuristics.checkpoint.division_tree import Division, Reading, SetKind, division_tree
 from offcert.questions.selection.graph import CheckpointGraph, GraphSelection
 
 if TYPE_CHECKING:
@@ -165,7 +160,7 @@ def max_terms(graph: CheckpointGraph, tree: Division) -> Iterator[int]:
     """Yield the costs of the closed sets of a division tree, and of rows in splittable ones."""
     for node in tree.nodes():
         yield node.cost
-        if node.kind is Kind.SPLITTABLE:
+        if node.kind is SetKind.SPLITTABLE:
             for first in range(len(node.children)):
                 cost = node.children[first].cost
                 yield cost
@@ -189,7 +184,7 @@ class _Expansion:
         """Expand a closed set if it costs more than the max term."""
         if node.cost <= self._term:
             self.largest = max(self.largest, node.cost)
-        elif node.kind is Kind.SPLITTABLE:
+        elif node.kind is SetKind.SPLITTABLE:
             self._expand_row(node)
         else:
             self.stored += node.joints

@@ -191,7 +191,7 @@ def _heads(graph: CheckpointGraph, closed: ClosedSet, tail: int) -> int:
     return heads
 
 
-class Kind(StrEnum):
+class SetKind(StrEnum):
     """The three types of closed sets (Definitions 4 to 6), and an edge, which has no members."""
 
     SPLITTABLE = "splittable"
@@ -208,7 +208,7 @@ class Division:
     ----------
     closed : ClosedSet
         The closed set that is divided.
-    kind : Kind
+    kind : SetKind
         How.
     cost : int
         Bytes of its members.
@@ -221,7 +221,7 @@ class Division:
     """
 
     closed: ClosedSet
-    kind: Kind
+    kind: SetKind
     cost: int
     children: tuple[Division, ...]
     joints: tuple[int, ...]
@@ -258,14 +258,14 @@ def _divide(graph: CheckpointGraph, closed: ClosedSet, reading: Reading) -> Divi
 
 def _parts(
     graph: CheckpointGraph, closed: ClosedSet, reading: Reading
-) -> tuple[Kind, list[ClosedSet]]:
+) -> tuple[SetKind, list[ClosedSet]]:
     if not closed.inner:
-        return Kind.EDGE, []
+        return SetKind.EDGE, []
     if cuts := splitting_vertices(graph, closed):
-        return Kind.SPLITTABLE, _segments(graph, closed, cuts)
+        return SetKind.SPLITTABLE, _segments(graph, closed, cuts)
     if is_branched(graph, closed):
-        return Kind.BRANCHED, branches(graph, closed)
-    return Kind.NON_BRANCHED, maximal_split(graph, closed, reading)
+        return SetKind.BRANCHED, branches(graph, closed)
+    return SetKind.NON_BRANCHED, maximal_split(graph, closed, reading)
 
 
 def _segments(graph: CheckpointGraph, closed: ClosedSet, cuts: list[int]) -> list[ClosedSet]:

@@ -206,8 +206,8 @@ def _longest(chain: CheckpointChain, platform: Platform) -> int:
     """Return ticks that nothing which is looked at exceeds."""
     stages = len(chain)
     compute = (stages + 1) * sum(chain.forward) + sum(chain.backward)
-    moves = sum(platform.transfer_time(2 * platform.memory, kind) for kind in Kind)
-    return compute + 4 * (stages + 1) * (moves + 1)
+    transfers = sum(platform.transfer_time(2 * platform.memory, kind) for kind in Kind)
+    return compute + 4 * (stages + 1) * (transfers + 1)
 
 
 def _coarse(rate: Fraction, longest: int) -> Fraction:

@@ -65,8 +65,8 @@ def priority_scores(problem: Problem) -> Reals:
     scores = np.zeros((len(SCORES), len(trace.gaps)))
     for number, gap in enumerate(trace.gaps):
         size = trace.gap_size(number)
-        moves = sum(platform.transfer_time(size, kind) for kind in Kind)
-        duration = elapsed[gap.after] - elapsed[gap.before + 1] - moves
+        transfers = sum(platform.transfer_time(size, kind) for kind in Kind)
+        duration = elapsed[gap.after] - elapsed[gap.before + 1] - transfers
         scores[0, number] = duration
         scores[1, number] = duration * size if duration >= 0 else duration / size
     excess = np.array(trace.demand, dtype=np.float64) - platform.memory

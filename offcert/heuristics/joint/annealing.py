@@ -8,7 +8,7 @@ from offcert.core.compiled import compiled
 from offcert.heuristics.joint.changes import Alike, alike, change
 from offcert.heuristics.joint.evaluation import evaluate
 from offcert.heuristics.joint.repeats import Repeats, repeats_of, spread
-from offcert.heuristics.joint.state import UNCOVERED, JointState, Work, assign, new_work
+from offcert.heuristics.joint.state import UNCOVERED, JointState, Scratch, assign, new_work
 from offcert.heuristics.joint.tables import COMPUTE, Tables
 
 # How often a change is done in other copies of what repeats, and the parts of `spread`. By
@@ -113,7 +113,7 @@ def _anneal(
     state: JointState,
     new: JointState,
     best: JointState,
-    work: Work,
+    work: Scratch,
     value: float,
     best_value: float,
     weight: float,

@@ -37,7 +37,7 @@ class Carrying(NamedTuple):
         1 if there is a record; if not, the other arrays are empty.
     input_first, input : int64 arrays
         Values that each of the search's ranges is given.
-    line : int64 array, one entry a range
+    is_line : int64 array, one entry a range
         1 if its calls are made one after another when it runs again, not by the program's code.
     end : int64 array, one entry a range
         The last computation that needs something saved in it, or -1.
@@ -94,7 +94,7 @@ class Carrying(NamedTuple):
     known: Integers
     input_first: Integers
     input: Integers
-    line: Integers
+    is_line: Integers
     end: Integers
     result_first: Integers
     result: Integers

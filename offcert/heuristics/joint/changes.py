@@ -17,7 +17,7 @@ from offcert.heuristics.joint.segments import (
     shift_boundary,
     split_segment,
 )
-from offcert.heuristics.joint.state import GAPS, Floats, JointState, Work
+from offcert.heuristics.joint.state import GAPS, Floats, JointState, Scratch
 from offcert.heuristics.joint.tables import OFFLOAD, Integers, Tables
 
 # Shares of the changes of each kind: of kept computations, of values that may leave, and of
@@ -100,7 +100,7 @@ def _shapes(tables: Tables) -> tuple[Integers, Integers, Integers]:
 
 
 @inlined
-def change(tables: Tables, alike: Alike, state: JointState, work: Work) -> bool:
+def change(tables: Tables, alike: Alike, state: JointState, work: Scratch) -> bool:
     """Make a random change of a state; return whether there was one to make.
 
     The scratch must be that of the evaluation of some state before.
@@ -241,7 +241,7 @@ def _flip_class(tables: Tables, alike: Alike, state: JointState) -> bool:
 
 
 @inlined
-def _flip_stays(state: JointState, work: Work) -> bool:
+def _flip_stays(state: JointState, work: Scratch) -> bool:
     """Let something leave that had to stay, or the other way round, or exchange two."""
     gaps = work.facts[GAPS]
     exchange = np.random.random() < 0.4

@@ -17,18 +17,18 @@ from offcert.heuristics.joint.state import (
     TURN,
     UNCOVERED,
     JointState,
-    Work,
+    Scratch,
     new_work,
 )
 from offcert.heuristics.joint.tables import DUPLEX, MEMORY, Tables
 from offcert.heuristics.joint.unrolling import unroll
 
-# The mark in `Work.following` of a gap that has been left out. By definition.
+# The mark in `Scratch.following` of a gap that has been left out. By definition.
 _LEFT_OUT = -2
 
 
 @inlined
-def prune(tables: Tables, work: Work, runs: int) -> bool:
+def prune(tables: Tables, work: Scratch, runs: int) -> bool:
     """Leave out chosen gaps as long as everything fits, the largest first; return whether any."""
     for gap in range(work.facts[GAPS]):
         work.following[gap] = -1
@@ -48,7 +48,7 @@ def prune(tables: Tables, work: Work, runs: int) -> bool:
 
 
 @inlined
-def restore(tables: Tables, work: Work) -> None:
+def restore(tables: Tables, work: Scratch) -> None:
     """Choose again what has been left out."""
     for gap in range(work.facts[GAPS]):
         if work.following[gap] == _LEFT_OUT:
@@ -57,7 +57,7 @@ def restore(tables: Tables, work: Work) -> None:
 
 
 @inlined
-def _spare(tables: Tables, work: Work, runs: int) -> None:
+def _spare(tables: Tables, work: Scratch, runs: int) -> None:
     """Write the memory that stays free, and the least from each run to the turn, or from it on.
 
     They are written where the times of rear and front are found otherwise.
@@ -84,7 +84,7 @@ def _spare(tables: Tables, work: Work, runs: int) -> None:
 
 
 @inlined
-def _take(work: Work, gap: int, size: int, runs: int) -> None:
+def _take(work: Scratch, gap: int, size: int, runs: int) -> None:
     """Write that so much less is free while a gap lasts."""
     turn, before, after = work.facts[TURN], work.gap_before[gap], work.gap_after[gap]
     for run in range(before + 1, turn):
@@ -106,7 +106,7 @@ def _take(work: Work, gap: int, size: int, runs: int) -> None:
 
 
 @inlined
-def _spare_over(work: Work, gap: int) -> int:
+def _spare_over(work: Scratch, gap: int) -> int:
     """Return the least memory that stays free while a gap lasts."""
     turn = work.facts[TURN]
     spare = 2**60
@@ -123,12 +123,12 @@ _IMPOSSIBLE = 1e30
 
 
 @plain
-def evaluate(tables: Tables, state: JointState, work: Work, weight: float) -> float:
+def evaluate(tables: Tables, state: JointState, work: Scratch, weight: float) -> float:
     """Return the ticks of a program, and more for every byte that does not fit.
 
     Parameters
     ----------
-    tables, state, work : Tables, JointState, Work
+    tables, state, work : Tables, JointState, Scratch
         The problem, the program, and scratch, on which the result is written: ``facts``, the runs,
         what they need, and the gaps.
     weight : float
@@ -159,7 +159,7 @@ def evaluate(tables: Tables, state: JointState, work: Work, weight: float) -> fl
 
 
 @inlined
-def _fitting_length(tables: Tables, work: Work, runs: int) -> int:
+def _fitting_length(tables: Tables, work: Scratch, runs: int) -> int:
     """Return the makespan with the gaps chosen, or with the fewest of them, if that is less."""
     length = ordered_length(tables, work, runs, tables.settings[MEMORY])
     compute = 0
@@ -175,7 +175,7 @@ def _fitting_length(tables: Tables, work: Work, runs: int) -> int:
 
 
 @inlined
-def _length_without(tables: Tables, work: Work, runs: int) -> float:
+def _length_without(tables: Tables, work: Scratch, runs: int) -> float:
     """Return the ticks that it takes at least, whatever does not fit."""
     compute = out = back = 0
     for run in range(runs):

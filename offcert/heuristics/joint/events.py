@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from offcert.core.compiled import inlined
-from offcert.heuristics.joint.state import EVENTS, LINE, WHOLE, JointState, Work
+from offcert.heuristics.joint.state import EVENTS, LINE, WHOLE, JointState, Scratch
 from offcert.heuristics.joint.tables import Tables
 
 
@@ -27,7 +27,7 @@ def range_of(tables: Tables, first: int, last: int) -> int:
 
 
 @inlined
-def forget_events(tables: Tables, state: JointState, work: Work) -> None:
+def forget_events(tables: Tables, state: JointState, work: Scratch) -> None:
     """Begin without events; note what is given to the outermost segments."""
     work.facts[EVENTS] = 0
     for run in range(work.event_run.size):
@@ -55,7 +55,7 @@ def forget_events(tables: Tables, state: JointState, work: Work) -> None:
 
 
 @inlined
-def _find_unread(tables: Tables, state: JointState, work: Work) -> None:
+def _find_unread(tables: Tables, state: JointState, work: Scratch) -> None:
     """Find the values that are kept in vain, as `offcert.core.carried.unread` does."""
     carrying = tables.carrying
     for value in carrying.unread:
@@ -81,7 +81,7 @@ def _find_unread(tables: Tables, state: JointState, work: Work) -> None:
 
 
 @inlined
-def _nobody_reads(tables: Tables, state: JointState, work: Work, value: int) -> bool:
+def _nobody_reads(tables: Tables, state: JointState, work: Scratch, value: int) -> bool:
     """Return whether a value is kept in a segment with all in it that reads it."""
     carrying = tables.carrying
     writer = carrying.writer[value]
@@ -96,7 +96,7 @@ def _nobody_reads(tables: Tables, state: JointState, work: Work, value: int) -> 
 
 
 @inlined
-def _outermost(work: Work, computation: int) -> int:
+def _outermost(work: Scratch, computation: int) -> int:
     """Return the segment in no other that holds a computation, or -1."""
     segment = work.innermost[computation] if computation >= 0 else -1
     while segment >= 0 and work.parent[segment] >= 0:
@@ -105,7 +105,7 @@ def _outermost(work: Work, computation: int) -> int:
 
 
 @inlined
-def _add(work: Work, value: int, run: int, computation: int) -> None:
+def _add(work: Scratch, value: int, run: int, computation: int) -> None:
     """Note that a value is held at a run, or at a computation if that is not -1."""
     event = work.facts[EVENTS]
     work.event_value[event] = value
@@ -122,21 +122,21 @@ def _add(work: Work, value: int, run: int, computation: int) -> None:
 def note_events(
     tables: Tables,
     state: JointState,
-    work: Work,
+    work: Scratch,
     segment: int,
-    saved: int,
+    last_saved: int,
     spans: tuple[int, int, int],
 ) -> bool:
     """Note the values that a segment holds once it has run again.
 
     Parameters
     ----------
-    tables, state, work : Tables, JointState, Work
+    tables, state, work : Tables, JointState, Scratch
         As in the evaluation.
     segment : int
         Number of the segment.
-    saved : int
-        Of `unrolling`.
+    last_saved : int
+        Twice the computation in which the last is saved, and 1 more if it is over then.
     spans : tuple of int
         Its first run, the run after its last one, and that during which the first results are
         handed out.
@@ -172,7 +172,8 @@ def note_events(
             run += 1
         elif state.kept[computation]:
             handed = told if run == begin else run - 1
-            if _note_kept(tables, work, segment, computation, saved, (handed, over, end), calls):
+            runs = (handed, over, end)
+            if _note_kept(tables, work, segment, computation, last_saved, runs, calls):
                 lent = handed if lent < 0 else lent
                 returned = max(handed, end - 1)
     for again in range(begin, end):
@@ -186,7 +187,7 @@ def note_events(
 
 
 @inlined
-def _is_line(tables: Tables, state: JointState, work: Work, segment: int) -> bool:
+def _is_line(tables: Tables, state: JointState, work: Scratch, segment: int) -> bool:
     """Return whether its calls are made one after another when a segment runs again.
 
     In a line that is so of all that is more than one of its calls, which are an operation each.
@@ -194,7 +195,7 @@ def _is_line(tables: Tables, state: JointState, work: Work, segment: int) -> boo
     several = state.first[segment] < state.last[segment]
     while segment >= 0:
         number = range_of(tables, state.first[segment], state.last[segment])
-        if number >= 0 and tables.carrying.line[number] == 1:
+        if number >= 0 and tables.carrying.is_line[number] == 1:
             return True
         if not several:
             return False
@@ -203,7 +204,7 @@ def _is_line(tables: Tables, state: JointState, work: Work, segment: int) -> boo
 
 
 @inlined
-def _over(tables: Tables, state: JointState, work: Work, segment: int) -> int:
+def _over(tables: Tables, state: JointState, work: Scratch, segment: int) -> int:
     """Return the last computation that needs something saved in the outermost segment, or -1."""
     while work.parent[segment] >= 0:
         segment = work.parent[segment]
@@ -214,12 +215,12 @@ def _over(tables: Tables, state: JointState, work: Work, segment: int) -> int:
 @inlined
 def _note_kept(
     tables: Tables,
-    work: Work,
+    work: Scratch,
     segment: int,
     computation: int,
-    saved: int,
+    last_saved: int,
     runs: tuple[int, int, int],
-    line: tuple[int, int],
+    calls: tuple[int, int],
 ) -> bool:
     """Note how long results stay: they are handed out during a run, or later if it stops before.
 
@@ -232,27 +233,27 @@ def _note_kept(
     carrying = tables.carrying
     own = work.innermost[computation] == segment and until >= 0
     for place in range(carrying.result_first[computation], carrying.result_first[computation + 1]):
-        handed = 2 * computation + carrying.late[place] <= saved
+        handed = 2 * computation + carrying.late[place] <= last_saved
         if work.unread[carrying.result[place]]:
             lent = lent or handed
         elif handed:
             _add(work, carrying.result[place], run, -1)
             # The result is in the program's variables again.
-            _note_holder(tables, work, carrying.result[place], computation, (run, end), line)
+            _note_holder(tables, work, carrying.result[place], computation, (run, end), calls)
         elif own:
             _add(work, carrying.result[place], run, until)
     for part in range(2 * computation, 2 * computation + 2):
-        if carrying.beside[part] > 0 and part <= saved:
+        if carrying.beside[part] > 0 and part <= last_saved:
             _add(work, -1 - part, run, -1)
         elif carrying.beside[part] > 0 and own:
             _add(work, -1 - part, run, until)
-        lent = lent or (carrying.unread_beside[part] > 0 and part <= saved)
+        lent = lent or (carrying.unread_beside[part] > 0 and part <= last_saved)
     return lent
 
 
 @inlined
 def _note_variables(
-    tables: Tables, work: Work, begin: int, end: int, line: tuple[int, int]
+    tables: Tables, work: Scratch, begin: int, end: int, calls: tuple[int, int]
 ) -> None:
     """Note how long what runs again makes is held by the program's variables.
 
@@ -261,24 +262,24 @@ def _note_variables(
     for run in range(begin, end):
         computation = work.runs[run]
         for place in range(tables.write_first[computation], tables.write_first[computation + 1]):
-            _note_holder(tables, work, tables.write[place], computation, (run, end), line)
+            _note_holder(tables, work, tables.write[place], computation, (run, end), calls)
 
 
 @inlined
 def _note_holder(
     tables: Tables,
-    work: Work,
+    work: Scratch,
     value: int,
     computation: int,
     runs: tuple[int, int],
-    line: tuple[int, int],
+    calls: tuple[int, int],
 ) -> None:
     """Note the last run in which the program's variables hold a value that they hold since one."""
     run, end = runs
     until = tables.carrying.until[value]
     if until <= computation:
         return
-    until = min(until, _returned(tables, value, computation, line))
+    until = min(until, _returned(tables, value, computation, calls))
     holder = run
     while holder + 1 < end and work.runs[holder + 1] <= until:
         holder += 1
@@ -287,10 +288,10 @@ def _note_holder(
 
 
 @inlined
-def _returned(tables: Tables, value: int, writer: int, line: tuple[int, int]) -> int:
+def _returned(tables: Tables, value: int, writer: int, calls: tuple[int, int]) -> int:
     """Return the place where a line's last call that takes a value returns, or a late one."""
     carrying = tables.carrying
-    first, last = line
+    first, last = calls
     found = -1
     for place in range(carrying.take_first[value], carrying.take_first[value + 1]):
         if first < carrying.take[place] <= last:

@@ -7,7 +7,7 @@ its length), in the natural orders of the offloading paper, §4.1.
 from __future__ import annotations
 
 from offcert.core.compiled import inlined
-from offcert.heuristics.joint.state import GAPS, LACKING, MOVED, TURN, UNCOVERED, Work
+from offcert.heuristics.joint.state import GAPS, LACKING, MOVED, TURN, UNCOVERED, Scratch
 from offcert.heuristics.joint.tables import DUPLEX, MEMORY, Integers, Tables
 
 # The length of an order that cannot be carried out within the memory. By definition.
@@ -15,7 +15,7 @@ INFEASIBLE = -1
 
 
 @inlined
-def order(work: Work, runs: int) -> None:
+def order(work: Scratch, runs: int) -> None:
     """Sort the gaps: by the run before, then by that which made them; and by the run after."""
     gaps = work.facts[GAPS]
     for run in range(runs + 1):
@@ -51,7 +51,7 @@ def _collect(
 
 
 @inlined
-def choose(tables: Tables, work: Work, runs: int) -> None:
+def choose(tables: Tables, work: Scratch, runs: int) -> None:
     """Choose the gaps that leave: whenever something has to be absent, the outermost that help."""
     gaps, turn, memory = work.facts[GAPS], work.facts[TURN], tables.settings[MEMORY]
     for gap in range(gaps):
@@ -90,7 +90,7 @@ def choose(tables: Tables, work: Work, runs: int) -> None:
 
 
 @inlined
-def ordered_length(tables: Tables, work: Work, runs: int, memory: int) -> int:
+def ordered_length(tables: Tables, work: Scratch, runs: int, memory: int) -> int:
     """Return the makespan of the ordered schedule that moves what is chosen, or `INFEASIBLE`.
 
     It takes at most `memory` bytes. On a duplex link it may be less than any schedule's: there what
@@ -111,7 +111,7 @@ def ordered_length(tables: Tables, work: Work, runs: int, memory: int) -> int:
 
 
 @inlined
-def _front(tables: Tables, work: Work, runs: int, memory: int) -> int:
+def _front(tables: Tables, work: Scratch, runs: int, memory: int) -> int:
     """Write when each run can start if only the offloads happen; return when the link is free."""
     gaps = work.facts[GAPS]
     time = link = cover = sent = 0
@@ -148,7 +148,7 @@ def _front(tables: Tables, work: Work, runs: int, memory: int) -> int:
 
 
 @inlined
-def _end(tables: Tables, work: Work, run: int) -> int:
+def _end(tables: Tables, work: Scratch, run: int) -> int:
     """Return when a run ends in the front; the run -1 is the start."""
     if run < 0:
         return 0
@@ -156,7 +156,7 @@ def _end(tables: Tables, work: Work, run: int) -> int:
 
 
 @inlined
-def _rear(tables: Tables, work: Work, runs: int, memory: int) -> int:
+def _rear(tables: Tables, work: Scratch, runs: int, memory: int) -> int:
     """Write the time from each run's start to the end if only the prefetches happen.
 
     In reversed time they are offloads; what opens a gap has to end before its prefetch starts.
@@ -196,7 +196,7 @@ def _rear(tables: Tables, work: Work, runs: int, memory: int) -> int:
 
 
 @inlined
-def _time_returns(tables: Tables, work: Work, begin: int, end: int, link: int) -> int:
+def _time_returns(tables: Tables, work: Scratch, begin: int, end: int, link: int) -> int:
     """Write the reversed ends of some prefetches; return when the link is free after them."""
     for place in range(begin, end):
         gap = work.back[place]

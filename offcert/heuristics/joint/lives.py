@@ -7,7 +7,7 @@ the beginning: then the last use of a copy is known before its first.
 from __future__ import annotations
 
 from offcert.core.compiled import inlined
-from offcert.heuristics.joint.state import ASKS, GAPS, PENDING, TURN, WHOLE, JointState, Work
+from offcert.heuristics.joint.state import ASKS, GAPS, PENDING, TURN, WHOLE, JointState, Scratch
 from offcert.heuristics.joint.tables import OFFLOAD, Tables
 from offcert.heuristics.joint.unrolling import ends_of, wait, workspace_of
 
@@ -15,12 +15,12 @@ from offcert.heuristics.joint.unrolling import ends_of, wait, workspace_of
 _NONE = -2
 # A run after all others, so that no gap begins after it. By definition.
 _NEVER = 2**40
-# Columns of `Work.held`. By definition.
+# Columns of `Scratch.held`. By definition.
 _LAST, _AFTER, _BEFORE = 0, 1, 2
 
 
 @inlined
-def live(tables: Tables, state: JointState, work: Work, runs: int) -> bool:
+def live(tables: Tables, state: JointState, work: Scratch, runs: int) -> bool:
     """Write the bytes that each run needs on the device, and the gaps over the turn.
 
     A copy is there from the run that makes it to the last one that reads or holds it. Of each copy
@@ -80,7 +80,7 @@ def live(tables: Tables, state: JointState, work: Work, runs: int) -> bool:
 
 
 @inlined
-def _forward(tables: Tables, state: JointState, work: Work) -> bool:
+def _forward(tables: Tables, state: JointState, work: Scratch) -> bool:
     """Do the same for a forward pass of which it is known who uses what when.
 
     Programs that somebody else wrote discard nothing.
@@ -113,7 +113,7 @@ def _forward(tables: Tables, state: JointState, work: Work) -> bool:
 
 
 @inlined
-def _take(tables: Tables, work: Work, run: int) -> None:
+def _take(tables: Tables, work: Scratch, run: int) -> None:
     """Count the workspace of a run, and what waits there while another one runs again for it."""
     freed = 0
     if work.facts[ASKS] > 0 or tables.carrying.more[work.runs[run]] > 0:
@@ -125,7 +125,7 @@ def _take(tables: Tables, work: Work, run: int) -> None:
 
 
 @inlined
-def _forget(work: Work, value: int) -> None:
+def _forget(work: Scratch, value: int) -> None:
     work.last[value] = -1
     work.after[value] = -1
     work.before[value] = _NONE
@@ -136,7 +136,7 @@ def _forget(work: Work, value: int) -> None:
 
 
 @inlined
-def _hold(work: Work, value: int, run: int, turn: int) -> None:
+def _hold(work: Scratch, value: int, run: int, turn: int) -> None:
     """Note that a run holds a value, if it is there: that is known where it is written."""
     if work.held[value, _LAST] < 0:
         work.held[value, _LAST] = run
@@ -147,7 +147,7 @@ def _hold(work: Work, value: int, run: int, turn: int) -> None:
 
 
 @inlined
-def _is_held(tables: Tables, state: JointState, work: Work, value: int, run: int) -> bool:
+def _is_held(tables: Tables, state: JointState, work: Scratch, value: int, run: int) -> bool:
     """Return whether the code that makes a run holds a value, as the program does in its place."""
     part = work.part[run]
     if part == WHOLE or tables.carrying.lasting[value]:
@@ -156,7 +156,7 @@ def _is_held(tables: Tables, state: JointState, work: Work, value: int, run: int
 
 
 @inlined
-def _hold_all(tables: Tables, work: Work, event: int, run: int, turn: int) -> None:
+def _hold_all(tables: Tables, work: Scratch, event: int, run: int, turn: int) -> None:
     """Note the events of a list; what is made beside values begins with the first run."""
     while event >= 0:
         value = work.event_value[event]
@@ -172,7 +172,7 @@ def _hold_all(tables: Tables, work: Work, event: int, run: int, turn: int) -> No
 
 
 @inlined
-def _write(tables: Tables, state: JointState, work: Work, computation: int, run: int) -> bool:
+def _write(tables: Tables, state: JointState, work: Scratch, computation: int, run: int) -> bool:
     """Begin the copies that a run makes; what nobody reads is discarded.
 
     Return whether no copy is read after changes that have not been made in it.
@@ -206,7 +206,7 @@ def _write(tables: Tables, state: JointState, work: Work, computation: int, run:
 
 
 @inlined
-def _close(tables: Tables, state: JointState, work: Work, value: int, run: int) -> None:
+def _close(tables: Tables, state: JointState, work: Scratch, value: int, run: int) -> None:
     """Begin the copy of a value whose uses are known."""
     turn = work.facts[TURN]
     last = max(work.last[value], work.held[value, _LAST])
@@ -235,7 +235,7 @@ def _close(tables: Tables, state: JointState, work: Work, value: int, run: int) 
 
 
 @inlined
-def _heard(tables: Tables, state: JointState, work: Work, value: int) -> int:
+def _heard(tables: Tables, state: JointState, work: Scratch, value: int) -> int:
     """Return the run at which autograd's hooks have heard of all of a value, or -1.
 
     They hear of what is saved outside of all segments, of what is given to the outermost, and of
@@ -261,7 +261,7 @@ def _heard(tables: Tables, state: JointState, work: Work, value: int) -> int:
 
 
 @inlined
-def _accumulate(tables: Tables, work: Work, runs: int) -> None:
+def _accumulate(tables: Tables, work: Scratch, runs: int) -> None:
     total = 0
     for run in range(runs):
         total += work.need[run]

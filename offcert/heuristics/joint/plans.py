@@ -13,7 +13,7 @@ from offcert.core.program import Program
 from offcert.core.strategy import Strategy
 from offcert.heuristics.evictions.rules import sequential
 from offcert.heuristics.joint.evaluation import Estimate, estimate, evaluate
-from offcert.heuristics.joint.state import UNCOVERED, JointState, Work, program_of
+from offcert.heuristics.joint.state import UNCOVERED, JointState, Scratch, program_of
 from offcert.heuristics.joint.tables import Tables
 from offcert.heuristics.orders.local_search import local_search
 from offcert.heuristics.orders.order_search import order_search
@@ -48,12 +48,12 @@ class JointPlan:
     schedule: Schedule
 
 
-def tidied(tables: Tables, state: JointState, work: Work) -> JointState:
+def tidied(tables: Tables, state: JointState, work: Scratch) -> JointState:
     """Return a state without the segments that bring nothing, from the innermost to the outermost.
 
     Parameters
     ----------
-    tables, state, work : Tables, JointState, Work
+    tables, state, work : Tables, JointState, Scratch
         The problem, a state that fits, and scratch.
     """
     best = evaluate(tables, state, work, 0.0)

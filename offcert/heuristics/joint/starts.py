@@ -20,7 +20,7 @@ import numpy as np
 from offcert.heuristics.joint.changes import Alike
 from offcert.heuristics.joint.evaluation import evaluate
 from offcert.heuristics.joint.repeats import repeats_of
-from offcert.heuristics.joint.state import JointState, Work, new_state
+from offcert.heuristics.joint.state import JointState, Scratch, new_state
 from offcert.heuristics.joint.tables import Integers, Tables
 
 # Programs that are tried, and layers by which a number may differ from the relaxation's.
@@ -36,7 +36,7 @@ _PACE = 7
 def guided(
     tables: Tables,
     shares: Mapping[int, float],
-    work: Work,
+    work: Scratch,
     weight: float,
     most: int,
     until: float = math.inf,
@@ -45,7 +45,7 @@ def guided(
 
     Parameters
     ----------
-    tables, work : Tables, Work
+    tables, work : Tables, Scratch
         The problem, with ranges that may be segments, and scratch.
     shares : mapping of int to float
         For computations, what share of them runs again; 0 for the others.
@@ -176,7 +176,7 @@ _COPIES = 8
 def starts(
     tables: Tables,
     alike: Alike,
-    work: Work,
+    work: Scratch,
     weight: float,
     most: int,
     until: float = math.inf,
@@ -185,7 +185,7 @@ def starts(
 
     Parameters
     ----------
-    tables, alike, work : Tables, Alike, Work
+    tables, alike, work : Tables, Alike, Scratch
         The problem, its classes, and scratch.
     weight : float
         Ticks a byte that does not fit.

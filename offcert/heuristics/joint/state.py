@@ -13,7 +13,7 @@ from offcert.heuristics.joint.tables import LONGEST, Integers, Tables
 
 Floats = NDArray[np.float64]
 
-# Columns of `Work.facts`, by definition:
+# Columns of `Scratch.facts`, by definition:
 TURN = 0  # the first run of what cannot run again
 RUNS = 1  # the number of runs
 GAPS = 2  # the number of gaps over the turn
@@ -26,12 +26,12 @@ PENDING = 8  # how many of those are not counted yet
 # The number of these columns. By definition.
 FACTS = 9
 
-# Marks in `Work.part` of runs that are no other run of a segment: the first run of its computation
-# (WHOLE), or a run in a line (LINE). By definition.
+# Marks in `Scratch.part` of runs that are no other run of a segment: the first run of its
+# computation (WHOLE), or a run in a line (LINE). By definition.
 WHOLE, LINE = -1, -2
 
-# Events that `Work` has room for, for each computation and value. Arbitrary: a program with more is
-# not looked at.
+# Events that `Scratch` has room for, for each computation and value. Arbitrary: a program with more
+# is not looked at.
 _MOST_EVENTS = 12
 
 
@@ -62,7 +62,7 @@ class JointState(NamedTuple):
         return JointState(*(array.copy() for array in self))
 
 
-class Work(NamedTuple):
+class Scratch(NamedTuple):
     """Scratch of the evaluation; what it says of the last program is described where it is made.
 
     Attributes
@@ -170,7 +170,7 @@ def new_state(tables: Tables) -> JointState:
     )
 
 
-def new_work(tables: Tables) -> Work:
+def new_work(tables: Tables) -> Scratch:
     """Return scratch for one thread."""
     computations, values = len(tables.duration), len(tables.size)
     runs = int(tables.settings[LONGEST])
@@ -179,7 +179,7 @@ def new_work(tables: Tables) -> Work:
     def integers(*shape: int) -> Integers:
         return np.zeros(shape, dtype=np.int64)
 
-    return Work(
+    return Scratch(
         integers(2 * computations + 2),
         integers(computations + 1),
         integers(2 * computations + 2),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from offcert.core.compiled import inlined
 from offcert.heuristics.joint.events import forget_events, note_events
-from offcert.heuristics.joint.state import ASKS, LINE, PENDING, TURN, JointState, Work
+from offcert.heuristics.joint.state import ASKS, LINE, PENDING, TURN, JointState, Scratch
 from offcert.heuristics.joint.tables import LONGEST, NOTHING, Tables
 
-# A column of `Work.held`. By definition.
+# A column of `Scratch.held`. By definition.
 _LAST = 0
 # Columns of `Carrying.asks`, by definition; those of `left` and `most` are two further on if a
 # value does not die on the way.
@@ -15,7 +15,7 @@ _SAVER, _LEFT, _MOST, _OTHERWISE = 0, 1, 2, 2
 
 
 @inlined
-def forget_asks(work: Work) -> None:
+def forget_asks(work: Scratch) -> None:
     """Begin without anything that is asked for."""
     work.facts[ASKS] = 0
     for run in range(work.least.size):
@@ -26,7 +26,7 @@ def forget_asks(work: Work) -> None:
 
 @inlined
 def note_ask(
-    tables: Tables, state: JointState, work: Work, computation: int, segment: int, begin: int
+    tables: Tables, state: JointState, work: Scratch, computation: int, segment: int, begin: int
 ) -> None:
     """Note how a computation asks for what a segment has saved, that runs again before it."""
     carrying = tables.carrying
@@ -39,7 +39,7 @@ def note_ask(
 
 
 @inlined
-def note_asking(work: Work, run: int) -> None:
+def note_asking(work: Scratch, run: int) -> None:
     """Note which run has asked for what has run again last."""
     ask = work.facts[ASKS] - 1
     while ask >= 0 and work.ask_run[ask] < 0:
@@ -48,7 +48,7 @@ def note_asking(work: Work, run: int) -> None:
 
 
 @inlined
-def _end(tables: Tables, work: Work, value: int, run: int) -> int:
+def _end(tables: Tables, work: Scratch, value: int, run: int) -> int:
     """Note that a value dies in a run if it does; return its bytes if that is new."""
     if work.ended[value] != run and max(work.last[value], work.held[value, _LAST]) == run:
         work.ended[value] = run
@@ -57,7 +57,7 @@ def _end(tables: Tables, work: Work, value: int, run: int) -> int:
 
 
 @inlined
-def ends_of(tables: Tables, work: Work, run: int) -> int:
+def ends_of(tables: Tables, work: Scratch, run: int) -> int:
     """Note the values that die in a run, of those it reads and holds, and return their bytes."""
     computation = work.runs[run]
     freed = 0
@@ -80,7 +80,7 @@ def ends_of(tables: Tables, work: Work, run: int) -> int:
 
 
 @inlined
-def more_of(tables: Tables, work: Work, run: int) -> int:
+def more_of(tables: Tables, work: Scratch, run: int) -> int:
     """Return the bytes a run takes beside its workspace if a value does not die in its midst."""
     carrying, computation = tables.carrying, work.runs[run]
     more = carrying.more[computation]
@@ -93,7 +93,7 @@ def more_of(tables: Tables, work: Work, run: int) -> int:
 
 
 @inlined
-def wait(tables: Tables, work: Work, run: int) -> None:
+def wait(tables: Tables, work: Scratch, run: int) -> None:
     """Count the bytes a run has made that wait while another one runs again for it.
 
     Runs are gone through from the last to the first.
@@ -119,7 +119,7 @@ def wait(tables: Tables, work: Work, run: int) -> None:
 
 
 @inlined
-def workspace_of(tables: Tables, work: Work, run: int, freed: int) -> int:
+def workspace_of(tables: Tables, work: Scratch, run: int, freed: int) -> int:
     """Return the bytes a run takes beside the values that are there before and after it."""
     workspace = tables.workspace[work.runs[run]] + more_of(tables, work, run)
     return int(max(workspace, work.least[run] - freed))
@@ -131,7 +131,7 @@ _INSIDE, _WAITING, _DONE = 0, 1, 2
 
 
 @inlined
-def unroll(tables: Tables, state: JointState, work: Work) -> int:
+def unroll(tables: Tables, state: JointState, work: Scratch) -> int:
     """Write the runs of a program; return their number, or -1 if there are too many.
 
     It is -1 as well if something is kept that is changed in place where the segment is over, or a
@@ -158,13 +158,13 @@ def unroll(tables: Tables, state: JointState, work: Work) -> int:
                     break
                 stamp = _release(state, work, segment, stamp)
                 begin = runs
-                stop, saved = _stop(tables, state, work, segment)
+                stop, last_saved = _stop(tables, state, work, segment)
                 runs = _again(state, work, segment, stop, runs)
                 # If it runs right after what is around it, that one has been told first.
                 if not (end == begin and work.parent[segment] == before):
                     told = begin
                 spans = (begin, runs, begin - int(told < begin))
-                if known and not note_events(tables, state, work, segment, saved, spans):
+                if known and not note_events(tables, state, work, segment, last_saved, spans):
                     return -1
                 if known:
                     note_ask(tables, state, work, computation, segment, begin)
@@ -182,7 +182,7 @@ def unroll(tables: Tables, state: JointState, work: Work) -> int:
 
 
 @inlined
-def _in_vain(state: JointState, work: Work) -> bool:
+def _in_vain(state: JointState, work: Scratch) -> bool:
     """Return whether an outermost segment, or one in which something is kept, never runs again."""
     for segment in range(state.number[0]):
         if work.phase[segment] != _DONE:
@@ -195,7 +195,7 @@ def _in_vain(state: JointState, work: Work) -> bool:
 
 
 @inlined
-def _prepare(tables: Tables, state: JointState, work: Work) -> bool:
+def _prepare(tables: Tables, state: JointState, work: Scratch) -> bool:
     """Find which segments lie in which; the outermost ones wait, in their order.
 
     Return whether all that is kept lies in a segment together with all that changes it in place.
@@ -223,14 +223,14 @@ def last_of_group(tables: Tables, computation: int) -> int:
 
 
 @inlined
-def _needed(tables: Tables, state: JointState, work: Work, computation: int) -> int:
+def _needed(tables: Tables, state: JointState, work: Scratch, computation: int) -> int:
     """Return the segment that waits longest of those in which something was saved, or -1."""
     found = -1
     for place in range(tables.trigger_first[computation], tables.trigger_first[computation + 1]):
-        saved = tables.trigger[place]
-        if tables.by_writer[computation] and state.kept[saved]:
+        trigger = tables.trigger[place]
+        if tables.by_writer[computation] and state.kept[trigger]:
             continue
-        segment = work.innermost[saved]
+        segment = work.innermost[trigger]
         while segment >= 0 and work.phase[segment] != _WAITING:
             segment = work.parent[segment]
         if segment >= 0 and (found < 0 or work.stamp[segment] < work.stamp[found]):
@@ -239,7 +239,7 @@ def _needed(tables: Tables, state: JointState, work: Work, computation: int) -> 
 
 
 @inlined
-def _release(state: JointState, work: Work, segment: int, stamp: int) -> int:
+def _release(state: JointState, work: Scratch, segment: int, stamp: int) -> int:
     """Let the segments inside of a segment wait; return the next stamp."""
     work.phase[segment] = _DONE
     inside = segment + 1
@@ -253,30 +253,30 @@ def _release(state: JointState, work: Work, segment: int, stamp: int) -> int:
 
 
 @inlined
-def _stop(tables: Tables, state: JointState, work: Work, segment: int) -> tuple[int, int]:
+def _stop(tables: Tables, state: JointState, work: Scratch, segment: int) -> tuple[int, int]:
     """Return up to where a segment runs again so that all that is saved is there.
 
     Returns
     -------
     stop : int
         The last computation that may have to run.
-    saved : int
+    last_saved : int
         Twice the computation in which the last is saved, and 1 more if it is over then.
     """
     for computation in range(state.last[segment], state.first[segment] - 1, -1):
         if tables.stop[computation] != NOTHING:
-            stop, saved = tables.stop[computation], 2 * computation
+            stop, last_saved = tables.stop[computation], 2 * computation
             inside = work.innermost[computation]
             while inside != segment:
                 # Of a segment inside, only its inputs are saved.
-                stop, saved = state.first[inside] - 1, 2 * state.first[inside] - 1
+                stop, last_saved = state.first[inside] - 1, 2 * state.first[inside] - 1
                 inside = work.parent[inside]
-            return stop, saved
+            return stop, last_saved
     return NOTHING, -1
 
 
 @inlined
-def _again(state: JointState, work: Work, segment: int, stop: int, runs: int) -> int:
+def _again(state: JointState, work: Scratch, segment: int, stop: int, runs: int) -> int:
     """Run a segment again, up to the last computation that has to."""
     for computation in range(state.first[segment], min(stop, state.last[segment]) + 1):
         if not state.kept[computation]:

@@ -85,7 +85,7 @@ class TaskView:
         return sum(self.back_time[tensor] for tensor in missing) > between
 
 
-class Record:
+class SimulatedRun:
     """Times and addresses of one simulated execution.
 
     A tensor that is brought back and given up again before anybody used it was brought back for
@@ -174,7 +174,7 @@ class Memory:
         Every tensor that is alive, wherever it is.
     link : int
         Until when the link is busy: the paper has one stream for both directions.
-    record : Record
+    record : SimulatedRun
         The record of moves so far.
     defragmentations : int
         How often everything was vacated.
@@ -185,7 +185,7 @@ class Memory:
         self.pool = Pool(size)
         self.blocks: dict[int, Block] = {}
         self.link = 0
-        self.record = Record(view.trace)
+        self.record = SimulatedRun(view.trace)
         self.defragmentations = 0
         # Held ones first, so that they cut nothing in two.
         for tensor in sorted(view.resident, key=lambda each: view.evictable[each]):

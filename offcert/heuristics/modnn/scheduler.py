@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from offcert.core.platform import Kind
 from offcert.core.trace import Trace
 from offcert.core.units import Units
-from offcert.heuristics.modnn.memory import Memory, Record, TaskView
+from offcert.heuristics.modnn.memory import Memory, SimulatedRun, TaskView
 from offcert.heuristics.modnn.schemes import Scheme
 from offcert.questions.placement.problem import Placement, PlacementProblem
 from offcert.questions.schedule.plan import Plan
@@ -315,7 +315,7 @@ class _Run:
         return state is not None and (state.used or block in self.view.inputs[task])
 
     def _outcome(self) -> ModnnOutcome:
-        record: Record = self.memory.record
+        record: SimulatedRun = self.memory.record
         choice = tuple(self.chosen[operation] for operation, _ in self.menu.offers)
         trace = self.menu.chosen(self.problem.trace, choice) if choice else self.problem.trace
         schedule = record.schedule()

@@ -66,7 +66,7 @@ Needs = Callable[[Trace, Sequence[int], Fraction], int]
 
 
 @dataclass(frozen=True)
-class Selection:
+class SubBatchChoice:
     """A sub-batch, and how it was found.
 
     Attributes
@@ -90,7 +90,7 @@ def select_sub_batch(
     memory: int,
     alpha: Fraction = ALPHA,
     needs: Needs | None = None,
-) -> Selection:
+) -> SubBatchChoice:
     """Return the sub-batch that the paper's method selects.
 
     Parameters
@@ -131,7 +131,7 @@ def select_sub_batch(
         # It goes round in a circle. A size at rest is one that fits by its own profile.
         sizes = {regular(images, batch) for images in range(1, batch + 1)}
         size = next((each for each in sorted(sizes, reverse=True) if fits(each, each)), 1)
-    return Selection(size, tuple(iterations), fits(size, size))
+    return SubBatchChoice(size, tuple(iterations), fits(size, size))
 
 
 def _largest(batch: int, profiled: int, fits: Callable[[int, int], bool]) -> int:

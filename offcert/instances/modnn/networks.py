@@ -18,7 +18,7 @@ from offcert.core.errors import InputError
 from offcert.core.trace import require_integer
 
 
-class Kind(StrEnum):
+class LayerKind(StrEnum):
     """Kinds of layers."""
 
     INPUT = "input"
@@ -40,7 +40,7 @@ class Layer:
     ----------
     name : str
         Name for people.
-    kind : Kind
+    kind : LayerKind
         Kind of the layer.
     inputs : tuple of int
         The layers whose outputs it reads.
@@ -54,7 +54,7 @@ class Layer:
     """
 
     name: str
-    kind: Kind
+    kind: LayerKind
     inputs: tuple[int, ...]
     channels: int
     side: int
@@ -90,11 +90,11 @@ class Layers:
     def parameters(self, index: int) -> int:
         """Return the numbers of the weights of a layer, biases and normalisation among them."""
         layer = self.layers[index]
-        if layer.kind is Kind.NORM:
+        if layer.kind is LayerKind.NORM:
             return 2 * layer.channels
-        if layer.kind in (Kind.CONVOLUTION, Kind.DECONVOLUTION):
+        if layer.kind in (LayerKind.CONVOLUTION, LayerKind.DECONVOLUTION):
             read = self.layers[layer.inputs[0]].channels * layer.kernel**2
-        elif layer.kind is Kind.LINEAR:
+        elif layer.kind is LayerKind.LINEAR:
             read = self.layers[layer.inputs[0]].numbers
         else:
             return 0
@@ -115,7 +115,7 @@ class Builder:
 
     def __init__(self, side: int, apart: bool) -> None:
         self.apart = apart
-        self.layers = [Layer("input", Kind.INPUT, (), 3, side)]
+        self.layers = [Layer("input", LayerKind.INPUT, (), 3, side)]
 
     def made(self, name: str, labels: int = 1) -> Layers:
         """Return the layers that have been built."""
@@ -133,7 +133,7 @@ class Builder:
             parts = (layer.name, layer.kind, layer.inputs, layer.channels, layer.side)
             return self._add(Layer(*parts, layer.kernel, layer.stride, relu, norm))
         x = self._add(layer)
-        for wanted, kind, name in ((norm, Kind.NORM, "norm"), (relu, Kind.RELU, "relu")):
+        for wanted, kind, name in ((norm, LayerKind.NORM, "norm"), (relu, LayerKind.RELU, "relu")):
             if wanted:
                 made = Layer(f"{layer.name}.{name}", kind, (x,), layer.channels, layer.side)
                 x = self._add(made)
@@ -152,7 +152,7 @@ class Builder:
     ) -> int:
         """Add a convolution whose padding keeps the side at stride 1."""
         side = (self.layers[x].side + 2 * (kernel // 2) - kernel) // stride + 1
-        layer = Layer(name, Kind.CONVOLUTION, (x,), channels, side, kernel, stride)
+        layer = Layer(name, LayerKind.CONVOLUTION, (x,), channels, side, kernel, stride)
         return self._finished(layer, relu, norm)
 
     def enlarge(self, name: str, x: int, factor: int) -> int:
@@ -160,31 +160,31 @@ class Builder:
         before = self.layers[x]
         side = before.side * factor
         return self._add(
-            Layer(name, Kind.DECONVOLUTION, (x,), before.channels, side, 2 * factor, factor)
+            Layer(name, LayerKind.DECONVOLUTION, (x,), before.channels, side, 2 * factor, factor)
         )
 
     def linear(self, name: str, x: int, outputs: int, *, relu: bool = True) -> int:
         """Add a fully connected layer."""
-        return self._finished(Layer(name, Kind.LINEAR, (x,), outputs, 1), relu, False)
+        return self._finished(Layer(name, LayerKind.LINEAR, (x,), outputs, 1), relu, False)
 
     def maximum(self, name: str, x: int, kernel: int = 2, padding: int = 0) -> int:
         """Add a max pooling with stride 2."""
         before = self.layers[x]
         side = (before.side + 2 * padding - kernel) // 2 + 1
-        return self._add(Layer(name, Kind.MAXIMUM, (x,), before.channels, side, kernel, 2))
+        return self._add(Layer(name, LayerKind.MAXIMUM, (x,), before.channels, side, kernel, 2))
 
     def average(self, name: str, x: int) -> int:
         """Add an average pooling to a single pixel."""
         before = self.layers[x]
         return self._add(
-            Layer(name, Kind.AVERAGE, (x,), before.channels, 1, before.side, before.side)
+            Layer(name, LayerKind.AVERAGE, (x,), before.channels, 1, before.side, before.side)
         )
 
     def sum(self, name: str, inputs: Iterable[int], *, relu: bool = False) -> int:
         """Add a sum of layers of the same shape."""
         terms = tuple(sorted(inputs))
         first = self.layers[terms[0]]
-        layer = Layer(name, Kind.SUM, terms, first.channels, first.side)
+        layer = Layer(name, LayerKind.SUM, terms, first.channels, first.side)
         return self._finished(layer, relu, False)
 
 

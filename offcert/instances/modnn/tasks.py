@@ -21,13 +21,13 @@ from offcert.instances.modnn.algorithms import (
     Pass,
     alternatives,
 )
-from offcert.instances.modnn.networks import Kind, Layer, Layers
+from offcert.instances.modnn.networks import Layer, LayerKind, Layers
 from offcert.questions.split.menu import Alternative, Menu, undominated
 from offcert.questions.split.problem import Round, Split
 
 # Bytes of a number of the truth, for example a class. Assumed.
 _LABEL = 4
-_CONVOLUTIONAL = frozenset({Kind.CONVOLUTION, Kind.DECONVOLUTION, Kind.LINEAR})
+_CONVOLUTIONAL = frozenset({LayerKind.CONVOLUTION, LayerKind.DECONVOLUTION, LayerKind.LINEAR})
 # How often a batch normalisation goes over its data: forward it reads for the statistics, reads and
 # writes; backward it reads both its input and the gradient twice, and writes. Derived.
 _NORM_FORWARD, _NORM_BACKWARD = 3, 5
@@ -190,7 +190,7 @@ class Tasks:
             ways = self._convolution(index, Pass.FORWARD, 0)
             if layer.norm:
                 ways = self._later(ways, _NORM_FORWARD * own)
-        elif layer.kind is Kind.NORM:
+        elif layer.kind is LayerKind.NORM:
             ways = self._moving(_NORM_FORWARD * own)
         else:
             ways = self._moving(own + sum(map(self._bytes, layer.inputs)))
@@ -220,9 +220,9 @@ class Tasks:
     def _read_backward(self, index: int, reader: int) -> Iterator[str]:
         layer = self.network.layers[reader]
         yield f"delta {layer.name}"
-        if layer.kind in (Kind.MAXIMUM, Kind.NORM):
+        if layer.kind in (LayerKind.MAXIMUM, LayerKind.NORM):
             yield self._output(index)
-        if layer.kind in (Kind.MAXIMUM, Kind.RELU):
+        if layer.kind in (LayerKind.MAXIMUM, LayerKind.RELU):
             yield self._output(reader)
 
     def _backward_through(self, index: int, reader: int, beside: int) -> tuple[Alternative, ...]:
@@ -232,16 +232,16 @@ class Tasks:
             return self._convolution(reader, Pass.DATA, beside)
         read, made = self._bytes(index), self._bytes(reader)
         moved = {
-            Kind.MAXIMUM: 2 * read + 2 * made,
-            Kind.NORM: _NORM_BACKWARD * read,
-            Kind.RELU: 3 * read,
+            LayerKind.MAXIMUM: 2 * read + 2 * made,
+            LayerKind.NORM: _NORM_BACKWARD * read,
+            LayerKind.RELU: 3 * read,
         }.get(kind, read + made)
         return self._moving(moved + beside)
 
     def _increment(self, index: int) -> Task:
         layer = self.network.layers[index]
         reads = (*map(self._output, layer.inputs), f"delta {layer.name}")
-        if layer.kind is Kind.NORM:
+        if layer.kind is LayerKind.NORM:
             ways = self._moving(2 * self._bytes(index))
         else:
             ways = self._convolution(index, Pass.FILTER, 0)
@@ -250,7 +250,7 @@ class Tasks:
     def _convolution(self, index: int, way: Pass, beside: int) -> tuple[Alternative, ...]:
         layer = self.network.layers[index]
         shape = _shape(layer, self.network.layers[layer.inputs[0]])
-        if layer.kind is Kind.DECONVOLUTION:
+        if layer.kind is LayerKind.DECONVOLUTION:
             way = {Pass.FORWARD: Pass.DATA, Pass.DATA: Pass.FORWARD}.get(way, way)
         return alternatives(self.accelerator, shape, way, self.images, beside)
 
@@ -268,10 +268,10 @@ class Tasks:
 
 
 def _shape(layer: Layer, read: Layer) -> Convolution:
-    if layer.kind is Kind.LINEAR:
+    if layer.kind is LayerKind.LINEAR:
         return Convolution(read.numbers, layer.channels, 1, 1, 1, 1)
     here = (layer.kernel, layer.stride)
-    if layer.kind is Kind.DECONVOLUTION:
+    if layer.kind is LayerKind.DECONVOLUTION:
         return Convolution(layer.channels, read.channels, *here, layer.side, read.side)
     return Convolution(read.channels, layer.channels, *here, read.side, layer.side)
 

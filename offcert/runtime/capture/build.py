@@ -104,9 +104,9 @@ def _groups(lives: Sequence[Life], cut: CutStep) -> list[Group]:
         died = cut.operation(last if record.died is None else min(record.died, last))
         if born == died:
             continue
-        uses = _uses(life, born, died, cut) if life.saved is not None else (born, died)
+        uses = _uses(life, born, died, cut) if life.saved_at is not None else (born, died)
         evictable = any(after - before > 1 for before, after in pairwise(uses))
-        evictable = evictable and life.saved is not None
+        evictable = evictable and life.saved_at is not None
         if not evictable:
             uses = (born, died)
         alone = evictable and record.size >= _SMALL
@@ -118,12 +118,12 @@ def _groups(lives: Sequence[Life], cut: CutStep) -> list[Group]:
 
 
 def _uses(life: Life, born: int, died: int, cut: CutStep) -> tuple[int, ...]:
-    assert life.saved is not None
+    assert life.saved_at is not None
     last = len(cut.moments) - 1
     uses = {born, died}
     uses.update(cut.operation(moment) for moment in life.touched if moment <= last)
     # What autograd has not saved yet cannot leave.
-    uses.update(range(born, cut.operation(life.saved) + 1))
+    uses.update(range(born, cut.operation(life.saved_at) + 1))
     for first, end in life.held:
         uses.update(range(cut.operation(first), cut.operation(min(end, last)) + 1))
     return tuple(sorted(use for use in uses if born <= use <= died))

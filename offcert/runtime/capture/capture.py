@@ -29,7 +29,7 @@ from offcert.core.list_forms import Each, InOrder
 from offcert.core.network import Network
 from offcert.core.trace import Trace
 from offcert.runtime.watch.events import Event
-from offcert.runtime.watch.saved_hooks import Place
+from offcert.runtime.watch.saved_hooks import SavedPlace
 from offcert.runtime.watch.signature import Signature
 
 
@@ -52,13 +52,13 @@ class Storage:
 
     Attributes
     ----------
-    place : Place
+    place : SavedPlace
         By what it is recognised.
     tensor : int or None
         The evictable tensor of the trace that it is a part of.
     """
 
-    place: Place
+    place: SavedPlace
     tensor: int | None
 
 
@@ -228,5 +228,5 @@ def number_places(rows: Any) -> tuple[Storage, ...]:
         kind = (operation, size, dtype, shape)
         ordinal = counts.get(kind, 0)
         counts[kind] = ordinal + 1
-        storages.append(Storage(Place(operation, size, dtype, shape, ordinal), tensor))
+        storages.append(Storage(SavedPlace(operation, size, dtype, shape, ordinal), tensor))
     return tuple(storages)

@@ -103,7 +103,7 @@ class Life:
         Moments at which an operator or autograd needed it.
     held : list of (int, int)
         First and last moments of the stretches in which someone besides autograd held it.
-    saved : int or None
+    saved_at : int or None
         The moment at which autograd saved it first.
     entry : weakref to Entry, or None
         The entry that autograd holds since then.
@@ -114,7 +114,7 @@ class Life:
     record: StorageRecord
     touched: set[int] = field(default_factory=set)
     held: list[tuple[int, int]] = field(default_factory=list)
-    saved: int | None = None
+    saved_at: int | None = None
     entry: weakref.ref[Entry] | None = None
     changed: set[int] = field(default_factory=set)
 

@@ -319,7 +319,7 @@ class Recorder(Session):
             # Compiled code will save something else.
             life = None
         if life is not None:
-            life.saved = self.tracker.now
+            life.saved_at = self.tracker.now
             life.entry = weakref.ref(entry)
             self._life_of_entry[entry] = life
             self._hold(life)

@@ -50,7 +50,7 @@ class Recording:
         return cls(lines=Lines(recorder.lines.found), **values)
 
 
-class Place(NamedTuple):
+class LayerPlace(NamedTuple):
     """Where a moment is: in which traversal of the layers, in which of them, how far in."""
 
     traversal: int

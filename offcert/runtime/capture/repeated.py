@@ -197,7 +197,7 @@ def _said(recording: Recording) -> Any:
                 last if life.record.died is None else min(life.record.died, last),
                 sorted(life.touched),
                 sorted(life.held),
-                life.saved,
+                life.saved_at,
                 sorted(life.changed),
             )
             for life in recording.lives

@@ -20,7 +20,13 @@ from itertools import accumulate
 from typing import Any
 
 from offcert.runtime.capture.moments import Life, Moment, Seen
-from offcert.runtime.capture.recording import Lines, NotRepeatingError, Place, Recording, Repeat
+from offcert.runtime.capture.recording import (
+    LayerPlace,
+    Lines,
+    NotRepeatingError,
+    Recording,
+    Repeat,
+)
 from offcert.runtime.watch.events import ENTER, INPUT, LEAVE, OPERATOR, OUTPUT, UNPACK, Event
 from offcert.runtime.watch.tracker import StorageRecord
 
@@ -44,7 +50,7 @@ class _Stretch:
         # A path below the container: what comes before the number, the number, and what follows.
         prefix = re.escape(f"{repeat.path}." if repeat.path else "")
         self.below = re.compile(rf"^({prefix})(\d+)(\.|$)")
-        self.places: list[Place | None] = [None] * len(recording.moments)
+        self.places: list[LayerPlace | None] = [None] * len(recording.moments)
         self.starts: dict[tuple[int, int], int] = {}
         self._cut()
         self.new_places: list[tuple[int, int]] = []
@@ -52,7 +58,7 @@ class _Stretch:
         self.new_outside: dict[int, int] = {}
         self._lay_out()
         # By where a storage is made; those from outside of layers by their number.
-        self.made_at: dict[int, tuple[Place | None, int]] = {}
+        self.made_at: dict[int, tuple[LayerPlace | None, int]] = {}
         self.copies: dict[Any, Life] = {}
 
     def layer_of(self, path: str) -> int | None:
@@ -82,7 +88,7 @@ class _Stretch:
                 current = None
             if current is not None:
                 offset = index - self.starts[traversal, current]
-                self.places[index] = Place(traversal, current, offset)
+                self.places[index] = LayerPlace(traversal, current, offset)
         expected = set(range(self.repeat.count))
         for each in range(traversal + 1):
             if {layer for key, layer in self.starts if key == each} != expected:
@@ -143,7 +149,7 @@ class _Stretch:
                     (begun + offset, layer - source) for offset in range(lengths[key])
                 )
 
-    def _order(self, places: Sequence[Place | None]) -> Iterable[int]:
+    def _order(self, places: Sequence[LayerPlace | None]) -> Iterable[int]:
         first, last = places[0], places[-1]
         assert first is not None
         assert last is not None
@@ -168,7 +174,7 @@ class _Stretch:
             raise NotRepeatingError("a layer refers to one that is not there")
         return start + place.offset
 
-    def _place(self, moment: int) -> Place | None:
+    def _place(self, moment: int) -> LayerPlace | None:
         """Return the layer of a moment; None outside of layers, or of the recording."""
         return self.places[moment] if 0 <= moment < len(self.places) else None
 
@@ -267,7 +273,7 @@ class _Stretch:
 
     def _lives(self) -> list[Life]:
         found: list[tuple[int, int, Life]] = []
-        counts: Counter[Place] = Counter()
+        counts: Counter[LayerPlace] = Counter()
         for number, life in enumerate(self.old.lives):
             place = self._place(life.record.born)
             if place is None:
@@ -291,7 +297,7 @@ class _Stretch:
             made,
             {self.moved(moment, shift) for moment in life.touched},
             [(self.moved(first, shift), self.moved(end, shift)) for first, end in life.held],
-            None if life.saved is None else self.moved(life.saved, shift),
+            None if life.saved_at is None else self.moved(life.saved_at, shift),
             None,
             {self.moved(moment, shift) for moment in life.changed},
         )
@@ -306,7 +312,7 @@ class _Stretch:
             made,
             {each for moment in life.touched for each in self.everywhere(moment)},
             [span for first, end in life.held for span in self._spans(first, end)],
-            None if life.saved is None else self.moved(life.saved, None),
+            None if life.saved_at is None else self.moved(life.saved_at, None),
             None,
             {each for moment in life.changed for each in self.everywhere(moment)},
         )

@@ -10,8 +10,8 @@ from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 
 from offcert.runtime.compiled.graph_pair import (
-    Call,
-    Calls,
+    CallKey,
+    NodeCalls,
     Stack,
     is_backward,
     launches,
@@ -48,7 +48,9 @@ class Marked:
         return RunsAgain(self.segment, len(self.nodes), nodes, self.why)
 
 
-def mark(program: PlacedProgram, joint: fx.GraphModule, outputs: int, calls: Calls) -> list[Marked]:
+def mark(
+    program: PlacedProgram, joint: fx.GraphModule, outputs: int, calls: NodeCalls
+) -> list[Marked]:
     """Mark the nodes of a joint graph that segments run again, for PyTorch's partitioners.
 
     A segment runs again lazily: each of its nodes right before the backward pass first needs what
@@ -63,7 +65,7 @@ def mark(program: PlacedProgram, joint: fx.GraphModule, outputs: int, calls: Cal
         Forward and backward pass in one.
     outputs : int
         How many of its results are those of the forward pass.
-    calls : Calls
+    calls : NodeCalls
         The calls of modules to which its nodes belong.
 
     Returns
@@ -99,9 +101,9 @@ def mark(program: PlacedProgram, joint: fx.GraphModule, outputs: int, calls: Cal
 def _inside(segment: PlacedSegment) -> Callable[[Stack], bool]:
     """Return a predicate: whether the calls around a node are in a segment."""
     if segment.line:
-        line = {Call(*each) for each in segment.line}
+        line = {CallKey(*each) for each in segment.line}
         return lambda stack: not line.isdisjoint(stack)
-    whole = Call(segment.path, segment.call)
+    whole = CallKey(segment.path, segment.call)
     if segment.children is None:
         if not segment.path:
             return lambda stack: True
@@ -125,7 +127,7 @@ def _inside(segment: PlacedSegment) -> Callable[[Stack], bool]:
 
 
 def _kept(
-    segment: PlacedSegment, nodes: list[fx.Node], calls: Calls
+    segment: PlacedSegment, nodes: list[fx.Node], calls: NodeCalls
 ) -> tuple[set[fx.Node], list[str]]:
     """Return the nodes whose results stay, and the names of what was not found."""
     kept: set[fx.Node] = set()
@@ -143,9 +145,9 @@ def _kept(
     return kept, lost
 
 
-def _between(kept: Kept, nodes: list[fx.Node], calls: Calls) -> list[fx.Node]:
+def _between(kept: Kept, nodes: list[fx.Node], calls: NodeCalls) -> list[fx.Node]:
     """Return the nodes from an event at a module up to the next event."""
-    call = Call(kept.path, kept.call)
+    call = CallKey(kept.path, kept.call)
     stacks = [calls.stack(node) for node in nodes]
     if kept.kind == ENTER:
         begin = next((n for n, stack in enumerate(stacks) if call in stack), None)
@@ -159,7 +161,7 @@ def _between(kept: Kept, nodes: list[fx.Node], calls: Calls) -> list[fx.Node]:
 
 
 def _is_saved_outside(
-    node: fx.Node, within: dict[fx.Node, int], program: PlacedProgram, calls: Calls
+    node: fx.Node, within: dict[fx.Node, int], program: PlacedProgram, calls: NodeCalls
 ) -> bool:
     """Whether a node outside of its segment saves what a node computes, or runs again with it."""
     inside = _inside(program.segments[within[node]])

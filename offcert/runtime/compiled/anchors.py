@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 
 from torch import fx
 
-from offcert.runtime.compiled.graph_pair import Call, Calls, GraphPair, is_backward, launches
+from offcert.runtime.compiled.graph_pair import CallKey, GraphPair, NodeCalls, is_backward, launches
 from offcert.runtime.compiled.planned import Planned
 from offcert.runtime.watch.events import END, ENTER, INPUT, LEAVE, OUTPUT, Event
 
@@ -37,7 +37,7 @@ class Anchors:
         The plan.
     pair : GraphPair
         The graphs.
-    calls : Calls
+    calls : NodeCalls
         Of their nodes.
 
     Attributes
@@ -49,7 +49,7 @@ class Anchors:
         cannot be told, as Dynamo counts them in each graph anew.
     """
 
-    def __init__(self, planned: Planned, pair: GraphPair, calls: Calls) -> None:
+    def __init__(self, planned: Planned, pair: GraphPair, calls: NodeCalls) -> None:
         self.elsewhere = set() if planned.by_operators else _elsewhere(planned, pair, calls)
         if planned.by_operators:
             found = _by_operators(planned, pair, calls)
@@ -177,25 +177,25 @@ def _longest(row: Sequence[int | None]) -> list[int]:
 class _Stretch:
     """First and last positions of the calls of modules among some nodes."""
 
-    def __init__(self, positions: Iterable[int], pair: GraphPair, calls: Calls) -> None:
-        self.first: dict[Call, int] = {}
-        self.last: dict[Call, int] = {}
+    def __init__(self, positions: Iterable[int], pair: GraphPair, calls: NodeCalls) -> None:
+        self.first: dict[CallKey, int] = {}
+        self.last: dict[CallKey, int] = {}
         for position in positions:
-            for call in (Call("", 0), *calls.stack(pair.nodes[position])):
+            for call in (CallKey("", 0), *calls.stack(pair.nodes[position])):
                 self.first.setdefault(call, position)
                 self.last[call] = position
 
 
-def _elsewhere(planned: Planned, pair: GraphPair, calls: Calls) -> set[str]:
+def _elsewhere(planned: Planned, pair: GraphPair, calls: NodeCalls) -> set[str]:
     """Return the modules that the plan calls more often than a graph that calls them."""
-    wanted = {Call(event.path, event.call) for event in planned.events if event.path}
+    wanted = {CallKey(event.path, event.call) for event in planned.events if event.path}
     there = {call for node in pair.nodes[: pair.border] for call in calls.stack(node)}
     seen = {call.path for call in there}
     return {call.path for call in wanted - there if call.path in seen}
 
 
 def _by_modules(
-    planned: Planned, pair: GraphPair, calls: Calls, elsewhere: Set[str]
+    planned: Planned, pair: GraphPair, calls: NodeCalls, elsewhere: Set[str]
 ) -> list[int | None]:
     """Return positions from the first and last nodes of each call of a module."""
     work = [p for p, node in enumerate(pair.nodes) if node.op == "call_function"]
@@ -205,7 +205,7 @@ def _by_modules(
     rerun = _Stretch((p for p in behind if not is_backward(pair.nodes[p])), pair, calls)
 
     def position(event: Event, again: bool) -> int | None:
-        call = Call(event.path, event.call)
+        call = CallKey(event.path, event.call)
         if event.path in elsewhere:
             return None
         if event.kind in (ENTER, LEAVE):
@@ -225,7 +225,7 @@ def _by_modules(
 
 
 def _by_gradients(
-    anchors: Anchors, planned: Planned, pair: GraphPair, calls: Calls
+    anchors: Anchors, planned: Planned, pair: GraphPair, calls: NodeCalls
 ) -> list[int | None]:
     """Return positions of those operations of which is known whose gradients they compute.
 
@@ -255,12 +255,12 @@ def _by_gradients(
     return found
 
 
-def _number(node: fx.Node, calls: Calls) -> Hashable:
+def _number(node: fx.Node, calls: NodeCalls) -> Hashable:
     """Return a key that an operator shares with its gradient only."""
     return node.meta.get("seq_nr"), calls.stack(node)
 
 
-def _by_operators(planned: Planned, pair: GraphPair, calls: Calls) -> list[int | None]:
+def _by_operators(planned: Planned, pair: GraphPair, calls: NodeCalls) -> list[int | None]:
     """Return positions from the names of operators in a row, and of the modules they run in."""
     work = [p for p, node in enumerate(pair.nodes) if launches(node)]
     found: list[int | None] = [None] * len(planned.names)
@@ -283,7 +283,7 @@ def _operator(name: str, with_module: bool) -> tuple[str, str]:
     return (module if with_module and module != "model" else "", _SAME.get(name, name))
 
 
-def _target(node: fx.Node, calls: Calls | None) -> tuple[str, str]:
+def _target(node: fx.Node, calls: NodeCalls | None) -> tuple[str, str]:
     packet = getattr(node.target, "_opname", None) or getattr(node.target, "__name__", "")
     name = str(packet).removesuffix("_")
     stack = calls.stack(node) if calls is not None else ()

@@ -35,12 +35,12 @@ from offcert.core.errors import InputError
 from offcert.questions.schedule.problem import Problem
 from offcert.runtime.compiled.again import Marked, mark
 from offcert.runtime.compiled.anchors import Anchors
-from offcert.runtime.compiled.graph_pair import Calls, GraphPair
-from offcert.runtime.compiled.insert import Transfer, insert
+from offcert.runtime.compiled.graph_pair import GraphPair, NodeCalls
+from offcert.runtime.compiled.insert import GraphTransfer, insert
 from offcert.runtime.compiled.operators import torch_operators
 from offcert.runtime.compiled.planned import Planned, planned
 from offcert.runtime.compiled.report import GraphReport, MovedInGraphs, Stays
-from offcert.runtime.compiled.storages import Storages, timing, why_missing
+from offcert.runtime.compiled.storages import GraphStorages, timing, why_missing
 from offcert.runtime.plan.step_plan import AnyPlan
 from offcert.runtime.plan.step_plan import planned as pairs_of
 from offcert.runtime.watch.guard import OffloadWarning
@@ -258,7 +258,7 @@ class Backend:
             return default_partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **options)
         marked: list[Marked] = []
         if plan.segments:
-            calls = Calls(joint.graph.nodes, {event.path for event in plan.events})
+            calls = NodeCalls(joint.graph.nodes, {event.path for event in plan.events})
             marked = mark(plan.segments, joint, num_fwd_outputs, calls)
         forward, backward = default_partition(
             joint, inputs, num_fwd_outputs=num_fwd_outputs, **options
@@ -295,9 +295,9 @@ def follow(
     hold : torch._ops.OpOverload, optional
         An operator through which storages pass before they leave.
     """
-    calls = Calls(pair.nodes, {event.path for event in plan.events})
+    calls = NodeCalls(pair.nodes, {event.path for event in plan.events})
     anchors = Anchors(plan, pair, calls)
-    places = Storages(pair, owned).found(plan, anchors)
+    places = GraphStorages(pair, owned).found(plan, anchors)
     carried, stays, transfers = [], [], []
     for moved in plan.moved:
         storage = places.get(moved.place)
@@ -307,7 +307,7 @@ def follow(
             saver = plan.names[moved.place.operation]
             stays.append(Stays(moved.tensor, moved.place.size, saver, str(when)))
             continue
-        transfer = Transfer(storage, when.absences)
+        transfer = GraphTransfer(storage, when.absences)
         transfers.append(transfer)
         carried.append(
             MovedInGraphs(

@@ -21,7 +21,7 @@ _MODULES = re.compile(r"\._modules\[['\"](.*?)['\"]\]")
 _INDEX = re.compile(r"\[['\"]?(.*?)['\"]?\]")
 
 
-class Call(NamedTuple):
+class CallKey(NamedTuple):
     """A call of a module.
 
     Attributes
@@ -36,7 +36,7 @@ class Call(NamedTuple):
     call: int
 
 
-Stack = tuple[Call, ...]
+Stack = tuple[CallKey, ...]
 
 
 def is_backward(node: fx.Node) -> bool:
@@ -44,7 +44,7 @@ def is_backward(node: fx.Node) -> bool:
     return node.meta.get("partitioner_tag") == "is_backward"
 
 
-def _noted(node: fx.Node) -> list[Call]:
+def _noted(node: fx.Node) -> list[CallKey]:
     """Return the calls around a node from the outermost one; paths begin at what was compiled."""
     stack: Any = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
     calls = []
@@ -52,11 +52,11 @@ def _noted(node: fx.Node) -> list[Call]:
         path = entry[0] if isinstance(entry, tuple) else entry
         path = _INDEX.sub(r".\1", _MODULES.sub(r".\1", _ROOT.sub("", str(path))))
         _, _, number = str(key).partition("@")
-        calls.append(Call(path, int(number) if number.isdigit() else 0))
+        calls.append(CallKey(path, int(number) if number.isdigit() else 0))
     return calls
 
 
-class Calls:
+class NodeCalls:
     """The calls that the nodes of graphs belong to, with paths as the plan has them.
 
     What is compiled may be the model itself, or something that calls it: the beginning that all
@@ -81,7 +81,7 @@ class Calls:
         for call in self._noted.get(node, ()):
             path = _without(call.path, self.beginning)
             if path:
-                found.append(Call(path, call.call))
+                found.append(CallKey(path, call.call))
         return tuple(found)
 
 

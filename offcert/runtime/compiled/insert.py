@@ -12,24 +12,24 @@ from torch._guards import detect_fake_mode
 
 from offcert.runtime.compiled.graph_pair import GraphPair, tensor_of
 from offcert.runtime.compiled.operators import Operators, torch_operators
-from offcert.runtime.compiled.storages import Absence, Storage, same_layout
+from offcert.runtime.compiled.storages import Absence, GraphStorage, same_layout
 
 _HOST = torch.device("cpu")
 
 
 @dataclass(frozen=True, eq=False)
-class Transfer:
+class GraphTransfer:
     """A storage that moves.
 
     Attributes
     ----------
-    storage : Storage
+    storage : GraphStorage
         The storage.
     absences : tuple of Absence
         When it is away; at least once.
     """
 
-    storage: Storage
+    storage: GraphStorage
     absences: tuple[Absence, ...]
 
     @property
@@ -47,7 +47,7 @@ class Transfer:
         return tensor
 
 
-def insert(transfers: Sequence[Transfer], pair: GraphPair, hold: Any = None) -> None:
+def insert(transfers: Sequence[GraphTransfer], pair: GraphPair, hold: Any = None) -> None:
     """Put transfers into the graphs; the pair does not describe them any more.
 
     What has been copied to the host is freed by the last reference to it: the wait for the copy
@@ -56,7 +56,7 @@ def insert(transfers: Sequence[Transfer], pair: GraphPair, hold: Any = None) -> 
 
     Parameters
     ----------
-    transfers : sequence of Transfer
+    transfers : sequence of GraphTransfer
         In the order in which they leave.
     pair : GraphPair
         The graphs.
@@ -70,16 +70,18 @@ def insert(transfers: Sequence[Transfer], pair: GraphPair, hold: Any = None) -> 
 class _Insertion:
     """The insertion of transfers; nodes before the same node stand in the order that they need."""
 
-    def __init__(self, transfers: Sequence[Transfer], pair: GraphPair, hold: Any = None) -> None:
+    def __init__(
+        self, transfers: Sequence[GraphTransfer], pair: GraphPair, hold: Any = None
+    ) -> None:
         self.pair = pair
         self.transfers = transfers
         self.hold = hold
         # The node that is copied for each, which has to live until the copy is complete.
-        self.sources: dict[Transfer, fx.Node] = {}
+        self.sources: dict[GraphTransfer, fx.Node] = {}
         # The copy of each on the host: in the forward graph, then in the backward graph.
-        self.copies: dict[Transfer, fx.Node] = {}
+        self.copies: dict[GraphTransfer, fx.Node] = {}
         # Returns that have begun.
-        self.begun: dict[tuple[Transfer, Absence], fx.Node] = {}
+        self.begun: dict[tuple[GraphTransfer, Absence], fx.Node] = {}
         # Nodes that stand for an input of the backward graph after its storage has come back.
         self.later: dict[fx.Node, list[fx.Node]] = {}
 
@@ -103,7 +105,7 @@ class _Insertion:
             module.graph.lint()
             module.recompile()
 
-    def _starts(self) -> list[tuple[Transfer, int]]:
+    def _starts(self) -> list[tuple[GraphTransfer, int]]:
         """Return the node at which each copy begins: once all is made, but after earlier copies.
 
         PyTorch's operators copy one after the other.
@@ -116,7 +118,7 @@ class _Insertion:
             cursor = max(cursor, made)
         return found
 
-    def _leave(self, each: Transfer, position: int) -> None:
+    def _leave(self, each: GraphTransfer, position: int) -> None:
         name, source = each.whole.name, each.whole
         with self.pair.forward.graph.inserting_before(self.pair.nodes[position]):
             if self.hold is not None:
@@ -128,7 +130,7 @@ class _Insertion:
         self.sources[each] = source
         self.copies[each] = node
 
-    def _gone(self, each: Transfer) -> None:
+    def _gone(self, each: GraphTransfer) -> None:
         copy = self.copies[each]
         with self.pair.forward.graph.inserting_before(self.pair.nodes[each.absences[0].release]):
             arguments = (copy, None, self.sources[each])
@@ -159,7 +161,7 @@ class _Insertion:
                 self.copies[each] = pair.backward.graph.placeholder(copy.name)
             self.copies[each].meta.update(copy.meta)
 
-    def _return(self, each: Transfer, absence: Absence) -> None:
+    def _return(self, each: GraphTransfer, absence: Absence) -> None:
         tensor = each.tensor
         size, stride = list(tensor.shape), list(tensor.stride())
         arguments = (self.copies[each], tensor.device, size, stride)
@@ -169,7 +171,7 @@ class _Insertion:
         node.meta["val"] = _value(tensor, tensor.device, stride)
         self.begun[each, absence] = node
 
-    def _back(self, each: Transfer, absence: Absence) -> None:
+    def _back(self, each: GraphTransfer, absence: Absence) -> None:
         begun = self.begun[each, absence]
         with self.pair.backward.graph.inserting_before(self.pair.nodes[absence.use]):
             target = operators_for(each.tensor.device).wait
@@ -178,7 +180,7 @@ class _Insertion:
             whole.meta["val"] = begun.meta["val"]
             self._use_instead(each, absence.use, whole)
 
-    def _use_instead(self, each: Transfer, use: int, whole: fx.Node) -> None:
+    def _use_instead(self, each: GraphTransfer, use: int, whole: fx.Node) -> None:
         """Let all nodes from a position on read what has come back, seen as what they read."""
         place = self.pair.place
         for member in each.storage.saved:
@@ -194,7 +196,7 @@ class _Insertion:
                     user.replace_input_with(node, new)
             self.later.setdefault(old, []).append(new)
 
-    def _seen(self, each: Transfer, member: fx.Node, whole: fx.Node) -> fx.Node:
+    def _seen(self, each: GraphTransfer, member: fx.Node, whole: fx.Node) -> fx.Node:
         """Return a returned storage as the tensor that was saved, which may have been a view."""
         view = tensor_of(member)
         assert view is not None

@@ -23,7 +23,7 @@ Key = int | str
 
 
 @dataclass(eq=False)
-class Work:
+class ForwardOperator:
     """An operator of the forward pass.
 
     Attributes
@@ -47,14 +47,14 @@ class Work:
 
 
 @dataclass(eq=False)
-class Kept:
+class ForwardStorage:
     """A storage that the forward pass makes.
 
     Attributes
     ----------
     key : Key
         Key of the storage.
-    maker : Work
+    maker : ForwardOperator
         The operator that makes it.
     size : int
         Bytes.
@@ -63,29 +63,29 @@ class Kept:
     """
 
     key: Key
-    maker: Work
+    maker: ForwardOperator
     size: int
     node: fx.Node | None
 
 
 @dataclass(frozen=True)
-class Moment:
+class NodeDemand:
     """Bytes that are at least there while some node runs, in every division of the graph.
 
     Attributes
     ----------
     fixed : int
         Bytes that are there whatever is saved.
-    saved : dict
+    if_saved : dict
         Bytes by storage that are there if it is saved.
     """
 
     fixed: int
-    saved: dict[Key, int]
+    if_saved: dict[Key, int]
 
     def at(self, saved: Collection[Key]) -> int:
         """Return the bytes that are there at least if these storages are saved."""
-        return self.fixed + sum(size for key, size in self.saved.items() if key in saved)
+        return self.fixed + sum(size for key, size in self.if_saved.items() if key in saved)
 
 
 class JointGraph:
@@ -116,8 +116,8 @@ class JointGraph:
         self.graph, self.outputs = graph, outputs
         self.backward = {node for node in backward if node.op != "output"}
         self.place = {node: number for number, node in enumerate(graph.nodes)}
-        self.works: dict[fx.Node, Work] = {}
-        self.kept: dict[Key, Kept] = {}
+        self.works: dict[fx.Node, ForwardOperator] = {}
+        self.kept: dict[Key, ForwardStorage] = {}
         self._free: set[Key] = set()
         for node in graph.nodes:
             if node in self.backward or node.op == "output":
@@ -126,7 +126,7 @@ class JointGraph:
                 self._free.add(self.key(node))
                 continue
             if self._is_work(node):
-                self.works[node] = Work(node, time(node), again(node))
+                self.works[node] = ForwardOperator(node, time(node), again(node))
                 self.works[node].reads = self._made(node.all_input_nodes)
             self._make(node)
         for node, work in self.works.items():
@@ -157,7 +157,7 @@ class JointGraph:
         torch.fx.node.map_aggregate(output.args, lambda each: found.append(each))
         return found
 
-    def again(self, saved: Collection[Key]) -> list[Work]:
+    def again(self, saved: Collection[Key]) -> list[ForwardOperator]:
         """Return the operators that run again if these storages are saved, in the graph's order.
 
         Raises
@@ -166,7 +166,7 @@ class JointGraph:
             If something is neither saved nor may run again.
         """
         wanted = [key for key in self.needs if key not in saved]
-        found: dict[fx.Node, Work] = {}
+        found: dict[fx.Node, ForwardOperator] = {}
         while wanted:
             work = self.kept[wanted.pop()].maker
             if work.node in found:
@@ -181,7 +181,7 @@ class JointGraph:
         """Return the storages of nodes that are saved, without those of inputs."""
         return {self.key(node) for node in nodes if self.key(node) in self.kept}
 
-    def moments(self) -> list[Moment]:
+    def moments(self) -> list[NodeDemand]:
         """Return the bytes that are there at least during each operator, forward, then backward.
 
         Operators of each pass run in the order of the graph; what runs again runs between them, and
@@ -215,7 +215,7 @@ class JointGraph:
             self._free.add(key)
             return
         whole = isinstance(node.meta["val"], torch.Tensor)
-        self.kept[key] = Kept(key, work, bytes_of(node), node if whole else None)
+        self.kept[key] = ForwardStorage(key, work, bytes_of(node), node if whole else None)
         work.makes.append(key)
 
     def _made(self, nodes: Iterable[fx.Node]) -> list[Key]:
@@ -243,7 +243,7 @@ class JointGraph:
         last.update(dict.fromkeys(held, len(self.place)))
         return last
 
-    def _forward(self, node: fx.Node, last: dict[Key, int]) -> Moment:
+    def _forward(self, node: fx.Node, last: dict[Key, int]) -> NodeDemand:
         now, fixed, saved = self.place[node], 0, {}
         for key, each in self.kept.items():
             if each.node is None or self.place[each.maker.node] > now:
@@ -252,9 +252,9 @@ class JointGraph:
                 fixed += each.size
             else:
                 saved[key] = each.size
-        return Moment(fixed, saved)
+        return NodeDemand(fixed, saved)
 
-    def _backward(self, nodes: list[fx.Node], held: set[Key]) -> list[Moment]:
+    def _backward(self, nodes: list[fx.Node], held: set[Key]) -> list[NodeDemand]:
         ends = {self.key(n) for n in self.results[self.outputs :] if isinstance(n, fx.Node)}
         sizes, begin, end = self._gradients(ends)
         first: dict[Key, int] = {}
@@ -273,7 +273,7 @@ class JointGraph:
             there = [key for key in last if last[key] >= now and key not in held]
             fixed += sum(self.kept[key].size for key in there if first[key] <= now)
             saved = {key: self.kept[key].size for key in there if first[key] > now}
-            moments.append(Moment(fixed, saved))
+            moments.append(NodeDemand(fixed, saved))
         return moments
 
     def _gradients(self, ends: set[Key]) -> tuple[dict[Key, int], dict[Key, int], dict[Key, int]]:
@@ -303,7 +303,7 @@ class JointGraph:
         return sizes, begin, end
 
 
-def mark(graph: JointGraph, saved: Collection[Key], again: Collection[Work]) -> None:
+def mark(graph: JointGraph, saved: Collection[Key], again: Collection[ForwardOperator]) -> None:
     """Tell PyTorch's partitioner what to save and what to run again, by its own marks."""
     for key in saved:
         each = graph.kept[key]

@@ -15,7 +15,7 @@ from offcert.runtime.plan.place import carried_by
 from offcert.runtime.plan.step_plan import StepPlan, step_plan
 from offcert.runtime.segments.placed import PlacedProgram
 from offcert.runtime.watch.events import Event
-from offcert.runtime.watch.saved_hooks import Place
+from offcert.runtime.watch.saved_hooks import SavedPlace
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,14 @@ class PlannedMove:
     ----------
     tensor : str
         Name of the tensor that it is a part of.
-    place : Place
+    place : SavedPlace
         By what it is recognised.
     evictions : tuple of Eviction
         In order.
     """
 
     tensor: str
-    place: Place
+    place: SavedPlace
     evictions: tuple[Eviction, ...]
 
 
@@ -72,7 +72,7 @@ class Planned:
     of : tuple of tuple of int
         For each operation of a backward pass, the operations whose gradients it computes, as far as
         that is known.
-    saved : tuple of Place
+    saved : tuple of SavedPlace
         All that the forward passes save, in order.
     moved : tuple of PlannedMove
         In the order in which they leave.
@@ -86,7 +86,7 @@ class Planned:
     events: tuple[Event, ...]
     again: tuple[bool, ...]
     of: tuple[tuple[int, ...], ...]
-    saved: tuple[Place, ...]
+    saved: tuple[SavedPlace, ...]
     moved: tuple[PlannedMove, ...]
     segments: PlacedProgram
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from offcert.runtime.watch.saved_hooks import Place
+from offcert.runtime.watch.saved_hooks import SavedPlace
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class MovedInGraphs:
     ----------
     tensor : str
         The tensor of the trace that it is a part of.
-    place : Place
+    place : SavedPlace
         By what the plan knows it.
     node : str
         The node that is copied to the host.
@@ -28,7 +28,7 @@ class MovedInGraphs:
     """
 
     tensor: str
-    place: Place
+    place: SavedPlace
     node: str
     released: tuple[str, ...]
     returned: tuple[str, ...]

@@ -12,11 +12,11 @@ from torch import fx
 from offcert.runtime.compiled.anchors import Anchors
 from offcert.runtime.compiled.graph_pair import GraphPair, launches, storage_of, tensor_of
 from offcert.runtime.compiled.planned import Planned, PlannedMove
-from offcert.runtime.watch.saved_hooks import Place, dtype_name
+from offcert.runtime.watch.saved_hooks import SavedPlace, dtype_name
 
 
 @dataclass(eq=False)
-class Storage:
+class GraphStorage:
     """Nodes of the forward graph whose tensors share their memory.
 
     Attributes
@@ -76,7 +76,7 @@ def _is_dense(tensor: torch.Tensor) -> bool:
     return True
 
 
-def _any_like(nodes: Sequence[fx.Node], place: Place) -> bool:
+def _any_like(nodes: Sequence[fx.Node], place: SavedPlace) -> bool:
     """Whether one of some nodes computes a tensor of the type and shape of a place."""
     tensors = [tensor for tensor in map(tensor_of, nodes) if tensor is not None]
     return any(
@@ -85,7 +85,7 @@ def _any_like(nodes: Sequence[fx.Node], place: Place) -> bool:
     )
 
 
-class Storages:
+class GraphStorages:
     """All storages of a forward graph, by their nodes.
 
     Parameters
@@ -99,12 +99,12 @@ class Storages:
     def __init__(self, pair: GraphPair, owned: Iterable[str] = ()) -> None:
         # What the model holds is no place of a plan.
         self._owned = set(owned)
-        by_address: dict[int, Storage] = {}
-        self._of: dict[fx.Node, Storage] = {}
+        by_address: dict[int, GraphStorage] = {}
+        self._of: dict[fx.Node, GraphStorage] = {}
         for node in pair.nodes[: pair.forward_end]:
             address = storage_of(node)
             if address is not None:
-                storage = by_address.setdefault(address, Storage())
+                storage = by_address.setdefault(address, GraphStorage())
                 storage.nodes.append(node)
                 self._of[node] = storage
         for node in pair.returned:
@@ -114,11 +114,11 @@ class Storages:
             if node in self._of and node.name in pair.inputs:
                 self._of[node].saved.append(node)
 
-    def of(self, node: fx.Node) -> Storage | None:
+    def of(self, node: fx.Node) -> GraphStorage | None:
         """Return the storage of what a node computes, if it is a tensor."""
         return self._of.get(node)
 
-    def found(self, planned: Planned, anchors: Anchors) -> dict[Place, Storage]:
+    def found(self, planned: Planned, anchors: Anchors) -> dict[SavedPlace, GraphStorage]:
         """Return the storages that the plan knows by places.
 
         Autograd saves what an operation is given or makes. So a place is the first storage among
@@ -126,8 +126,8 @@ class Storages:
         backward graph, is no place yet, and has the size, and the data type and shape in what is
         saved of it; or else in any view of it.
         """
-        taken: set[Storage] = set()
-        found: dict[Place, Storage] = {}
+        taken: set[GraphStorage] = set()
+        found: dict[SavedPlace, GraphStorage] = {}
         for place in planned.saved:
             near = self._around(anchors, place.operation, planned.by_operators)
             rows = [each for each in near if each.saved and each not in taken]
@@ -140,7 +140,7 @@ class Storages:
                 found[place] = storage
         return found
 
-    def _around(self, anchors: Anchors, operation: int, alone: bool) -> list[Storage]:
+    def _around(self, anchors: Anchors, operation: int, alone: bool) -> list[GraphStorage]:
         """Return the storages near an operation; if it is one operator alone, also near the next.
 
         What that is given is saved before it begins.
@@ -154,7 +154,7 @@ class Storages:
         return [each for each in near if each.nodes[0].name not in self._owned]
 
 
-def why_missing(place: Place, anchors: Anchors) -> str:
+def why_missing(place: SavedPlace, anchors: Anchors) -> str:
     """Return why a place was not found in the graphs."""
     shape = "x".join(map(str, place.shape)) or "scalar"
     return anchors.why_no_nodes(place.operation) or (
@@ -199,7 +199,7 @@ class Timing:
     exact: bool
 
 
-def uses(storage: Storage, pair: GraphPair) -> list[int]:
+def uses(storage: GraphStorage, pair: GraphPair) -> list[int]:
     """Return the positions of the nodes that need a storage, the one that makes it first."""
     members = set(storage.nodes)
     found = {pair.place[node] for node in storage.nodes}
@@ -210,7 +210,9 @@ def uses(storage: Storage, pair: GraphPair) -> list[int]:
     return sorted(found)
 
 
-def timing(moved: PlannedMove, storage: Storage, anchors: Anchors, pair: GraphPair) -> Timing | str:
+def timing(
+    moved: PlannedMove, storage: GraphStorage, anchors: Anchors, pair: GraphPair
+) -> Timing | str:
     """Return when a storage is away, or why it cannot be.
 
     A stretch of the plan becomes one between two consecutive uses in the graphs: of all such the

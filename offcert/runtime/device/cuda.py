@@ -22,7 +22,7 @@ from torch import nn
 from offcert.core.errors import InputError, OffcertError
 from offcert.core.platform import Kind
 from offcert.runtime.device.host import node_of_device
-from offcert.runtime.device.interface import Arena, Event, MemoryReading, Part
+from offcert.runtime.device.interface import Arena, CopiedStorage, DeviceEvent, MemoryReading
 from offcert.runtime.device.pinned import (
     CHUNK,
     CudaRegistrar,
@@ -81,7 +81,7 @@ class ThreadClerk:
         source: tuple[Arena, int],
         target: tuple[Arena, int],
         size: int,
-        after: Sequence[Event] = (),
+        after: Sequence[DeviceEvent] = (),
     ) -> Done:
         """Let bytes be copied once events have been reached."""
         # Views hold the memory, whatever becomes of the arenas.
@@ -99,7 +99,7 @@ def _begin(begin: Callable[[], None] | None) -> None:
         begin()
 
 
-def copy_after(source: torch.Tensor, target: torch.Tensor, after: Sequence[Event]) -> None:
+def copy_after(source: torch.Tensor, target: torch.Tensor, after: Sequence[DeviceEvent]) -> None:
     """Copy bytes, once every event has been reached."""
     for event in after:
         if isinstance(event, Done):
@@ -162,7 +162,7 @@ class CudaStream:
         event.record(self.stream)
         return CudaEvent(event)
 
-    def wait(self, event: Event) -> None:
+    def wait(self, event: DeviceEvent) -> None:
         """Let work that is given from now on begin only after an event of any CUDA stream."""
         assert isinstance(event, CudaEvent)
         self.stream.wait_event(event.event)
@@ -220,7 +220,7 @@ class CudaDevice:
         # A thread begins with the first device of all, of which it would make a context.
         return ThreadClerk(f"offcert-{kind}", partial(torch.cuda.set_device, self.tensors))
 
-    def copy_out(self, parts: Sequence[Part]) -> None:
+    def copy_out(self, parts: Sequence[CopiedStorage]) -> None:
         """Let ``out`` copy storages to the host, as one transfer."""
         self._require(parts)
         with torch.cuda.stream(self.out.stream):
@@ -228,7 +228,7 @@ class CudaDevice:
                 for data, host in _pairs(part):
                     host.copy_(data, non_blocking=True)
 
-    def copy_back(self, parts: Sequence[Part]) -> None:
+    def copy_back(self, parts: Sequence[CopiedStorage]) -> None:
         """Let ``back`` copy storages from the host, as one transfer."""
         self._require(parts)
         with torch.cuda.stream(self.back.stream):
@@ -248,7 +248,7 @@ class CudaDevice:
                 'torch.cuda.graph, or the mode "reduce-overhead" of torch.compile'
             )
 
-    def _require(self, parts: Sequence[Part]) -> None:
+    def _require(self, parts: Sequence[CopiedStorage]) -> None:
         for part in parts:
             if part.data.device != self.tensors:
                 raise OffcertError(
@@ -260,7 +260,7 @@ class CudaDevice:
     def ran(self, duration: int) -> None:
         """Do nothing: the device takes its own time."""
 
-    def nanoseconds(self, begin: Event, end: Event) -> int:
+    def nanoseconds(self, begin: DeviceEvent, end: DeviceEvent) -> int:
         """Return the time between two events that have been reached.
 
         Raises
@@ -310,7 +310,7 @@ def _streams(device: torch.device) -> tuple[torch.cuda.Stream, torch.cuda.Stream
     return known
 
 
-def _pairs(part: Part) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+def _pairs(part: CopiedStorage) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Yield bytes of the device and of the host, each pair to be copied by one call."""
     whole = part.data.numel()
     for begin, size in part.arena.pieces(part.offset, whole):

@@ -148,7 +148,7 @@ Bind = Callable[[int, int, int], int]
 
 
 @dataclass(slots=True)
-class Placement:
+class ArenaPlace:
     """Where an arena has been put, in words that follow "the arena is"."""
 
     text: str
@@ -190,7 +190,7 @@ def near(
     size: int,
     bind: Bind | None = None,
     system: Path = Path("/sys"),
-) -> Iterator[Placement]:
+) -> Iterator[ArenaPlace]:
     """Let pages that are first touched meanwhile come from a node, if it has any left.
 
     Either the kernel is told for these addresses, or, where it does not listen, the calling thread
@@ -209,24 +209,24 @@ def near(
 
     Yields
     ------
-    Placement
+    ArenaPlace
         The place where the arena has been put, in words.
     """
     if node is None or size == 0:
-        yield Placement("where the system puts it: no node is known to be nearer to the device")
+        yield ArenaPlace("where the system puts it: no node is known to be nearer to the device")
         return
     error = (_mbind if bind is None else bind)(address, size, node)
     if error == 0:
-        yield Placement(f"on node {node}, which is the device's, as far as that has room")
+        yield ArenaPlace(f"on node {node}, which is the device's, as far as that has room")
         return
     before = _processors()
     wanted = processors_of(node, system) & before
     if not wanted or not _stay(wanted):
         why = os.strerror(error) if error > 0 else "the call is not known here"
-        yield Placement(f"where the system puts it: node {node} could not be asked for ({why})")
+        yield ArenaPlace(f"where the system puts it: node {node} could not be asked for ({why})")
         return
     try:
-        yield Placement(f"on node {node}, which is the device's: touched first by its processors")
+        yield ArenaPlace(f"on node {node}, which is the device's: touched first by its processors")
     finally:
         _stay(before)
 

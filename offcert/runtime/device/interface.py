@@ -7,8 +7,8 @@ A device has three streams. Operators run in ``compute``, in the order in which 
 them; copies to the host run in ``out`` and copies from it in ``back``. Nothing orders the work of
 two streams but events: what a stream is given after ``stream.wait(event)`` begins once all has
 ended that the event's stream had been given when the event was recorded. Every call only hands
-work over, and returns at once, but `Device.synchronise`, `Event.wait_here`, and copies of memory
-that is not registered.
+work over, and returns at once, but `Device.synchronise`, `DeviceEvent.wait_here`, and copies of
+memory that is not registered.
 
 Memory of the device is given out and taken back in the order of ``compute``: bytes that a tensor
 has given up may be written by whatever ``compute`` runs next. So another stream that reads or
@@ -27,7 +27,7 @@ import torch
 from offcert.core.platform import Kind
 
 
-class Event(Protocol):
+class DeviceEvent(Protocol):
     """A point in the work of a stream."""
 
     @property
@@ -41,10 +41,10 @@ class Event(Protocol):
 class Stream(Protocol):
     """Work that is done in the order in which it was given."""
 
-    def record(self) -> Event:
+    def record(self) -> DeviceEvent:
         """Return an event after all that the stream has been given so far."""
 
-    def wait(self, event: Event) -> None:
+    def wait(self, event: DeviceEvent) -> None:
         """Let work that is given from now on begin only after an event."""
 
 
@@ -83,7 +83,7 @@ class Arena(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class CopiedStorage:
     """One of the storages that a transfer copies together.
 
     Attributes
@@ -130,8 +130,8 @@ class Clerk(Protocol):
         source: tuple[Arena, int],
         target: tuple[Arena, int],
         size: int,
-        after: Sequence[Event] = (),
-    ) -> Event:
+        after: Sequence[DeviceEvent] = (),
+    ) -> DeviceEvent:
         """Let bytes be copied once all of some events have been reached; return when they are.
 
         Parameters
@@ -140,7 +140,7 @@ class Clerk(Protocol):
             Where they are and will be.
         size : int
             How many.
-        after : sequence of Event
+        after : sequence of DeviceEvent
             Of streams, or of this clerk or another one. If one of them never is, nothing is copied,
             and this one never is either: who waits for it is told why.
         """
@@ -226,13 +226,13 @@ class Device(Protocol):
     def require_movable(self) -> None:
         """Raise an `OffcertError` if nothing can be moved now, before a stream is told anything."""
 
-    def copy_out(self, parts: Sequence[Part]) -> None:
+    def copy_out(self, parts: Sequence[CopiedStorage]) -> None:
         """Let ``out`` copy storages to the host, as one transfer.
 
         The caller keeps the tensors alive until ``compute`` has waited for the copy.
         """
 
-    def copy_back(self, parts: Sequence[Part]) -> None:
+    def copy_back(self, parts: Sequence[CopiedStorage]) -> None:
         """Let ``back`` copy storages from the host, as one transfer; likewise."""
 
     def ran(self, duration: int) -> None:
@@ -245,7 +245,7 @@ class Device(Protocol):
             its word for it; a real one knows better.
         """
 
-    def nanoseconds(self, begin: Event, end: Event) -> int:
+    def nanoseconds(self, begin: DeviceEvent, end: DeviceEvent) -> int:
         """Return the time between two events that have been reached (`synchronise`)."""
 
     def synchronise(self) -> None:

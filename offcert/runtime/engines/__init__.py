@@ -41,15 +41,15 @@ written through ``data_ptr`` or an array of NumPy, and scratch memory of kernels
 """
 
 from offcert.runtime.engines.audit import EngineAudit, audit_engine
-from offcert.runtime.engines.findings import Fault, Finding, Place, Use
+from offcert.runtime.engines.findings import CodePlace, Fault, Finding, Use
 from offcert.runtime.engines.machine import Peaks, UnseenError
 
 __all__ = [
+    "CodePlace",
     "EngineAudit",
     "Fault",
     "Finding",
     "Peaks",
-    "Place",
     "UnseenError",
     "Use",
     "audit_engine",

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 
 from offcert.core.errors import InputError
-from offcert.core.named import users_function
+from offcert.core.options import users_function
 from offcert.runtime.engines.findings import Finding, raised_at
 from offcert.runtime.engines.machine import Machine, Peaks
 from offcert.runtime.engines.memory import Access
 from offcert.runtime.engines.orders import Orders, Values, comparable
-from offcert.runtime.engines.recorder import Recorder
+from offcert.runtime.engines.recorder import EngineRecorder
 from offcert.runtime.engines.shim import simulated
 from offcert.runtime.simulated.streams import Adversary, early, late
 
@@ -156,7 +156,7 @@ class _Run:
 
 def _run(function: Callable[[], Any], adversary: Adversary, count: int) -> _Run:
     machine = Machine(adversary)
-    recorder = Recorder(machine)
+    recorder = EngineRecorder(machine)
     failed = ""
     kept: Any = None
     with simulated(recorder):

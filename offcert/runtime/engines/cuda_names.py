@@ -8,17 +8,17 @@ from typing import Any
 import torch
 
 from offcert.runtime.engines.findings import place
-from offcert.runtime.engines.recorder import Recorder, require_device
+from offcert.runtime.engines.recorder import EngineRecorder, require_device
 from offcert.runtime.simulated.streams import SimulatedEvent
 
 # The recorder of the audit that runs; one at a time in a process.
-running: list[Recorder] = []
+running: list[EngineRecorder] = []
 
 # Nanoseconds in a millisecond. By definition.
 _MILLISECOND = 10**6
 
 
-def recorder() -> Recorder:
+def recorder() -> EngineRecorder:
     """Return the recorder of the audit that runs."""
     return running[-1]
 

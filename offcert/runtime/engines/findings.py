@@ -18,7 +18,7 @@ _SKIPPED = (
 _LIBRARY = (str(Path(os.__file__).parent) + os.sep, "<frozen ")
 
 
-def place() -> Place:
+def place() -> CodePlace:
     """Return the source line that the audited program is at."""
     frame = sys._getframe(1)
     last = None
@@ -33,10 +33,10 @@ def place() -> Place:
             break
         frame = frame.f_back
     last = last or frame
-    return Place(_short(last.f_code.co_filename), last.f_lineno, last.f_code.co_name)
+    return CodePlace(_short(last.f_code.co_filename), last.f_lineno, last.f_code.co_name)
 
 
-def raised_at(error: BaseException) -> Place:
+def raised_at(error: BaseException) -> CodePlace:
     """Return the innermost line of the program that an error has come through."""
     found, step = None, error.__traceback__
     while step is not None:
@@ -44,7 +44,7 @@ def raised_at(error: BaseException) -> Place:
         if found is None or not (
             code.co_filename.startswith(_SKIPPED) or _is_library(code.co_filename)
         ):
-            found = Place(_short(code.co_filename), step.tb_lineno, code.co_name)
+            found = CodePlace(_short(code.co_filename), step.tb_lineno, code.co_name)
         step = step.tb_next
     assert found is not None
     return found
@@ -78,7 +78,7 @@ class Fault(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CodePlace:
     """A line of a program.
 
     Attributes
@@ -109,14 +109,14 @@ class Use:
         The operator, and the node of autograd that has called it, if one has.
     writes : bool
         Whether it writes; otherwise it reads.
-    place : Place
+    place : CodePlace
         The line of the program that has handed it over.
     """
 
     stream: str
     operation: str
     writes: bool
-    place: Place
+    place: CodePlace
 
     def __str__(self) -> str:
         verb = "writes" if self.writes else "reads"
@@ -150,7 +150,7 @@ class Finding:
         The wait that is missing, in one sentence.
     times : int
         How often it was found between the same two lines.
-    released : Place or None
+    released : CodePlace or None
         Where the memory of the first access was dropped, for a use after release.
     shown : str
         The wrong value to which an order of the operations leads, or why none is known.
@@ -162,7 +162,7 @@ class Finding:
     size: int
     missing: str
     times: int = 1
-    released: Place | None = None
+    released: CodePlace | None = None
     shown: str = ""
 
     @property

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from offcert.core.errors import InputError
-from offcert.runtime.engines.findings import Fault, Finding, Place, Use
-from offcert.runtime.engines.memory import HOST, Access, Geometry, Life, PinnedPool, Pool, most
+from offcert.runtime.engines.findings import CodePlace, Fault, Finding, Use
+from offcert.runtime.engines.memory import HOST, Access, Geometry, PinnedPool, Pool, Stay, most
 from offcert.runtime.engines.work import Work
 from offcert.runtime.simulated.streams import (
     Adversary,
@@ -101,9 +101,9 @@ class Machine:
         self.host = Host(STREAMS, adversary)
         self.streams = [SimulatedStream(index, self.host) for index in range(STREAMS)]
         self.names = {0: "the default stream"}
-        self.made: dict[str, Place] = {}
+        self.made: dict[str, CodePlace] = {}
         self.works: list[Work] = []
-        self.lives: list[Life] = []
+        self.lives: list[Stay] = []
         self.findings: dict[tuple[Any, ...], Found] = {}
         self.lock = threading.RLock()
         self.asked = False
@@ -118,7 +118,7 @@ class Machine:
         self._counts = {0: 0, -1: 0}
         self._denied: dict[object, int] = {}
 
-    def refusal(self, what: str, place: Place) -> UnseenError:
+    def refusal(self, what: str, place: CodePlace) -> UnseenError:
         """Return the error for what the simulation does not see, and keep it."""
         error = UnseenError(f"the engine uses {what}, which the simulation does not see ({place})")
         # Whoever guards all that it does goes on; the audit must not.
@@ -127,7 +127,7 @@ class Machine:
 
     # Streams.
 
-    def new_stream(self, urgent: bool, place: Place) -> int:
+    def new_stream(self, urgent: bool, place: CodePlace) -> int:
         """Return the number of a stream, the same ones again after 32 of a priority."""
         kind = -1 if urgent else 0
         count = self._counts[kind]
@@ -175,9 +175,9 @@ class Machine:
 
     # Memory.
 
-    def allocate(self, where: str, size: int, stream: int) -> Life:
+    def allocate(self, where: str, size: int, stream: int) -> Stay:
         """Return a new life; that of the device is for a stream."""
-        life = Life(len(self.lives), where, size, stream)
+        life = Stay(len(self.lives), where, size, stream)
         self.lives.append(life)
         if where == "device":
             pool = self._pool(stream, size)
@@ -197,7 +197,7 @@ class Machine:
         self.registered += size
         self._peak_pinned = max(self._peak_pinned, self.pinned.held + self.registered)
 
-    def give_back(self, life: Life, place: Place) -> None:
+    def give_back(self, life: Stay, place: CodePlace) -> None:
         """End a life: its bytes may be given out again."""
         for access in life.accesses:
             access.dropped = place
@@ -208,7 +208,7 @@ class Machine:
             self._give_back(life)
         life.accesses = []
 
-    def _give_back(self, life: Life) -> None:
+    def _give_back(self, life: Stay) -> None:
         assert life.block is not None
         pool = self._pool(life.stream, life.size)
         others = {stream for stream in life.recorded if stream != life.stream}
@@ -277,7 +277,7 @@ class Machine:
             end += pool.end
         return found, end
 
-    def address(self, life: Life, bases: dict[tuple[int, bool], int]) -> int | None:
+    def address(self, life: Stay, bases: dict[tuple[int, bool], int]) -> int | None:
         """Return the address of a life in that space, or in pinned memory; None if it has none."""
         if life.address is None or life.where != "device":
             return life.address
@@ -289,8 +289,8 @@ class Machine:
         self,
         stream: int,
         operation: str,
-        place: Place,
-        uses: Sequence[tuple[Life, Geometry, bool]],
+        place: CodePlace,
+        uses: Sequence[tuple[Stay, Geometry, bool]],
         run: Callable[..., Any],
         args: Any,
         kwargs: Any,
@@ -317,7 +317,7 @@ class Machine:
         self.works.append(work)
         return work
 
-    def _number(self, stream: int, uses: Sequence[tuple[Life, Geometry, bool]]) -> int:
+    def _number(self, stream: int, uses: Sequence[tuple[Stay, Geometry, bool]]) -> int:
         if stream == HOST:
             return 0
         size = sum(geometry.count * geometry.itemsize for _, geometry, _ in uses)
@@ -342,7 +342,7 @@ class Machine:
                 self._found(Fault.ALLOCATED if same else Fault.RELEASED, other, access)
         life.take(access, knows)
 
-    def released_on_host(self, life: Life, place: Place) -> None:
+    def released_on_host(self, life: Stay, place: CodePlace) -> None:
         """Look for copies that the host has not waited for, of memory it takes back."""
         for other in life.accesses:
             if self.host.knows[other.stream] < other.number:

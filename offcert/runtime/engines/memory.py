@@ -1,11 +1,11 @@
 """Memory of the simulated machine: who has it, which accesses used it, who may get it next.
 
-A `Life` is one stay of a storage in memory: from its allocation until its bytes are given back, by
-its death or by ``resize_(0)``. PyTorch gives the bytes of the device out and takes them back in the
-order in which the host asks, for the stream that was current at the allocation: the next allocation
-for that stream may get them at once. So a new life must come after all accesses to lives of the
-same stream's memory that were given back before it; only ``record_stream`` puts off the giving
-back. Which bytes really come back depends on sizes; here any that were given back may.
+A `Stay` is one stay of a storage in memory: from its allocation until its bytes are given
+back, by its death or by ``resize_(0)``. PyTorch gives the bytes of the device out and takes them
+back in the order in which the host asks, for the stream that was current at the allocation: the
+next allocation for that stream may get them at once. So a new life must come after all accesses to
+lives of the same stream's memory that were given back before it; only ``record_stream`` puts off
+the giving back. Which bytes really come back depends on sizes; here any that were given back may.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from offcert.runtime.engines.findings import Place
+from offcert.runtime.engines.findings import CodePlace
 from offcert.runtime.simulated.allocator import Block, CachingAllocator
 from offcert.runtime.simulated.streams import Knowledge
 
@@ -114,7 +114,7 @@ class Access:
         The stream, and the number of the work in it.
     item : int
         The number of the work in all that was recorded.
-    dropped : Place or None
+    dropped : CodePlace or None
         Where its memory was given back.
     reported : bool
         Whether a use of that memory after that was found.
@@ -126,14 +126,14 @@ class Access:
     operation: str
     writes: bool
     geometry: Geometry
-    place: Place
-    life: Life
-    dropped: Place | None = None
+    place: CodePlace
+    life: Stay
+    dropped: CodePlace | None = None
     reported: bool = False
 
 
 @dataclass(slots=True, eq=False)
-class Life:
+class Stay:
     """A stay of a storage in memory.
 
     Attributes
@@ -214,7 +214,7 @@ class Pool:
         self.given_back: dict[int, Access] = {}
         self.end = 0
         # Lives that were recorded for other streams, and what the host has to know first.
-        self.waiting: list[tuple[Life, Knowledge]] = []
+        self.waiting: list[tuple[Stay, Knowledge]] = []
 
     def take(self, size: int) -> Block:
         """Return a block of at least so many bytes."""
@@ -222,7 +222,7 @@ class Pool:
         self.end = max(self.end, block.address + block.size)
         return block
 
-    def settle(self, knows: Knowledge) -> list[Life]:
+    def settle(self, knows: Knowledge) -> list[Stay]:
         """Give back what was put off, if the host knows enough; return those lives."""
         ready = [each for each in self.waiting if _known(each[1], knows)]
         self.waiting = [each for each in self.waiting if not _known(each[1], knows)]

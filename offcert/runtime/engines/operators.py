@@ -10,13 +10,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
 from offcert.runtime.engines.findings import place
-from offcert.runtime.engines.memory import HOST, Geometry, Life
-from offcert.runtime.engines.recorder import Recorder, is_plain, require_device
+from offcert.runtime.engines.memory import HOST, Geometry, Stay
+from offcert.runtime.engines.recorder import EngineRecorder, is_plain, require_device
 from offcert.runtime.engines.work import Reference
 
 
 def copy(
-    recorder: Recorder, target: torch.Tensor, source: torch.Tensor, non_blocking: bool = False
+    recorder: EngineRecorder, target: torch.Tensor, source: torch.Tensor, non_blocking: bool = False
 ) -> torch.Tensor:
     """Copy as CUDA does, and enter what waits for what."""
     if not (is_plain(target) and is_plain(source)):
@@ -35,7 +35,7 @@ def copy(
 
 
 def to_device(
-    recorder: Recorder, target: torch.Tensor, source: torch.Tensor, non_blocking: bool
+    recorder: EngineRecorder, target: torch.Tensor, source: torch.Tensor, non_blocking: bool
 ) -> None:
     """Enter a copy from the host to the device."""
     called = recorder.called("copy to the device")
@@ -53,7 +53,7 @@ def to_device(
 
 
 def _to_host(
-    recorder: Recorder, target: torch.Tensor, source: torch.Tensor, non_blocking: bool
+    recorder: EngineRecorder, target: torch.Tensor, source: torch.Tensor, non_blocking: bool
 ) -> None:
     called = recorder.called("copy to the host")
     pinned = recorder.where(target) == "pinned"
@@ -68,14 +68,14 @@ def _to_host(
     _enter_copy(recorder, recorder.stream, called, target, source)
 
 
-def _staging(recorder: Recorder, like: torch.Tensor) -> torch.Tensor:
+def _staging(recorder: EngineRecorder, like: torch.Tensor) -> torch.Tensor:
     staged = torch.empty_like(like, memory_format=torch.contiguous_format)
     recorder.enter(staged.untyped_storage(), "host")
     return staged
 
 
 def _enter_copy(
-    recorder: Recorder, stream: int, called: str, target: torch.Tensor, source: torch.Tensor
+    recorder: EngineRecorder, stream: int, called: str, target: torch.Tensor, source: torch.Tensor
 ) -> None:
     uses = [*recorder.uses([source], False), *recorder.uses([target], True)]
     run: Callable[..., Any] = torch.ops.aten.copy_.default
@@ -98,7 +98,7 @@ _SYNCHRONISING = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shap
 class Seeing(TorchDispatchMode):
     """Shows a recorder the operators of a thread."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: EngineRecorder) -> None:
         super().__init__()
         self.recorder = recorder
 
@@ -123,7 +123,7 @@ class Seeing(TorchDispatchMode):
             return _run(self.recorder, func, name, args, kwargs)
 
 
-def _run(recorder: Recorder, func: Any, name: str, args: tuple[Any, ...], kwargs: Any) -> Any:
+def _run(recorder: EngineRecorder, func: Any, name: str, args: tuple[Any, ...], kwargs: Any) -> Any:
     """Run an operator where its tensors are, and enter its accesses."""
     tensors = [each for each in tree_iter((args, kwargs)) if isinstance(each, torch.Tensor)]
     if not all(map(is_plain, tensors)):
@@ -188,7 +188,7 @@ def _run(recorder: Recorder, func: Any, name: str, args: tuple[Any, ...], kwargs
     return result
 
 
-def _moved(recorder: Recorder, func: Any, args: tuple[Any, ...], kwargs: Any) -> torch.Tensor:
+def _moved(recorder: EngineRecorder, func: Any, args: tuple[Any, ...], kwargs: Any) -> torch.Tensor:
     """Run an operator that copies a tensor of the host to the device."""
     result: torch.Tensor = func(*args, **kwargs)
     recorder.enter(result.untyped_storage(), "device")
@@ -197,12 +197,12 @@ def _moved(recorder: Recorder, func: Any, args: tuple[Any, ...], kwargs: Any) ->
 
 
 def _accesses(
-    recorder: Recorder,
+    recorder: EngineRecorder,
     tensors: Sequence[torch.Tensor],
     written: set[int],
     fresh: Sequence[torch.Tensor],
     constant: set[int],
-) -> list[tuple[Life, Geometry, bool]]:
+) -> list[tuple[Stay, Geometry, bool]]:
     read = [each for each in tensors if id(each) not in written and id(each) not in constant]
     found = recorder.uses(read, False)
     found += recorder.uses([each for each in tensors if id(each) in written], True)
@@ -210,7 +210,7 @@ def _accesses(
 
 
 def _result(
-    recorder: Recorder, tensor: torch.Tensor, fresh: Sequence[torch.Tensor]
+    recorder: EngineRecorder, tensor: torch.Tensor, fresh: Sequence[torch.Tensor]
 ) -> Reference | None:
     if not any(each is tensor for each in fresh):
         return None
@@ -255,7 +255,7 @@ def _random_state(func: Any, kwargs: Any) -> torch.Tensor | None:
     return torch.get_rng_state() if generator is None else generator.get_state()
 
 
-def _adopt(recorder: Recorder, tensor: torch.Tensor) -> None:
+def _adopt(recorder: EngineRecorder, tensor: torch.Tensor) -> None:
     """Let memory be the device's that an operator of it uses.
 
     PyTorch's own C++ makes small tensors where it believes its inputs to be, which here is the CPU.
@@ -271,7 +271,7 @@ def _adopt(recorder: Recorder, tensor: torch.Tensor) -> None:
         life.stream = recorder.stream
 
 
-def _host_reads(recorder: Recorder, tensor: torch.Tensor, name: str) -> None:
+def _host_reads(recorder: EngineRecorder, tensor: torch.Tensor, name: str) -> None:
     recorder.machine.give(
         HOST, recorder.called(name), place(), recorder.uses([tensor], False), _nothing, (), {}
     )
@@ -281,7 +281,7 @@ def _nothing() -> None:
     pass
 
 
-def _python_key(recorder: Recorder, name: str, arguments: Any) -> Any:
+def _python_key(recorder: EngineRecorder, name: str, arguments: Any) -> Any:
     """Return the key by which somebody's own operator reaches its code in Python; None if never."""
     tensors = [each for each in tree_iter(arguments) if isinstance(each, torch.Tensor)]
     on_device = any(recorder.where(each) == "device" for each in tensors)

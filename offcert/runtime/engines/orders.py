@@ -17,7 +17,7 @@ import torch
 from torch.utils._pytree import tree_iter
 
 from offcert.runtime.engines.machine import STREAMS, Machine
-from offcert.runtime.engines.memory import HOST, Life
+from offcert.runtime.engines.memory import HOST, Stay
 from offcert.runtime.engines.work import Reference, Work
 from offcert.runtime.simulated.arena import BYTE
 
@@ -48,7 +48,7 @@ class Orders:
     ----------
     machine : Machine
         After the run.
-    left : sequence of Life
+    left : sequence of Stay
         Lives that had not ended.
 
     Attributes
@@ -57,7 +57,7 @@ class Orders:
         The numbers of works by stream, in the order in which each does them; the host's are last.
     """
 
-    def __init__(self, machine: Machine, left: Sequence[Life]) -> None:
+    def __init__(self, machine: Machine, left: Sequence[Stay]) -> None:
         self.machine = machine
         self.works = machine.works
         self._left = left
@@ -186,7 +186,7 @@ class Orders:
                     f"{self._writer(life)}"
                 )
 
-    def _writer(self, life: Life) -> str:
+    def _writer(self, life: Stay) -> str:
         for work in reversed(self.works):
             found = [*tree_iter((work.args, work.kwargs)), *work.results]
             if any(isinstance(each, Reference) and each.life is life for each in found):
@@ -239,7 +239,7 @@ class _Memory:
         offset = begin // geometry.itemsize + geometry.offset
         return made.set_(data.untyped_storage(), offset, geometry.shape, geometry.strides)
 
-    def _alone(self, life: Life) -> torch.Tensor:
+    def _alone(self, life: Stay) -> torch.Tensor:
         data = self._own.get(life.number)
         if data is None:
             data = torch.full((life.size,), BYTE, dtype=torch.uint8)
@@ -248,7 +248,7 @@ class _Memory:
             self._own[life.number] = data
         return data
 
-    def whole(self, life: Life) -> torch.Tensor:
+    def whole(self, life: Stay) -> torch.Tensor:
         """Return all bytes of a life."""
         address = self._machine.address(life, self._bases)
         if address is None:

@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_map_only
 
 from offcert.runtime.engines.findings import node, place
 from offcert.runtime.engines.machine import Machine
-from offcert.runtime.engines.memory import Geometry, Life
+from offcert.runtime.engines.memory import Geometry, Stay
 from offcert.runtime.engines.work import Reference
 
 Storage = torch.UntypedStorage
@@ -26,7 +26,7 @@ Storage = torch.UntypedStorage
 real_device: Callable[[torch.Tensor], torch.device] = torch._C.TensorBase.device.__get__
 
 
-class Recorder:
+class EngineRecorder:
     """Table of memory and of threads: which lives storages are in, which streams are current.
 
     Parameters
@@ -36,7 +36,7 @@ class Recorder:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self._known: dict[int, tuple[weakref.ref[Any], Life]] = {}
+        self._known: dict[int, tuple[weakref.ref[Any], Stay]] = {}
         self._local = threading.local()
         # Addresses and sizes of memory that the program has registered itself.
         self.registered: dict[int, int] = {}
@@ -69,11 +69,11 @@ class Recorder:
 
     # Memory.
 
-    def life(self, tensor: torch.Tensor) -> Life:
+    def life(self, tensor: torch.Tensor) -> Stay:
         """Return the life that a tensor's storage is in."""
         return self.life_of(tensor.untyped_storage())
 
-    def life_of(self, storage: Storage) -> Life:
+    def life_of(self, storage: Storage) -> Stay:
         """Return the life that a storage is in; one that nobody knows is the host's."""
         if self.knows(storage):
             return self._known[storage._cdata][1]
@@ -103,14 +103,14 @@ class Recorder:
         address = storage.data_ptr()
         return any(begin <= address < begin + size for begin, size in self.registered.items())
 
-    def enter(self, storage: Storage, where: str, stream: int | None = None) -> Life:
+    def enter(self, storage: Storage, where: str, stream: int | None = None) -> Stay:
         """Begin a life."""
         life = self.machine.allocate(
             where, storage.nbytes(), self.stream if stream is None else stream
         )
         key = storage._cdata
 
-        def died(_: object, key: int = key, life: Life = life) -> None:
+        def died(_: object, key: int = key, life: Stay = life) -> None:
             if self.ended:
                 return
             with self.machine.lock:
@@ -150,7 +150,7 @@ class Recorder:
                 self.machine.released_on_host(life, place())
                 life.where = "host"
 
-    def living(self) -> list[Life]:
+    def living(self) -> list[Stay]:
         """Return the lives that have not ended, in order."""
         found = [life for reference, life in self._known.values() if reference() is not None]
         return sorted(found, key=lambda life: life.number)
@@ -167,7 +167,7 @@ class Recorder:
 
     def uses(
         self, tensors: Sequence[torch.Tensor], writes: bool
-    ) -> list[tuple[Life, Geometry, bool]]:
+    ) -> list[tuple[Stay, Geometry, bool]]:
         """Return the accesses to tensors."""
         return [(self.life(each), Geometry.of(each), writes) for each in tensors]
 
@@ -194,7 +194,7 @@ def is_plain(tensor: torch.Tensor) -> bool:
     return tensor.layout is torch.strided and real_device(tensor).type == "cpu"
 
 
-def require_device(recorder: Recorder, device: torch.device) -> None:
+def require_device(recorder: EngineRecorder, device: torch.device) -> None:
     """Refuse devices beside the CPU and the first of CUDA."""
     known = ("cpu", "cuda", "meta")
     if device.type not in known or (device.type == "cuda" and (device.index or 0) > 0):

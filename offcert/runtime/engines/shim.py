@@ -21,7 +21,7 @@ from offcert.runtime.engines import cuda_names, tensor_names
 from offcert.runtime.engines.findings import place
 from offcert.runtime.engines.machine import UnseenError
 from offcert.runtime.engines.operators import Seeing
-from offcert.runtime.engines.recorder import Recorder
+from offcert.runtime.engines.recorder import EngineRecorder
 from offcert.runtime.simulated.streams import SimulatedEvent
 
 # Before the audit, which puts another one in its place.
@@ -30,7 +30,7 @@ _RUN: Callable[..., Any] = torch.autograd.graph._engine_run_backward
 _ACCUMULATES = 2**63
 
 
-def run_with(recorder: Recorder) -> Callable[..., Any]:
+def run_with(recorder: EngineRecorder) -> Callable[..., Any]:
     """Return the function that runs backward passes, for a recorder."""
 
     def run(outputs: Any, *args: Any, **kwargs: Any) -> Any:
@@ -63,7 +63,7 @@ def _nodes(roots: Iterable[Any]) -> list[Any]:
     return found
 
 
-def _streams(recorder: Recorder, nodes: list[Any]) -> dict[Any, int]:
+def _streams(recorder: EngineRecorder, nodes: list[Any]) -> dict[Any, int]:
     found: dict[Any, int] = {}
     first: dict[Any, int] = {}
     for node in nodes:
@@ -84,7 +84,7 @@ class _Pass:
     """One backward pass in several streams."""
 
     def __init__(
-        self, recorder: Recorder, roots: list[Any], nodes: list[Any], streams: dict[Any, int]
+        self, recorder: EngineRecorder, roots: list[Any], nodes: list[Any], streams: dict[Any, int]
     ) -> None:
         self.recorder = recorder
         self.nodes = nodes
@@ -172,7 +172,7 @@ def _always(value: Any) -> Callable[..., Any]:
     return lambda *args, **kwargs: value
 
 
-def _names(recorder: Recorder) -> Iterator[tuple[Any, str, Any]]:
+def _names(recorder: EngineRecorder) -> Iterator[tuple[Any, str, Any]]:
     """Yield the names that get another meaning: an object, an attribute, and its value."""
     yield from _of_cuda(recorder)
     yield from _of_accelerators()
@@ -198,7 +198,7 @@ def _names(recorder: Recorder) -> Iterator[tuple[Any, str, Any]]:
     )
 
 
-def _of_cuda(recorder: Recorder) -> Iterator[tuple[Any, str, Any]]:
+def _of_cuda(recorder: EngineRecorder) -> Iterator[tuple[Any, str, Any]]:
     machine = recorder.machine
     values: dict[str, Any] = {
         "Stream": cuda_names.Stream,
@@ -301,7 +301,7 @@ def _of_tensors() -> Iterator[tuple[Any, str, Any]]:
         yield torch.UntypedStorage, name, value
 
 
-def _statistics(recorder: Recorder) -> dict[str, Any]:
+def _statistics(recorder: EngineRecorder) -> dict[str, Any]:
     machine = recorder.machine
     peaks = machine.peaks
     return {
@@ -318,7 +318,7 @@ def _flat(nested: dict[str, Any]) -> dict[str, int]:
     return found
 
 
-def _cudart(recorder: Recorder) -> Any:
+def _cudart(recorder: EngineRecorder) -> Any:
     """Return the runtime of CUDA, as far as it registers memory of the host."""
 
     def register(address: int, size: int, flags: int) -> int:
@@ -334,7 +334,7 @@ def _cudart(recorder: Recorder) -> Any:
     return SimpleNamespace(cudaHostRegister=register, cudaHostUnregister=unregister)
 
 
-def _run_seeing(recorder: Recorder) -> Callable[[threading.Thread], None]:
+def _run_seeing(recorder: EngineRecorder) -> Callable[[threading.Thread], None]:
     original = threading.Thread.run
 
     def run(thread: threading.Thread) -> None:
@@ -345,7 +345,7 @@ def _run_seeing(recorder: Recorder) -> Callable[[threading.Thread], None]:
 
 
 @contextmanager
-def simulated(recorder: Recorder) -> Iterator[None]:
+def simulated(recorder: EngineRecorder) -> Iterator[None]:
     """Let the names mean the machine of a recorder in the block, and record what runs there."""
     if cuda_names.running:
         raise UnseenError("an audit of an engine runs in this process already")

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from offcert.runtime.engines.findings import Place
-from offcert.runtime.engines.memory import Geometry, Life
+from offcert.runtime.engines.findings import CodePlace
+from offcert.runtime.engines.memory import Geometry, Stay
 from offcert.runtime.simulated.streams import Knowledge
 
 
@@ -17,12 +17,12 @@ from offcert.runtime.simulated.streams import Knowledge
 class Reference:
     """A tensor, by the memory it lies in."""
 
-    life: Life
+    life: Stay
     dtype: torch.dtype
     geometry: Geometry
 
     @classmethod
-    def of(cls, tensor: torch.Tensor, life: Life) -> Reference:
+    def of(cls, tensor: torch.Tensor, life: Stay) -> Reference:
         """Return that of a tensor."""
         return cls(life, tensor.dtype, Geometry.of(tensor))
 
@@ -60,6 +60,6 @@ class Work:
     kwargs: Any
     results: list[Reference | None]
     operation: str
-    place: Place
+    place: CodePlace
     random: torch.Tensor | None = None
     observed: bool = False

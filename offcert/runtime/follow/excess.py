@@ -15,7 +15,7 @@ from offcert.runtime.watch.events import OUTPUT, Event, Session
 from offcert.runtime.watch.hooks import Hooks
 from offcert.runtime.watch.nodes import UNKNOWN, NodeCount, keeps_casts
 from offcert.runtime.watch.parts import Parts
-from offcert.runtime.watch.saved_hooks import Place, PlacedEntries, dtype_name
+from offcert.runtime.watch.saved_hooks import PlacedEntries, SavedPlace, dtype_name
 from offcert.runtime.watch.signature import Signature, fits_into
 
 
@@ -24,13 +24,13 @@ class Spared(NamedTuple):
 
     Attributes
     ----------
-    place : Place
+    place : SavedPlace
         Its place in the captured step.
     size : int
         Bytes that it takes less than there.
     """
 
-    place: Place
+    place: SavedPlace
     size: int
 
 

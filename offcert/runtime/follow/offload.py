@@ -1,4 +1,4 @@
-"""`offload`: the user's own training loop, under a plan."""
+"""`follow`: the user's own training loop, under a plan."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ from offcert.runtime.watch.saved_hooks import Owned, enter_saving, leave_saving
 from offcert.runtime.watch.signature import Signature, signature
 from offcert.runtime.watch.tracker import LiveBytes
 
-__all__ = ["Offload", "OffloadWarning", "offload"]
+__all__ = ["Offload", "OffloadWarning", "follow"]
 
 
-def offload(
+def follow(
     model: nn.Module,
     plan: AnyPlan | Sequence[CertificateLike],
     problem: Problem | None = None,
@@ -60,7 +60,7 @@ def offload(
 
     The result is a context manager around a training loop, which stays the user's::
 
-        with offload(model, certificate):
+        with follow(model, certificate):
             for inputs, labels in batches:
                 loss = criterion(model(inputs), labels)
                 loss.backward()
@@ -141,7 +141,7 @@ def offload(
 
 
 class Offload(Outcome, AbstractContextManager["Offload"]):
-    """A model that trains under plans; see `offload`.
+    """A model that trains under plans; see `follow`.
 
     Attributes
     ----------

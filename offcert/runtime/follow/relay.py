@@ -20,7 +20,7 @@ from offcert.runtime.watch.tracker import LiveBytes
 from offcert.runtime.watch.unseen import Unseen
 
 
-class Teller(Protocol):
+class Listener(Protocol):
     """The object that events are passed on to (`offcert.runtime.follow.offload.Offload`)."""
 
     def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Session | None:
@@ -47,11 +47,11 @@ class Relay:
 
     Parameters
     ----------
-    teller : Teller
+    teller : Listener
         Not kept alive.
     """
 
-    def __init__(self, teller: Teller) -> None:
+    def __init__(self, teller: Listener) -> None:
         self._teller = weakref.ref(teller)
 
     def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Session | None:

@@ -28,7 +28,7 @@ from offcert.runtime.watch.events import (
     Session,
 )
 from offcert.runtime.watch.hooks import Hooks
-from offcert.runtime.watch.saved_hooks import Place
+from offcert.runtime.watch.saved_hooks import SavedPlace
 from offcert.runtime.watch.signature import Signature, as_if_on, covers
 from offcert.runtime.watch.tracker import LiveBytes
 
@@ -370,7 +370,7 @@ class StepRun(Session):
 
     # Tensors that the forward pass saves.
 
-    def entry(self, place: Place) -> Entry | None:
+    def entry(self, place: SavedPlace) -> Entry | None:
         """Return the entry that was saved at a place, if autograd still needs it, or None."""
         return self._entries.get(place)
 

@@ -2,6 +2,6 @@
 
 from offcert.runtime.hardware.cards import HARDWARE
 from offcert.runtime.hardware.files import hardware
-from offcert.runtime.hardware.model import Hardware, Work, roofline_ns
+from offcert.runtime.hardware.model import Hardware, OperationClass, roofline_ns
 
-__all__ = ["HARDWARE", "Hardware", "Work", "hardware", "roofline_ns"]
+__all__ = ["HARDWARE", "Hardware", "OperationClass", "hardware", "roofline_ns"]

@@ -23,7 +23,7 @@ from offcert.core.platform import Link, Platform
 from offcert.core.trace import Trace
 from offcert.core.uncertainty import Uncertainty
 from offcert.runtime.device.cuda import CudaDevice
-from offcert.runtime.device.interface import Arena, Device, Event, Part
+from offcert.runtime.device.interface import Arena, CopiedStorage, Device, DeviceEvent
 from offcert.runtime.device.store import HostStore
 from offcert.runtime.hardware import Hardware
 
@@ -41,7 +41,7 @@ _OUT, _BACK = "ob"
 _AT_ONCE = Fraction(3, 5)
 
 
-Span = tuple[Event, Event]
+Span = tuple[DeviceEvent, DeviceEvent]
 Compute = Callable[[], Sequence[Span]]
 
 
@@ -122,7 +122,7 @@ class _Direction:
         self._outwards = outwards
         self._size = size
         self._arena: Arena = device.arena(size)
-        self._part = Part(device.allocate(size), self._arena, 0)
+        self._part = CopiedStorage(device.allocate(size), self._arena, 0)
         self._events: list[Span] = []
 
     def give(self) -> None:
@@ -149,7 +149,7 @@ class _Direction:
         times = [self._device.nanoseconds(*copy) for copy in chosen]
         return Fraction(self._size, max(1, round(statistics.median(times))))
 
-    def until(self, event: Event) -> int:
+    def until(self, event: DeviceEvent) -> int:
         """Return the time from the first copy's beginning to an event that came later."""
         return self._device.nanoseconds(self._events[0][0], event)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from fractions import Fraction
 from types import MappingProxyType
 
-from offcert.runtime.hardware.model import FLASH_2, FLASH_3, Hardware, Work
+from offcert.runtime.hardware.model import FLASH_2, FLASH_3, Hardware, OperationClass
 
 # Bytes of a GiB, and a billion. By definition.
 _GIB = 2**30
@@ -91,13 +91,13 @@ def _card(
     efficiency = {name: Fraction(part) for name, part in (reached or {}).items()}
     quick = [dtype for dtype in _MULTIPLIED if rates.get(dtype, 0) > rates["float32"]]
     if quick and convolutions:
-        efficiency |= {f"{Work.CONVOLUTION}-{dtype}": _CONVOLUTION for dtype in quick}
+        efficiency |= {f"{OperationClass.CONVOLUTION}-{dtype}": _CONVOLUTION for dtype in quick}
         source += _DEEPBENCH
     if traffic is not None:
-        efficiency[Work.TRAFFIC] = Fraction(traffic[0])
+        efficiency[OperationClass.TRAFFIC] = Fraction(traffic[0])
         source += _TRIAD.format(traffic[1])
     if products is not None:
-        efficiency[Work.PRODUCT] = Fraction(products)
+        efficiency[OperationClass.PRODUCT] = Fraction(products)
         source += _MATMUL
     for kernel in attention or ():
         source += _ATTENTION[kernel]

@@ -23,7 +23,7 @@ from torch.utils.flop_counter import (
     sdpa_flop_count,
 )
 
-from offcert.runtime.hardware import Hardware, Work, roofline_ns
+from offcert.runtime.hardware import Hardware, OperationClass, roofline_ns
 from offcert.runtime.hardware.attention import argument, attention_by, is_fused
 
 aten = torch.ops.aten
@@ -109,13 +109,13 @@ def operator_ns(
     """
     flops, traffic = operator_cost(func, args, kwargs, out)
     dtype, work = computed_as(func, args)
-    if work is Work.ATTENTION:
+    if work is OperationClass.ATTENTION:
         card = replace(card, attention=attention_by(card, func, args, kwargs) or card.attention)
     if card.once or not (flops or traffic):
         return roofline_ns(card, flops, traffic, dtype, work)
     traffic += _read_again(func, args, kwargs)
     time = roofline_ns(card, flops, traffic, dtype, work)
-    if work is Work.CONVOLUTION and card.on_tensor_cores(dtype):
+    if work is OperationClass.CONVOLUTION and card.on_tensor_cores(dtype):
         time += roofline_ns(card, 0, _rearranged(func, args, kwargs, out))
     return time
 
@@ -149,11 +149,11 @@ def attention_parts(
     if kernel is None:
         return {}
     dtype, work = computed_as(func, args)
-    known = work is Work.ATTENTION
+    known = work is OperationClass.ATTENTION
     return {kernel: replace(card, attention=kernel).reached(work, dtype) if known else Fraction(1)}
 
 
-def computed_as(func: OpOverload, args: Sequence[Any]) -> tuple[str, Work]:
+def computed_as(func: OpOverload, args: Sequence[Any]) -> tuple[str, OperationClass]:
     """Return in which type an operator multiplies, and of which class of work it is.
 
     Parameters
@@ -166,15 +166,15 @@ def computed_as(func: OpOverload, args: Sequence[Any]) -> tuple[str, Work]:
     dtype : str
         One of `offcert.runtime.hardware.model.TYPES`. Products in float32 count as TF32 where
         PyTorch may use that: convolutions by default, other products if it was asked for.
-    work : Work
+    work : OperationClass
         Kind of the products; of an operator without products it does not matter.
     """
     packet = func.overloadpacket
-    work = Work.PRODUCT
+    work = OperationClass.PRODUCT
     if packet in _CONVOLUTIONS:
-        work = Work.CONVOLUTION
+        work = OperationClass.CONVOLUTION
     elif "attention" in packet.__name__:
-        work = Work.ATTENTION
+        work = OperationClass.ATTENTION
     operands = [each.dtype for each in _tensors(args) if each.dtype.is_floating_point]
     dtype = min(operands, key=lambda each: each.itemsize, default=torch.float32)
     if dtype is torch.float32:
@@ -182,8 +182,8 @@ def computed_as(func: OpOverload, args: Sequence[Any]) -> tuple[str, Work]:
     return "float8" if dtype.itemsize == 1 else str(dtype).removeprefix("torch."), work
 
 
-def _allows_tf32(work: Work) -> bool:
-    convolves = work is Work.CONVOLUTION
+def _allows_tf32(work: OperationClass) -> bool:
+    convolves = work is OperationClass.CONVOLUTION
     getter = getattr(torch._C, "_get_fp32_precision_getter", None)
     if getter is not None:
         return bool(getter("cuda", "conv" if convolves else "matmul") == "tf32")

@@ -17,11 +17,11 @@ from offcert.core.errors import InputError
 from offcert.core.messages import meant, show
 from offcert.core.units import parse_size
 from offcert.runtime.hardware.cards import HARDWARE
-from offcert.runtime.hardware.model import EFFICIENT, FLASH_2, TYPES, Hardware, Work
+from offcert.runtime.hardware.model import EFFICIENT, FLASH_2, TYPES, Hardware, OperationClass
 
 _SUFFIX = ".toml"
 # Keys of the parts of a peak: a class of work, or one in a type.
-_CLASSES = (*Work, *(f"{work}-{dtype}" for work in Work for dtype in TYPES))
+_CLASSES = (*OperationClass, *(f"{work}-{dtype}" for work in OperationClass for dtype in TYPES))
 
 
 def hardware(name: str | Hardware, *, peak: bool = False, attention: str | None = None) -> Hardware:
@@ -92,7 +92,7 @@ def write_hardware(path: str | Path, card: Hardware) -> None:
     lines += [f"{name} = {rate}" for name, rate in {"float32": card.flops, **card.rates}.items()]
     reached = {str(name): part for name, part in card.efficiency.items()}
     if card.kernels:
-        reached[str(Work.ATTENTION)] = card.reached(Work.ATTENTION)
+        reached[str(OperationClass.ATTENTION)] = card.reached(OperationClass.ATTENTION)
     if reached:
         lines += ["[efficiency]", *(f"{name} = {float(part)}" for name, part in reached.items())]
     text = "\n".join([*lines, ""])

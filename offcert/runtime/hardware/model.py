@@ -25,7 +25,7 @@ _NS_PER_SECOND = 10**9
 FLASH_2, FLASH_3, EFFICIENT, MATH = "flash-2", "flash-3", "efficient", "math"
 
 
-class Work(StrEnum):
+class OperationClass(StrEnum):
     """Classes of operations, by which part of a peak they reach."""
 
     PRODUCT = "product"
@@ -64,9 +64,9 @@ class Hardware:
         Peak floating-point operations per second of the other types in `TYPES`, on tensor cores
         where there are some: dense, with sums in float32. A type without one has that of float32.
     efficiency
-        By class of work (`Work`), or by class and type (``"product-float32"``), which part of a
-        peak is reached. A class without a number is counted at the peak. That of attention is in
-        `kernels` where it depends on the kernel.
+        By class of work (`OperationClass`), or by class and type (``"product-float32"``), which
+        part of a peak is reached. A class without a number is counted at the peak. That of
+        attention is in `kernels` where it depends on the kernel.
     kernels
         By kernel of attention, which part of a peak it reaches.
     attention
@@ -106,7 +106,7 @@ class Hardware:
         """
         parts = dict(self.efficiency)
         known = [part for part in attention.values() if part < 1]
-        parts |= {Work.ATTENTION: min(known)} if known else {}
+        parts |= {OperationClass.ATTENTION: min(known)} if known else {}
         reached = {str(name): str(float(part)) for name, part in parts.items()}
         kernel = {"attention": ", ".join(sorted(attention))} if attention else {}
         return {"hardware": self.name} | ({"efficiency": reached} if reached else {}) | kernel
@@ -123,7 +123,7 @@ class Hardware:
         791), in float32 as the peak.
         """
         named = FLASH_2 if self.attention == EFFICIENT and dtype != "float32" else self.attention
-        kernel = self.kernels.get(named) if work == Work.ATTENTION else None
+        kernel = self.kernels.get(named) if work == OperationClass.ATTENTION else None
         if kernel is not None:
             return kernel
         whole = self.efficiency.get(work, Fraction(1))
@@ -145,7 +145,7 @@ def roofline_ns(
     flops: int,
     bytes: int,
     dtype: str = "float32",
-    work: str = Work.PRODUCT,
+    work: str = OperationClass.PRODUCT,
 ) -> int:
     """Return the time of one kernel on `hardware` in nanoseconds, rounded up.
 
@@ -163,7 +163,7 @@ def roofline_ns(
     dtype
         One of `TYPES`: in which it multiplies.
     work
-        One of `Work`: which part of that type's peak it reaches.
+        One of `OperationClass`: which part of that type's peak it reaches.
 
     References
     ----------
@@ -175,7 +175,7 @@ def roofline_ns(
     if flops == 0 and bytes == 0:
         return 0
     compute = _ns(flops, hardware.rate(dtype), hardware.reached(work, dtype))
-    traffic = _ns(bytes, hardware.memory_bandwidth, hardware.reached(Work.TRAFFIC))
+    traffic = _ns(bytes, hardware.memory_bandwidth, hardware.reached(OperationClass.TRAFFIC))
     return max(compute, traffic) + hardware.overhead_ns
 
 

@@ -174,7 +174,7 @@ def train(
         compared on the host, cuDNN is asked for reproducible algorithms, and live bytes are counted
         in the first step only, since that takes time.
     host_memory, host_spill
-        As for `offcert.runtime.follow.offload.offload`: what may be taken of the host's memory, and
+        As for `offcert.runtime.follow.offload.follow`: what may be taken of the host's memory, and
         whether the rest goes into a file.
     announce : callable, optional
         Called with what the plan needs of the host, before the first step.

@@ -27,7 +27,7 @@ from offcert.runtime.plan.predict import Prediction, predict
 from offcert.runtime.plan.timetable import Timetable, host_residences_in_streams, timetable
 from offcert.runtime.segments.placed import NOTHING_AGAIN, PlacedProgram
 from offcert.runtime.watch.events import OUTPUT, Event
-from offcert.runtime.watch.saved_hooks import Place
+from offcert.runtime.watch.saved_hooks import SavedPlace
 from offcert.runtime.watch.signature import Signature, as_if_on, covers, difference, volume
 
 
@@ -176,9 +176,9 @@ class StepPlan:
     operation_of: dict[Event, int]
     watched: frozenset[Event]
     kinds: dict[str, set[str]]
-    places: dict[Place, int | None]
-    parts: dict[int, tuple[Place, ...]]
-    host: HostLayout[Place]
+    places: dict[SavedPlace, int | None]
+    parts: dict[int, tuple[SavedPlace, ...]]
+    host: HostLayout[SavedPlace]
     problem: Problem
     segments: PlacedProgram = NOTHING_AGAIN
     timetable: Timetable | None = None
@@ -232,9 +232,9 @@ class StepPlan:
         return found
 
     @cached_property
-    def alike(self) -> dict[tuple[int, str, int], tuple[Place, ...]]:
+    def alike(self) -> dict[tuple[int, str, int], tuple[SavedPlace, ...]]:
         """For operation, data type and number of dimensions, what is saved there, in order."""
-        found: dict[tuple[int, str, int], tuple[Place, ...]] = {}
+        found: dict[tuple[int, str, int], tuple[SavedPlace, ...]] = {}
         for place in self.places:
             kind = (place.operation, place.dtype, len(place.shape))
             found[kind] = (*found.get(kind, ()), place)
@@ -294,7 +294,7 @@ def step_plan(
     require_memory(problem, prediction)
     assert isinstance(plan, Plan | Schedule)
     moved = {tensor for tensors in prediction.releases for tensor in tensors}
-    parts: dict[int, tuple[Place, ...]] = dict.fromkeys(sorted(moved), ())
+    parts: dict[int, tuple[SavedPlace, ...]] = dict.fromkeys(sorted(moved), ())
     for storage in capture.storages:
         if storage.tensor in parts:
             parts[storage.tensor] += (storage.place,)
@@ -325,7 +325,7 @@ def step_plan(
     )
 
 
-def _ready(parts: Mapping[int, tuple[Place, ...]], settled: Sequence[int]) -> dict[int, int]:
+def _ready(parts: Mapping[int, tuple[SavedPlace, ...]], settled: Sequence[int]) -> dict[int, int]:
     """Return the operation in which each tensor that moves is saved, and changed no more."""
     return {
         tensor: max(settled[tensor], *(each.operation for each in places))

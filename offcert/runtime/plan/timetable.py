@@ -123,8 +123,6 @@ class _Row:
     time: int
     action: Action
     transfer: Transfer | None = None
-    # Of a copy to the host: before this operation, what it copies is not saved yet.
-    ready: int = 0
 
     @property
     def place(self) -> tuple[int, int]:
@@ -145,7 +143,8 @@ class _Rows:
         moves = schedule.plan(self._trace).moves
         before = {(move.kind, move.gap): move.before for move in moves}
         self._copied = {t.gap: t.end for t in schedule.transfers if t.kind is Kind.OFFLOAD}
-        self._rows = [self._row(each, before, ready) for each in schedule.transfers]
+        rows = [self._row(each, before, ready) for each in schedule.transfers]
+        self._rows = sorted(rows, key=lambda row: row.time)
         self._releases = [self._release(move, before) for move in moves if _is_prefetch(move)]
         self._in_order_of_the_link()
 
@@ -156,20 +155,26 @@ class _Rows:
         at = before[kind, transfer.gap]
         if kind is Kind.PREFETCH:
             return _Row(at, transfer.start, Action(Act.CLAIM, transfer.gap), transfer)
-        action = Action(Act.COPY_OUT, transfer.gap)
         complete = self._trace.tensors[gap.tensor].uses[0] + 1
-        row = _Row(min(complete, at), transfer.start, action, transfer)
-        row.ready = min(ready.get(gap.tensor, -1) + 1, at)
-        return row
+        saved = ready.get(gap.tensor, -1)
+        # The schedule may copy what is complete but will be saved later. What it copies until then
+        # does not wait for that; what it copies afterwards does not overtake it.
+        time = max(transfer.start, self._end(min(saved, gap.before)))
+        operation = min(max(complete, saved + 1), at)
+        return _Row(operation, time, Action(Act.COPY_OUT, transfer.gap), transfer)
 
     def _release(self, move: Move, before: Mapping[tuple[Kind, int], int]) -> _Row:
         gap = self._trace.gaps[move.gap]
         at = before.get((Kind.OFFLOAD, move.gap))
-        time = self._schedule.ends[gap.before] if gap.before >= 0 else 0
+        time = self._end(gap.before)
         if at is None:
             # The host has a copy: it leaves as soon as its use has ended.
             return _Row(gap.before + 1, time, Action(Act.RELEASE, move.gap))
         return _Row(at, max(time, self._copied[move.gap]), Action(Act.RELEASE, move.gap))
+
+    def _end(self, operation: int) -> int:
+        """Return when an operation ends; 0 before the first."""
+        return self._schedule.ends[operation] if operation >= 0 else 0
 
     def _in_order_of_the_link(self) -> None:
         """Let no transfer be handed over before one that uses the link earlier."""
@@ -179,9 +184,6 @@ class _Rows:
             direction = row.transfer.kind if self._duplex else None
             row.operation = max(row.operation, latest.get(direction, 0))
             latest[direction] = row.operation
-        for row in self._rows:
-            # The schedule may copy what is complete but will be saved later: others do not wait.
-            row.operation = max(row.operation, row.ready)
         copied = {r.action.gap: r.operation for r in self._rows if r.action.act is Act.COPY_OUT}
         for release in self._releases:
             # A plan lets go before an operation at the latest that its gap spans, even where the

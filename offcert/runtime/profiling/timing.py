@@ -21,8 +21,7 @@ from offcert.runtime.capture.capture import Capture, Clock
 from offcert.runtime.capture.run import Nobody, borrowing
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.cuda import cuda_device
-from offcert.runtime.device.interface import Device, MemoryReading
-from offcert.runtime.device.interface import Event as DeviceEvent
+from offcert.runtime.device.interface import Device, DeviceEvent, MemoryReading
 from offcert.runtime.hardware.bandwidth import retimed, spread_of
 from offcert.runtime.plan.predict import predict
 from offcert.runtime.watch.events import END, Event, Session

@@ -18,7 +18,7 @@ from offcert.runtime.segments.placed import PlacedProgram
 from offcert.runtime.segments.resolve import Lookup, Part, resolve
 from offcert.runtime.watch.guard import OffloadWarning, guard_of, guarded
 from offcert.runtime.watch.hooks import Hooks, UncopiedHook
-from offcert.runtime.watch.proof import Proof
+from offcert.runtime.watch.proof import SegmentProof
 
 
 class _Wrapped:
@@ -88,10 +88,15 @@ class ContainerRun(_Wrapped):
         if not parts or len(args) != 1 or kwargs:
             return self.original(*args, **kwargs)
         assert isinstance(self.module, nn.Sequential)
-        return self._children(args[0], 0, len(self.module) - 1, parts)
+        return self._children([args[0]], 0, len(self.module) - 1, parts)
 
-    def _children(self, value: Any, first: int, last: int, parts: list[Part]) -> Any:
-        """Call children one after another, those of each part as a segment."""
+    def _children(self, cell: list[Any], first: int, last: int, parts: list[Part]) -> Any:
+        """Call children one after another, those of each part as a segment.
+
+        The input comes in a list of its own: the stack of a caller may hold an argument as long as
+        the call runs (CPython does where a compiler has put its own evaluator of frames in place).
+        """
+        value = cell.pop()
         children = list(self.module._modules.values())
         starts = {part.first: part for part in parts}
         at = first
@@ -121,7 +126,7 @@ class _Children:
 
     def __call__(self, cell: list[Any]) -> Any:
         part = self.part
-        return self.run._children(cell.pop(), part.first, part.last, part.inner)
+        return self.run._children(cell, part.first, part.last, part.inner)
 
 
 class TickHook:
@@ -183,14 +188,14 @@ class Segments(Calls):
     hooks : Hooks, optional
         The hooks whose sessions are told when a segment has run again.
     rehearsed : bool
-        Whether segments are seen to make the same again before they are relied on (`Proof`); not
-        while a step is captured.
+        Whether segments are seen to make the same again before they are relied on (`SegmentProof`);
+        not while a step is captured.
     verify_every : int, optional
         After how many steps each is rehearsed anew; by default never.
 
     Attributes
     ----------
-    refused : dict of str to Proof
+    refused : dict of str to SegmentProof
         Segments that do not run again any more, by name; their proofs say why.
 
     Raises
@@ -210,7 +215,7 @@ class Segments(Calls):
     ) -> None:
         super().__init__(hooks, rehearsed, verify_every)
         self.root = root
-        self.refused: dict[str, Proof] = {}
+        self.refused: dict[str, SegmentProof] = {}
         self.lookups: list[Lookup] = []
         for program in programs:
             self.add(program)
@@ -227,7 +232,7 @@ class Segments(Calls):
         """
         self.lookups.append(resolve(self.root, program, self._refuse))
 
-    def _refuse(self, proof: Proof) -> None:
+    def _refuse(self, proof: SegmentProof) -> None:
         self.refused[proof.name] = proof
         message = f"{proof.name} does not run again any more: {proof.refused}"
         warnings.warn(

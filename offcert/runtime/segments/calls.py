@@ -13,7 +13,7 @@ from offcert.runtime.segments.resolve import Part
 from offcert.runtime.watch.events import Session
 from offcert.runtime.watch.guard import guard_of
 from offcert.runtime.watch.hooks import Hooks
-from offcert.runtime.watch.proof import Proof, require_same
+from offcert.runtime.watch.proof import SegmentProof, require_same
 from offcert.runtime.watch.saved_hooks import is_checkpointed, may_hook
 
 AnyFrame = TypeVar("AnyFrame", bound=Frame)
@@ -127,7 +127,7 @@ class Teller:
         session = self._calls.session
         return session is not None and session.calls_are_over
 
-    def doubts(self, proof: Proof, flag: torch.Tensor) -> None:
+    def doubts(self, proof: SegmentProof, flag: torch.Tensor) -> None:
         """Let the step look at a flag on a device when its backward pass has ended."""
         session = self._calls.session
         if session is None:

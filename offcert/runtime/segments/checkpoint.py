@@ -27,7 +27,7 @@ from offcert.runtime.segments.evidence import Sample, copied, is_same
 from offcert.runtime.segments.uncounted import uncounted
 from offcert.runtime.watch.entries import InPlaceError, View, is_plain
 from offcert.runtime.watch.guard import one_line
-from offcert.runtime.watch.proof import Proof, RecomputeError
+from offcert.runtime.watch.proof import RecomputeError, SegmentProof
 
 # By the addresses of storages that a segment is given: the storage, and which input lies in it.
 Given = dict[int, tuple[weakref.ref[torch.UntypedStorage], int]]
@@ -43,7 +43,7 @@ class Checked(Protocol):
     """
 
     name: str
-    proof: Proof
+    proof: SegmentProof
     rehearses: bool
     turn: int
     # Addresses of the storages that modules hold, and whether they must not change.

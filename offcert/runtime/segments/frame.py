@@ -24,7 +24,7 @@ from offcert.runtime.watch.entries import is_plain
 from offcert.runtime.watch.events import AGAIN, RESUME
 from offcert.runtime.watch.guard import Guard, guarded
 from offcert.runtime.watch.nodes import recomputing
-from offcert.runtime.watch.proof import Proof
+from offcert.runtime.watch.proof import SegmentProof
 
 if TYPE_CHECKING:
     from offcert.runtime.segments.resolve import Part
@@ -98,7 +98,7 @@ class Told(Protocol):
     def may_drop_casts(self) -> bool:
         """Whether nobody will use the weights that autocast has cast in the forward pass."""
 
-    def doubts(self, proof: Proof, flag: torch.Tensor) -> None:
+    def doubts(self, proof: SegmentProof, flag: torch.Tensor) -> None:
         """Take note of a flag on a device: whether it has made the same again."""
 
 

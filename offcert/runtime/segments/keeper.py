@@ -125,7 +125,7 @@ class StandIn:
 
 
 @dataclass(slots=True)
-class Record:
+class StoredOperator:
     """An operator that does not run again.
 
     Attributes
@@ -185,7 +185,7 @@ class Keeper:
         self.largest: dict[torch.device, int] = {}
         self.parameters = parameters
         self.hooks = outer_hooks()
-        self.records: dict[Any, Record | None] = {}
+        self.records: dict[Any, StoredOperator | None] = {}
 
     def check(self) -> None:
         """Raise an `InputError` if something kept has been changed in place since."""

@@ -13,9 +13,9 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from offcert.runtime.segments.keeper import (
     Alias,
     Keeper,
-    Record,
     StandIn,
     Stored,
+    StoredOperator,
     Tick,
     Watch,
     address_of,
@@ -23,7 +23,7 @@ from offcert.runtime.segments.keeper import (
 )
 from offcert.runtime.watch.entries import View
 from offcert.runtime.watch.nodes import changed_in_place
-from offcert.runtime.watch.proof import Proof, RecomputeError
+from offcert.runtime.watch.proof import RecomputeError, SegmentProof
 
 
 @dataclass(slots=True)
@@ -145,7 +145,7 @@ class Keep(Watch):
             self._pending += [(each, _seen_as(view, tensor)) for each, view in opened.results]
         indices = [_index(given, tensor) for tensor in changed]
         states = _generators(leaves) if torch.Tag.nondeterministic_seeded in func.tags else []
-        self.keeper.records[key] = Record(results, spec, indices, states)
+        self.keeper.records[key] = StoredOperator(results, spec, indices, states)
         return out
 
     def _store(self, tensor: torch.Tensor, number: int) -> Stored | StandIn:
@@ -194,11 +194,11 @@ class Give(Watch):
         Of the first run.
     last : callable
         Whether what is handed out now will not be asked for again.
-    proof : Proof
+    proof : SegmentProof
         Of the segment.
     """
 
-    def __init__(self, keeper: Keeper, last: Callable[[], bool], proof: Proof) -> None:
+    def __init__(self, keeper: Keeper, last: Callable[[], bool], proof: SegmentProof) -> None:
         super().__init__(keeper)
         self._last = last
         self._proof = proof

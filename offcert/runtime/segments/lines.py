@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from offcert.core.carried.ranges import Called
 from offcert.runtime.segments.calls import Calls
 from offcert.runtime.segments.checkpoint import checkpointed
 from offcert.runtime.segments.frame import Body, Frame, Walk
@@ -26,8 +27,6 @@ from offcert.runtime.segments.settings import GeneratorStates
 from offcert.runtime.segments.state import Before
 from offcert.runtime.watch.events import Session
 from offcert.runtime.watch.guard import Guard, guard_of, guarded
-
-Called = tuple[str, int]
 
 
 @dataclass(slots=True)

@@ -13,10 +13,10 @@ from offcert.runtime.segments.keeper import Tick
 from offcert.runtime.segments.placed import PlacedProgram, PlacedSegment
 from offcert.runtime.segments.state import ModuleStates
 from offcert.runtime.watch.hooks import is_compiled
-from offcert.runtime.watch.proof import Proof
+from offcert.runtime.watch.proof import SegmentProof
 from offcert.runtime.watch.sharded import Sharded, states_of
 
-Told = Callable[[Proof], None]
+Told = Callable[[SegmentProof], None]
 
 
 @dataclass(slots=True)
@@ -29,7 +29,7 @@ class Part:
         Name for people.
     states : ModuleStates
         Of all modules in it.
-    proof : Proof
+    proof : SegmentProof
         Whether it was seen to make the same again.
     depth : int
         How many segments it lies in.
@@ -45,7 +45,7 @@ class Part:
 
     name: str
     states: ModuleStates
-    proof: Proof
+    proof: SegmentProof
     depth: int = 0
     first: int = 0
     last: int = 0
@@ -207,7 +207,7 @@ class _Resolver:
             self.lookup.modules[path] = module
         name = str(segment)
         paths = tuple(path for path, _ in segment.line)
-        proof = Proof(name, paths, self.told)
+        proof = SegmentProof(name, paths, self.told)
         part = LinePart(name, ModuleStates(name, []), proof, members=members)
         above = set() if outer is None else set(outer[0].line)
         for each in segment.line:
@@ -284,7 +284,7 @@ class _Resolver:
         self._refuse(segment, inside)
         name = str(segment)
         states = ModuleStates(name, inside, self.sharded)
-        return Part(name, states, Proof(name, paths, self.told))
+        return Part(name, states, SegmentProof(name, paths, self.told))
 
     def _refuse(self, segment: PlacedSegment, inside: list[tuple[str, nn.Module]]) -> None:
         for path, module in inside:

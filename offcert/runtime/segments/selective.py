@@ -47,13 +47,13 @@ class Region:
         Its place in the model.
     makers : tuple of tuple of (str, int)
         For each operator in it that makes a tensor, in order, data types and numbers of dimensions.
-    saved : frozenset of int
+    kept : frozenset of int
         Numbers of those whose results stay; all others run again.
     """
 
     segment: PlacedSegment
     makers: tuple[Made, ...]
-    saved: frozenset[int]
+    kept: frozenset[int]
 
     @property
     def path(self) -> str:
@@ -182,7 +182,7 @@ class _Policy:
         looks = tuple((dtype_name(each.dtype), each.dim()) for each in made)
         if self._region.makers[number : number + 1] != (looks,):
             self._stray(op, number)
-        return not self._strays and number in self._region.saved
+        return not self._strays and number in self._region.kept
 
     def _changes(self, op: Any, changed: set[int]) -> bool:
         """Return whether a change in place is kept, as what it changes is."""

@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable, Sequence
 
 from offcert.core.errors import OffcertError
-from offcert.runtime.device.interface import Arena, Event
+from offcert.runtime.device.interface import Arena, DeviceEvent
 from offcert.runtime.simulated.arena import SimulatedArena
 from offcert.runtime.simulated.streams import SimulatedEvent, SimulatedStream
 
@@ -58,7 +58,7 @@ class SimulatedClerk:
         source: tuple[Arena, int],
         target: tuple[Arena, int],
         size: int,
-        after: Sequence[Event] = (),
+        after: Sequence[DeviceEvent] = (),
     ) -> SimulatedDone:
         """Let bytes be copied once events have been reached."""
         if self._closed:

@@ -12,7 +12,7 @@ import torch
 
 from offcert.core.errors import OffcertError
 from offcert.core.platform import Kind, Link, Platform
-from offcert.runtime.device.interface import Event, MemoryReading, Part
+from offcert.runtime.device.interface import CopiedStorage, DeviceEvent, MemoryReading
 from offcert.runtime.device.pinned import CHUNK, FileArena, PageableArena, PinnedArena
 from offcert.runtime.simulated.allocator import Ledger, Policy, allocator
 from offcert.runtime.simulated.arena import (
@@ -217,15 +217,15 @@ class SimulatedDevice:
     def require_movable(self) -> None:
         """Do nothing: here anything can be moved at any time."""
 
-    def copy_out(self, parts: Sequence[Part]) -> None:
+    def copy_out(self, parts: Sequence[CopiedStorage]) -> None:
         """Let ``out`` copy storages to the host, as one transfer."""
         self._copy(self.out, Kind.OFFLOAD, parts)
 
-    def copy_back(self, parts: Sequence[Part]) -> None:
+    def copy_back(self, parts: Sequence[CopiedStorage]) -> None:
         """Let ``back`` copy storages from the host, as one transfer."""
         self._copy(self.back, Kind.PREFETCH, parts)
 
-    def _copy(self, stream: SimulatedStream, kind: Kind, parts: Sequence[Part]) -> None:
+    def _copy(self, stream: SimulatedStream, kind: Kind, parts: Sequence[CopiedStorage]) -> None:
         jobs = [job for part in parts for job in self._jobs(part, kind)]
         if not self._platform.duplex:
             stream.clock = max(stream.clock, self._link_free)
@@ -242,7 +242,7 @@ class SimulatedDevice:
             # The driver copies through memory of its own, and lets the host wait.
             stream.record().wait_here()
 
-    def _jobs(self, part: Part, kind: Kind) -> Iterator[_Job]:
+    def _jobs(self, part: CopiedStorage, kind: Kind) -> Iterator[_Job]:
         """Yield the pieces of a copy, each of which is one call of CUDA's."""
         size, arena = part.data.numel(), part.arena
         assert isinstance(arena, SimulatedArena)
@@ -262,7 +262,7 @@ class SimulatedDevice:
         """Take note that operators have run, and let them have taken so many nanoseconds."""
         self._compute.ran(duration)
 
-    def nanoseconds(self, begin: Event, end: Event) -> int:
+    def nanoseconds(self, begin: DeviceEvent, end: DeviceEvent) -> int:
         """Return the time between two events.
 
         Raises

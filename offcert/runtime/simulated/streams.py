@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TypeAlias
 
-from offcert.runtime.device.interface import Event
+from offcert.runtime.device.interface import DeviceEvent
 
 # Asked whenever a copy that has been handed over may run, and whenever the host asks for an event
 # that has happened: whether it does, or is told.
@@ -152,7 +152,7 @@ class SimulatedStream:
         self.heed_host()
         return SimulatedEvent(self)
 
-    def wait(self, event: Event) -> None:
+    def wait(self, event: DeviceEvent) -> None:
         """Let work that is given from now on begin only after an event."""
         assert isinstance(event, SimulatedEvent)
         self._follow(event)
@@ -214,7 +214,7 @@ class ComputeStream(SimulatedStream):
         super().__init__(index, host)
         self.operated = 0
 
-    def wait(self, event: Event) -> None:
+    def wait(self, event: DeviceEvent) -> None:
         """Carry out what comes before an event."""
         assert isinstance(event, SimulatedEvent)
         self._follow(event)

@@ -13,7 +13,7 @@ from torch import nn
 from offcert.core.platform import Link
 from offcert.core.trace import Trace
 from offcert.runtime.device.cuda import CudaDevice
-from offcert.runtime.device.interface import Device, Event
+from offcert.runtime.device.interface import Device, DeviceEvent
 from offcert.runtime.hardware import Hardware
 from offcert.runtime.hardware.bandwidth import Measurement, measured, modelled, retimed, spread_of
 from offcert.runtime.stages.meter import Meter
@@ -28,7 +28,7 @@ class _Watched:
 
     def __init__(self, watch: Stopwatch) -> None:
         self._watch = watch
-        self._marks: list[int | Event] = []
+        self._marks: list[int | DeviceEvent] = []
 
     def begin(self, operation: int) -> None:
         self._marks.append(self._watch.mark())

@@ -83,7 +83,7 @@ class _Life:
     key: Key | None = None
 
 
-class Recorder(Meter):
+class StagesRecorder(Meter):
     """A meter that notes, for every storage, which operations need it and who holds it.
 
     Parameters
@@ -136,7 +136,7 @@ class Recorder(Meter):
                 # It cannot leave before the next operation, which therefore counts as a use.
                 self._entries[entry.key].touched.add(operation + 1)
 
-    def recording(self) -> Recording:
+    def recording(self) -> StagesRecording:
         """Return the trace of the step that has just been run.
 
         Raises
@@ -168,7 +168,7 @@ class Recorder(Meter):
         ]
         trace = self._trace(tensors)
         storages = {index: keys for index, (_, (_, keys)) in enumerate(ordered) if keys}
-        return Recording(trace, storages, tuple(self.at_end), tuple(self.peaks))
+        return StagesRecording(trace, storages, tuple(self.at_end), tuple(self.peaks))
 
     def _trace(self, tensors: Sequence[Tensor]) -> Trace:
         operations = []
@@ -186,7 +186,7 @@ class Recorder(Meter):
 
 
 @dataclass(frozen=True)
-class Recording:
+class StagesRecording:
     """The trace of a training step and what the runtime needs to follow it.
 
     Attributes
@@ -235,7 +235,7 @@ def _names(groups: Sequence[tuple[tuple[int, ...], bool]], last: int) -> list[st
     return names
 
 
-def record(prepared: Prepared, hardware: Hardware | None = None) -> Recording:
+def record(prepared: Prepared, hardware: Hardware | None = None) -> StagesRecording:
     """Run one training step on fake tensors.
 
     Parameters
@@ -245,7 +245,7 @@ def record(prepared: Prepared, hardware: Hardware | None = None) -> Recording:
     hardware : Hardware, optional
         Gives the operations their durations; without it they last 0.
     """
-    recorder = Recorder(StagedModel(prepared.fake, prepared.batches.workload.loss), hardware)
+    recorder = StagesRecorder(StagedModel(prepared.fake, prepared.batches.workload.loss), hardware)
     with prepared.mode, recorder.active():
         inputs, labels = prepared.batches.shapes()
         recorder.step(inputs, labels).backward()

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
-from offcert.runtime.device.interface import Arena, Device, Part
+from offcert.runtime.device.interface import Arena, CopiedStorage, Device
 from offcert.runtime.device.pinned import SplitArena
 from offcert.runtime.plan.host_layout import HostLayout
 from offcert.runtime.streaming.host_copies import Addresses
@@ -150,13 +150,13 @@ class StreamCopies(Generic[Key]):
 
     def _sorted(
         self, rows: Sequence[tuple[Entry, torch.Tensor]], copies: Sequence[Copy]
-    ) -> tuple[list[tuple[Staged[Key], torch.Tensor]], list[Part]]:
+    ) -> tuple[list[tuple[Staged[Key], torch.Tensor]], list[CopiedStorage]]:
         """Return the copies that go by way of staging memory, and those that streams make."""
         staged, parts = [], []
         for (entry, data), copy in zip(rows, copies, strict=True):
             arena, offset = copy.place
             if self._staging is None or arena.registered:
-                parts.append(Part(data, arena, offset))
+                parts.append(CopiedStorage(data, arena, offset))
             else:
                 staged.append((Staged(entry.key, arena, offset, entry.size), data))
         return staged, parts

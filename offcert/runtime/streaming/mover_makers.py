@@ -20,7 +20,7 @@ from offcert.runtime.streaming.step_events import StepEvents
 from offcert.runtime.streaming.stream_mover import StreamMover
 from offcert.runtime.streaming.synchronous import HOST_CLOCK, Mover, SynchronousMover, TimedMover
 from offcert.runtime.watch.guard import OffloadWarning
-from offcert.runtime.watch.saved_hooks import Place
+from offcert.runtime.watch.saved_hooks import SavedPlace
 
 Room = TypeVar("Room")
 
@@ -142,7 +142,7 @@ class SynchronousMoverMaker(MoverMaker[HostStore]):
         return SplitStore(store, HostStore(step_plan.in_file, self._spill), border)
 
 
-class StreamMoverMaker(MoverMaker[StreamCopies[Place]]):
+class StreamMoverMaker(MoverMaker[StreamCopies[SavedPlace]]):
     """Makes movers that let the streams of a device copy.
 
     Parameters
@@ -160,10 +160,10 @@ class StreamMoverMaker(MoverMaker[StreamCopies[Place]]):
         self._device = device
         self._timed = timed
         self._spill = spill
-        self._made: list[StreamCopies[Place]] = []
+        self._made: list[StreamCopies[SavedPlace]] = []
         self._told = False
 
-    def mover(self, step_plan: StepPlan) -> tuple[Mover | None, StreamCopies[Place] | None]:
+    def mover(self, step_plan: StepPlan) -> tuple[Mover | None, StreamCopies[SavedPlace] | None]:
         """Return a mover for a step, and where it copies to; None if there is nothing to do."""
         if step_plan.moves_nothing and not self._timed:
             return None, None
@@ -172,7 +172,7 @@ class StreamMoverMaker(MoverMaker[StreamCopies[Place]]):
         copies.begin()
         return StreamMover(step_plan, self._device, copies, self.record), copies
 
-    def _new(self, step_plan: StepPlan) -> StreamCopies[Place]:
+    def _new(self, step_plan: StepPlan) -> StreamCopies[SavedPlace]:
         device = self._device
         with ExitStack() as undo:
             arena = self._arena(step_plan.host.pool - step_plan.in_file)
@@ -202,7 +202,7 @@ class StreamMoverMaker(MoverMaker[StreamCopies[Place]]):
         # What has been mapped in vain is gone by now.
         return self._device.pageable(size)
 
-    def _staging(self, step_plan: StepPlan, file: Arena) -> Staging[Place] | None:
+    def _staging(self, step_plan: StepPlan, file: Arena) -> Staging[SavedPlace] | None:
         """Return registered memory by way of which copies go to a file; None if that is refused."""
         try:
             return Staging(self._device, step_plan.staging, _returning(step_plan, file))
@@ -219,7 +219,7 @@ class StreamMoverMaker(MoverMaker[StreamCopies[Place]]):
                 stacklevel=2,
             )
 
-    def _give_back(self, room: StreamCopies[Place]) -> None:
+    def _give_back(self, room: StreamCopies[SavedPlace]) -> None:
         self._made.remove(room)
         self._device.synchronise()
         room.close()
@@ -241,7 +241,7 @@ class StreamMoverMaker(MoverMaker[StreamCopies[Place]]):
                 self._device.synchronise()
 
 
-def _returning(step_plan: StepPlan, file: Arena) -> list[list[Staged[Place]]]:
+def _returning(step_plan: StepPlan, file: Arena) -> list[list[Staged[SavedPlace]]]:
     """Return the storages that come back from a file in a step, transfer by transfer."""
     assert step_plan.timetable is not None
     assert step_plan.registered is not None

@@ -28,7 +28,7 @@ import torch
 
 from offcert.core.platform import Kind
 from offcert.questions.schedule.residences import HOST_ALIGNMENT
-from offcert.runtime.device.interface import Arena, Device, Event, Part
+from offcert.runtime.device.interface import Arena, CopiedStorage, Device, DeviceEvent
 
 
 @dataclass(eq=False, slots=True)
@@ -39,7 +39,7 @@ class Slot:
     ----------
     begin, size : int
         Where it is.
-    used : Event or None
+    used : DeviceEvent or None
         Once it is reached, nobody uses the slot; None while that is not known.
     in_stream : bool
         Whether it is an event of a stream, which streams can wait for.
@@ -47,7 +47,7 @@ class Slot:
 
     begin: int
     size: int
-    used: Event | None = None
+    used: DeviceEvent | None = None
     in_stream: bool = False
 
 
@@ -141,7 +141,7 @@ class _Read:
     """A copy that a clerk reads into a slot before it is asked for."""
 
     slot: Slot
-    done: Event
+    done: DeviceEvent
 
 
 class Staging(Generic[Key]):
@@ -164,9 +164,9 @@ class Staging(Generic[Key]):
         self._arena = device.arena(self._ring.size)
         self._writer, self._reader = (device.clerk(kind) for kind in (Kind.OFFLOAD, Kind.PREFETCH))
         # Of each storage, the last write that was ordered in this step.
-        self._written: dict[Key, Event] = {}
-        self._writes: deque[Event] = deque()
-        self._last_read: Event | None = None
+        self._written: dict[Key, DeviceEvent] = {}
+        self._writes: deque[DeviceEvent] = deque()
+        self._last_read: DeviceEvent | None = None
         self._ahead: dict[tuple[Key, ...], _Read] = {}
         self._next = 0
 
@@ -177,7 +177,7 @@ class Staging(Generic[Key]):
         self._next = 0
 
     def send(
-        self, rows: Sequence[tuple[Staged[Key], torch.Tensor]], others: Sequence[Part] = ()
+        self, rows: Sequence[tuple[Staged[Key], torch.Tensor]], others: Sequence[CopiedStorage] = ()
     ) -> None:
         """Let ``out`` copy storages, and others that need no file, as one transfer if it can."""
         for pieces in self._batches([row for row, _ in rows]):
@@ -200,7 +200,7 @@ class Staging(Generic[Key]):
         self._look_ahead()
 
     def bring(
-        self, rows: Sequence[tuple[Staged[Key], torch.Tensor]], others: Sequence[Part] = ()
+        self, rows: Sequence[tuple[Staged[Key], torch.Tensor]], others: Sequence[CopiedStorage] = ()
     ) -> None:
         """Let ``back`` copy storages, and others that need no file, as one transfer if it can."""
         wanted = tuple(row.key for row, _ in rows)
@@ -254,9 +254,9 @@ class Staging(Generic[Key]):
 
     def _parts(
         self, pieces: Sequence[_Piece[Key]], slot: Slot, data: Sequence[torch.Tensor]
-    ) -> list[Part]:
+    ) -> list[CopiedStorage]:
         return [
-            Part(
+            CopiedStorage(
                 data[piece.row][piece.begin : piece.begin + piece.size],
                 self._arena,
                 slot.begin + piece.place,
@@ -291,7 +291,7 @@ class Staging(Generic[Key]):
         after = [each.used for each in gone if each.used is not None]
         if len(after) < len(gone):
             self._settle_all()
-        done: Event | None = None
+        done: DeviceEvent | None = None
         for piece in pieces:
             written = self._written.get(piece.of.key)
             done = self._last_read = slot.used = self._reader.copy(

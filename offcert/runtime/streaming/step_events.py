@@ -14,14 +14,14 @@ from typing import Protocol
 from offcert.core.platform import Kind
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule, Transfer
-from offcert.runtime.device.interface import Event
+from offcert.runtime.device.interface import DeviceEvent
 from offcert.runtime.plan.timetable import Act, Timetable
 
 
-class Clock(Protocol):
+class EventClock(Protocol):
     """A clock that knows when an event was: a device's, or the host's (`HostClock`)."""
 
-    def nanoseconds(self, begin: Event, end: Event) -> int:
+    def nanoseconds(self, begin: DeviceEvent, end: DeviceEvent) -> int:
         """Return the time between two events that have been reached."""
 
     def synchronise(self) -> None:
@@ -33,25 +33,25 @@ class StepEvents:
 
     Parameters
     ----------
-    device : Clock
+    device : EventClock
         The device whose events they are.
     """
 
-    def __init__(self, device: Clock) -> None:
+    def __init__(self, device: EventClock) -> None:
         self._device = device
-        self._begins: list[Event] = []
-        self._ends: list[Event] = []
-        self._transfers: list[tuple[Kind, int, Event, Event]] = []
+        self._begins: list[DeviceEvent] = []
+        self._ends: list[DeviceEvent] = []
+        self._transfers: list[tuple[Kind, int, DeviceEvent, DeviceEvent]] = []
 
-    def began(self, event: Event) -> None:
+    def began(self, event: DeviceEvent) -> None:
         """Take the point at which ``compute`` has waited for all that an operation needs."""
         self._begins.append(event)
 
-    def ended(self, event: Event) -> None:
+    def ended(self, event: DeviceEvent) -> None:
         """Take the point at which it has done all of an operation; before the first, the start."""
         self._ends.append(event)
 
-    def transferred(self, kind: Kind, gap: int, begin: Event, end: Event) -> None:
+    def transferred(self, kind: Kind, gap: int, begin: DeviceEvent, end: DeviceEvent) -> None:
         """Take the points before and after a transfer."""
         self._transfers.append((kind, gap, begin, end))
 

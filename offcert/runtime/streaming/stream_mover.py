@@ -11,7 +11,7 @@ import torch
 
 from offcert.core.errors import OffcertError
 from offcert.core.platform import Kind
-from offcert.runtime.device.interface import Device, Event, Stream
+from offcert.runtime.device.interface import Device, DeviceEvent, Stream
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.plan.timetable import Act, Action
 from offcert.runtime.streaming.copies import StreamCopies
@@ -25,7 +25,7 @@ from offcert.runtime.streaming.synchronous import (
     unfreed,
 )
 from offcert.runtime.watch.entries import Entry
-from offcert.runtime.watch.saved_hooks import Place
+from offcert.runtime.watch.saved_hooks import SavedPlace
 
 
 class Flight:
@@ -43,14 +43,14 @@ class Flight:
 
     Attributes
     ----------
-    done : Event or None
+    done : DeviceEvent or None
         After the copy; None until it has been handed over.
     """
 
     __slots__ = ("_compute", "_data", "_stream", "done")
 
     def __init__(self, device: Device, stream: Stream, data: Sequence[torch.Tensor]) -> None:
-        self.done: Event | None = None
+        self.done: DeviceEvent | None = None
         self._compute = device.compute
         self._stream = stream
         self._data = tuple(data)
@@ -81,7 +81,7 @@ class _Sent:
     """
 
     flight: Flight
-    versions: dict[Place, dict[int, int]]
+    versions: dict[SavedPlace, dict[int, int]]
 
 
 class StreamMover(Mover):
@@ -117,7 +117,7 @@ class StreamMover(Mover):
         self,
         step_plan: StepPlan,
         device: Device,
-        copies: StreamCopies[Place],
+        copies: StreamCopies[SavedPlace],
         record: StepEvents | None = None,
     ) -> None:
         super().__init__()
@@ -132,9 +132,9 @@ class StreamMover(Mover):
         self._sent: dict[int, _Sent] = {}
         self._coming: dict[int, Flight] = {}
         # For each storage that has come back but was not waited for, the gap that it came for.
-        self._unawaited: dict[Place, int] = {}
-        self._last: Event | None = None
-        self._ended: Event | None = None
+        self._unawaited: dict[SavedPlace, int] = {}
+        self._last: DeviceEvent | None = None
+        self._ended: DeviceEvent | None = None
 
     @property
     def outside_entries(self) -> int:
@@ -345,10 +345,12 @@ class StreamMover(Mover):
         if self._timetable.simplex and self._last is not None:
             stream.wait(self._last)
 
-    def _begin(self, stream: Stream) -> Event | None:
+    def _begin(self, stream: Stream) -> DeviceEvent | None:
         return None if self._record is None else stream.record()
 
-    def _transferred(self, kind: Kind, gap: int, begin: Event | None, end: Event) -> None:
+    def _transferred(
+        self, kind: Kind, gap: int, begin: DeviceEvent | None, end: DeviceEvent
+    ) -> None:
         if self._record is not None and begin is not None:
             self._record.transferred(kind, gap, begin, end)
 

@@ -16,7 +16,7 @@ from offcert.core.platform import Kind
 from offcert.core.trace import Trace
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule, Transfer
-from offcert.runtime.device.interface import Event
+from offcert.runtime.device.interface import DeviceEvent
 from offcert.runtime.device.store import HostStore
 from offcert.runtime.plan.predict import Prediction
 from offcert.runtime.plan.reports import Unfreed
@@ -24,7 +24,7 @@ from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.streaming.host_copies import HostCopies
 from offcert.runtime.streaming.step_events import StepEvents
 from offcert.runtime.watch.entries import Entry
-from offcert.runtime.watch.saved_hooks import Place
+from offcert.runtime.watch.saved_hooks import SavedPlace
 from offcert.runtime.watch.tracker import LiveBytes
 
 
@@ -35,7 +35,7 @@ class FollowedStep(Protocol):
     counter: LiveBytes | None
     deviation: str | None
 
-    def entry(self, place: Place) -> Entry | None:
+    def entry(self, place: SavedPlace) -> Entry | None:
         """Return the entry that the step saved at a place, if autograd still needs it, or None."""
 
     def deviate(self, what: str) -> None:
@@ -105,7 +105,7 @@ class Mover(ABC):
         """Take note that nothing more will move; a step that is `complete` ran all operations."""
 
 
-def lacking(step: FollowedStep, place: Place, operation: int) -> None:
+def lacking(step: FollowedStep, place: SavedPlace, operation: int) -> None:
     """Tell a step that it has not saved a tensor that is to leave."""
     shape = "x".join(map(str, place.shape)) or "scalar"
     step.deviate(
@@ -176,7 +176,7 @@ class SynchronousMover(Mover):
             self.prefetched_bytes += entry.size
             self._fetch(step, entry)
 
-    def _release(self, step: FollowedStep, place: Place, tensor: int, operation: int) -> None:
+    def _release(self, step: FollowedStep, place: SavedPlace, tensor: int, operation: int) -> None:
         if step.deviation is not None:
             return
         entry = step.entry(place)
@@ -223,7 +223,7 @@ class SynchronousMover(Mover):
         )
 
 
-def away(step: FollowedStep, places: Iterable[Place]) -> list[Entry]:
+def away(step: FollowedStep, places: Iterable[SavedPlace]) -> list[Entry]:
     """Return the storages of a tensor that are not on the device, and still needed."""
     entries = [step.entry(place) for place in places]
     return [entry for entry in entries if entry is not None and entry.away]
@@ -280,7 +280,7 @@ def forecast_at_once(problem: Problem, prediction: Prediction) -> Schedule:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class HostMoment:
     """A point in time of the host, which has been reached once it exists."""
 
     time: int
@@ -293,14 +293,14 @@ class Moment:
 class HostClock:
     """The host's own clock, for a `StepEvents`."""
 
-    def now(self) -> Moment:
+    def now(self) -> HostMoment:
         """Return this moment."""
-        return Moment(time.perf_counter_ns())
+        return HostMoment(time.perf_counter_ns())
 
-    def nanoseconds(self, begin: Event, end: Event) -> int:
+    def nanoseconds(self, begin: DeviceEvent, end: DeviceEvent) -> int:
         """Return the time between two moments."""
-        assert isinstance(begin, Moment)
-        assert isinstance(end, Moment)
+        assert isinstance(begin, HostMoment)
+        assert isinstance(end, HostMoment)
         return end.time - begin.time
 
     def synchronise(self) -> None:
@@ -363,5 +363,5 @@ class TimedMover(SynchronousMover):
         if complete:
             self._record.ended(HOST_CLOCK.now())
 
-    def _transferred(self, kind: Kind, gap: int, begin: Moment) -> None:
+    def _transferred(self, kind: Kind, gap: int, begin: HostMoment) -> None:
         self._record.transferred(kind, gap, begin, HOST_CLOCK.now())

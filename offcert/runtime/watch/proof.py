@@ -1,4 +1,4 @@
-"""`Proof`: what has been seen of a segment that runs again, and what forbids it."""
+"""`SegmentProof`: what has been seen of a segment that runs again, and what forbids it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class RecomputeError(OffcertError, RuntimeError):
     """A segment has not made, or cannot make, the same again; gradients would have been wrong."""
 
 
-class Proof:
+class SegmentProof:
     """Whether a segment has been seen to make the same again, and to leave nothing else behind.
 
     In a rehearsal what the segment makes first is kept on the host until it has been made again and
@@ -42,7 +42,7 @@ class Proof:
         self,
         name: str,
         paths: tuple[str, ...] = (),
-        told: Callable[[Proof], None] | None = None,
+        told: Callable[[SegmentProof], None] | None = None,
     ) -> None:
         self.name = name
         self.paths = paths
@@ -75,7 +75,7 @@ class Proof:
                 self._told(self)
 
 
-def require_same(proof: Proof, flag: Any) -> None:
+def require_same(proof: SegmentProof, flag: Any) -> None:
     """Raise a `RecomputeError` if a flag on a device says that a segment has made something else.
 
     Waits for the device.

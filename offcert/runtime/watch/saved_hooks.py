@@ -77,7 +77,7 @@ def is_checkpointed() -> bool:
     return top is not None and getattr(top[0], "__module__", "") == "torch.utils.checkpoint"
 
 
-class Place(NamedTuple):
+class SavedPlace(NamedTuple):
     """The marks by which a saved storage is recognised in another step.
 
     Attributes
@@ -112,10 +112,10 @@ class PlacedEntries:
 
     def __init__(self) -> None:
         # Not a dictionary that forgets the dead: that costs more than all of them take.
-        self.by_place: dict[Place, weakref.ref[Entry]] = {}
+        self.by_place: dict[SavedPlace, weakref.ref[Entry]] = {}
         self._ordinals: dict[tuple[Any, ...], int] = {}
 
-    def get(self, place: Place) -> Entry | None:
+    def get(self, place: SavedPlace) -> Entry | None:
         """Return the entry that was saved at a place, if autograd still needs it, or None."""
         reference = self.by_place.get(place)
         return None if reference is None else reference()
@@ -132,9 +132,9 @@ class PlacedEntries:
         kind = (operation, size, dtype_name(tensor.dtype), tuple(tensor.shape))
         ordinal = self._ordinals.get(kind, 0)
         self._ordinals[kind] = ordinal + 1
-        return self.put(Place(*kind, ordinal), size)
+        return self.put(SavedPlace(*kind, ordinal), size)
 
-    def put(self, place: Place, size: int) -> Entry:
+    def put(self, place: SavedPlace, size: int) -> Entry:
         """Return the entry of a storage of so many bytes that counts as saved at a place."""
         entry = Entry(place, size)
         self.by_place[place] = weakref.ref(entry)

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_map
 
-from offcert.runtime.device.interface import Device, Event
+from offcert.runtime.device.interface import Device, DeviceEvent
 
 
 class Stopwatch:
@@ -28,17 +28,17 @@ class Stopwatch:
     def __init__(self, device: Device | None) -> None:
         self.device = device
 
-    def mark(self) -> int | Event:
+    def mark(self) -> int | DeviceEvent:
         """Mark now, or the point that the stream has been given so far."""
         return time.perf_counter_ns() if self.device is None else self.device.compute.record()
 
-    def between(self, marks: Sequence[int | Event]) -> list[int]:
+    def between(self, marks: Sequence[int | DeviceEvent]) -> list[int]:
         """Return the nanoseconds from each mark to the next; on a device, wait for the last one."""
         if self.device is not None:
             self.device.synchronise()
         return [self.since(begun, ended) for begun, ended in pairwise(marks)]
 
-    def since(self, begun: int | Event, ended: int | Event) -> int:
+    def since(self, begun: int | DeviceEvent, ended: int | DeviceEvent) -> int:
         """Return the nanoseconds between two marks, which have been reached."""
         if isinstance(begun, int) or isinstance(ended, int):
             assert isinstance(begun, int)

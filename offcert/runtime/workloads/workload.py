@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 
 from offcert.core.errors import InputError, OffcertError
 from offcert.core.messages import short_repr
-from offcert.core.named import users_function
+from offcert.core.options import users_function
 from offcert.runtime import zoo
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.watch.guard import one_line

@@ -15,7 +15,7 @@ from offcert.proofs.kinds.labels import AtomicHeads, Ends
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.verify.absence import cheapest_cover
 from offcert.verify.heads.search import IN_TIME, TOO_LATE, IntArray, Tables, floors, search
-from offcert.verify.limits import Allowance, BeyondLimitsError
+from offcert.verify.limits import Allowance, BeyondLimitsError, TooLargeError
 
 # The largest number in the arrays. Derived: it stays inside 64 bits.
 _LARGEST = 2**62
@@ -25,10 +25,6 @@ MOST_LEVELS = 1 << 22
 MOST_LABELS = 10_000_000
 
 Sizes = Sequence[int]
-
-
-class TooLargeError(Exception):
-    """The numbers might not fit into 64 bits, or the advice asks for too fine a search."""
 
 
 def confirm_heads(

@@ -51,16 +51,10 @@ from typing import Any
 
 from offcert.core.platform import Kind
 from offcert.questions.schedule.problem import Problem
-from offcert.verify.heads.check import (
-    MOST_LABELS,
-    MOST_LEVELS,
-    TooLargeError,
-    ends_fault,
-    side_tables,
-)
+from offcert.verify.heads.check import MOST_LABELS, MOST_LEVELS, ends_fault, side_tables
 from offcert.verify.heads.check import within_reach as ends_within_reach
 from offcert.verify.heads.search import Tables
-from offcert.verify.limits import BeyondLimitsError
+from offcert.verify.limits import BeyondLimitsError, TooLargeError
 from offcert.verify.matched.join import joined
 from offcert.verify.matched.search import (
     DONE,

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offcert.core.compiled import compiled
-from offcert.verify.heads.check import TooLargeError
 from offcert.verify.heads.search import Tables
+from offcert.verify.limits import TooLargeError
 from offcert.verify.matched.search import NEVER, Keyed
 
 IntArray = NDArray[np.int64]

@@ -10,8 +10,7 @@ from offcert.core.platform import Link
 from offcert.core.threads import cores
 from offcert.proofs.kinds.labels import Outward
 from offcert.questions.schedule.problem import Problem, Transfers
-from offcert.verify.heads.check import TooLargeError
-from offcert.verify.limits import Allowance, BeyondLimitsError
+from offcert.verify.limits import Allowance, BeyondLimitsError, TooLargeError
 from offcert.verify.outward.sets import FaultError, order_fault
 from offcert.verify.outward.tables import cut_at
 from offcert.verify.outward.walk import Budget, Walk

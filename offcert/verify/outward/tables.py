@@ -12,7 +12,8 @@ import numpy as np
 from offcert.core.platform import Kind
 from offcert.core.trace import Tensor
 from offcert.questions.schedule.problem import Problem
-from offcert.verify.heads.check import TooLargeError, link_rate, ticks_of
+from offcert.verify.heads.check import link_rate, ticks_of
+from offcert.verify.limits import TooLargeError
 from offcert.verify.outward.view import IntArray, Tables
 
 # The largest number in the arrays. Derived: it stays inside 64 bits.

@@ -13,8 +13,8 @@ from offcert.core.threads import cores, in_threads
 from offcert.proofs.kinds.labels import Pivot
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.verify.heads.check import ends
-from offcert.verify.limits import Allowance, BeyondLimitsError
-from offcert.verify.pivot.side import Evictable, Found, Side, TooLargeError, nothing_found
+from offcert.verify.limits import Allowance, BeyondLimitsError, TooLargeError
+from offcert.verify.pivot.side import Evictable, Found, Side, nothing_found
 from offcert.verify.pivot.tables import IntArray
 
 # Labels to be searched on each side, unless the caller wants less. Arbitrary.

@@ -10,7 +10,7 @@ import numpy as np
 from offcert.core.platform import Kind
 from offcert.questions.schedule.problem import Problem
 from offcert.verify.absence import cheapest_cover
-from offcert.verify.limits import BeyondLimitsError
+from offcert.verify.limits import BeyondLimitsError, TooLargeError
 from offcert.verify.pivot.search import search
 from offcert.verify.pivot.tables import IntArray, Tables, new_standing
 
@@ -60,10 +60,6 @@ def nothing_found() -> Found:
     return Found(np.zeros((0, 4), dtype=np.int64), np.zeros((0, 5), dtype=np.int64), 0)
 
 
-class TooLargeError(Exception):
-    """The numbers might not fit into 64 bits."""
-
-
 class Side:
     """The operations on one side of the cut and everything that may move beside them."""
 
@@ -104,7 +100,7 @@ class Side:
             max(0, _live_before(problem, last - j + 1 if backwards else j) - memory)
             for j in range(self.count + 1)
         ]
-        self.moves = [[_seen(v, last, backwards) for v in members] for members in classes]
+        self.movable = [[_seen(v, last, backwards) for v in members] for members in classes]
         self.radix = [1]
         for members in classes:
             self.radix.append(self.radix[-1] * (len(members) + 1))
@@ -150,8 +146,8 @@ class Side:
             for j in range(start + 1, self.count + 1):
                 late = self.need[j] - sum(
                     self.sizes[c]
-                    for c, moves in enumerate(self.moves)
-                    for move in moves[: self.spans[c][j]]
+                    for c, members in enumerate(self.movable)
+                    for move in members[: self.spans[c][j]]
                     if move.ready < start
                 )
                 if late > 0:
@@ -165,7 +161,7 @@ class Side:
 
     def tensor(self, c: int, out: int) -> Movable:
         """Return the next tensor of a class to leave when so many, as one number, are out."""
-        return self.moves[c][out // self.radix[c] % (len(self.moves[c]) + 1)]
+        return self.movable[c][out // self.radix[c] % (len(self.movable[c]) + 1)]
 
     def search(self, max_labels: int) -> Found:
         """Return every complete label that ends within the limit.
@@ -194,10 +190,10 @@ class Side:
         TooLargeError
             If a number might not fit into 64 bits.
         """
-        width = max(map(len, self.moves))
+        width = max(map(len, self.movable))
         rates = (self.out_rate, self.back_rate)
         volume = sum(
-            size * len(members) for size, members in zip(self.sizes, self.moves, strict=True)
+            size * len(members) for size, members in zip(self.sizes, self.movable, strict=True)
         )
         largest = max(
             self.radix[-1],
@@ -209,7 +205,9 @@ class Side:
                 self.clock[-1]
                 + sum(
                     max(one, two) * len(m)
-                    for one, two, m in zip(self.out_times, self.back_times, self.moves, strict=True)
+                    for one, two, m in zip(
+                        self.out_times, self.back_times, self.movable, strict=True
+                    )
                 )
             ),
             abs(self.whole_limit),
@@ -220,7 +218,7 @@ class Side:
         bits = {c: 1 << bit for bit, c in enumerate(sorted(self.once))}
 
         def padded(attribute: str) -> IntArray:
-            rows = [[getattr(move, attribute) for move in members] for members in self.moves]
+            rows = [[getattr(move, attribute) for move in members] for members in self.movable]
             return _array([row + [0] * (width - len(row)) for row in rows])
 
         return Tables(

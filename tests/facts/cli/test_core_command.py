@@ -9,7 +9,7 @@ import pytest
 
 from offcert.cli import main
 from offcert.cli.core import _NUMBERS, map_table
-from offcert.hunts.effort import Effort
+from offcert.hunts.effort import ProofEffort
 from offcert.hunts.phase import SHAPES, CoreProblems, EffortMap, Point
 from offcert.questions.schedule.files import problem_digest, problem_from_json, read_problem
 
@@ -67,8 +67,8 @@ def test_the_map_is_a_table_with_the_hardest_point_in_bold(
 def test_points_that_were_given_up_are_in_brackets() -> None:
     course = {-8: [9, 9, 9], 0: [4]}
 
-    def measure(point: Point, labels: int) -> Effort:
-        return Effort(7, 1000, 1000 - course[point.ratio_step].pop(0))
+    def measure(point: Point, labels: int) -> ProofEffort:
+        return ProofEffort(7, 1000, 1000 - course[point.ratio_step].pop(0))
 
     found = EffortMap(measure, 160, most_points=2)
     found.run()

@@ -155,9 +155,10 @@ BY_NAME: dict[str, set[str]] = {
         "offcert.verify.document",
         "offcert.verify.pivot_outward",
     },
-    # What those above look up with it, and the user's own code; packages that answer calls, which
-    # load what is below them.
+    # What those above look up with it; packages that answer calls, which load what is below them.
     "core/named.py": set(),
+    # The user's own code.
+    "core/options.py": set(),
     # What the front door names, and no room.
     "core/notebook.py": set(),
     # PyTorch's, and a user's own module.

@@ -10,7 +10,7 @@ from offcert.core.result import Evidence, SolveStatus
 from offcert.formulations.labels.pivot.bound import default_pivots
 from offcert.formulations.labels.pivot.model import nested
 from offcert.hunts import phase
-from offcert.hunts.effort import Effort, effort
+from offcert.hunts.effort import ProofEffort, effort
 from offcert.hunts.phase import CoreProblems
 from offcert.instances.library import FOLDER, Family, default_library
 from offcert.questions.schedule.files import problem_digest
@@ -62,7 +62,7 @@ def test_efforts_of_the_sources_are_those_of_the_problems() -> None:
             found = next((found for found in tries if found.gap == 0), None)
             assert found is not None
             # How many labels that takes changes with the pivot program; the optimum does not.
-            told = Effort(**source["effort"])  # type: ignore[arg-type]
+            told = ProofEffort(**source["effort"])  # type: ignore[arg-type]
             assert (found.value, found.lower_bound) == (told.value, told.lower_bound)
             assert told.labels <= labels * len(default_pivots(nested(family.problem)))
             checked += 1
@@ -72,7 +72,7 @@ def test_efforts_of_the_sources_are_those_of_the_problems() -> None:
 def test_records_agree_with_grades_and_with_what_the_searches_saw() -> None:
     for family in families().values():
         record, source = family.entries[0].record, source_of(family)
-        told = Effort(**source["effort"])  # type: ignore[arg-type]
+        told = ProofEffort(**source["effort"])  # type: ignore[arg-type]
         assert record.value is not None
         assert record.lower_bound is not None
         # Searches may be beaten, but what they proved may not be refuted.

@@ -15,7 +15,7 @@ from offcert.formulations.labels.pivot.bound import pivot_bound
 from offcert.heuristics.evictions.rules import sequential
 from offcert.hunts import effort as descent
 from offcert.hunts import phase
-from offcert.hunts.effort import Effort, climbed, descended, effort, improved
+from offcert.hunts.effort import ProofEffort, climbed, descended, effort, improved
 from offcert.hunts.phase import SHAPES, CoreProblems, EffortMap, MapProgress, Point
 from offcert.questions.schedule.files import problem_digest
 from offcert.questions.schedule.problem import Problem
@@ -23,20 +23,20 @@ from offcert.questions.schedule.simulate import simulate
 from support.oracles.schedules import brute_force
 from support.problems.random_instances import tiny_problems
 
-SOLVED = Effort(5, 10, 10)
+SOLVED = ProofEffort(5, 10, 10)
 
 
-def hill(top: Point) -> Callable[[Point, int], Effort]:
+def hill(top: Point) -> Callable[[Point, int], ProofEffort]:
     """Return an effort that falls with the distance from a point."""
 
-    def measure(point: Point, labels: int) -> Effort:
+    def measure(point: Point, labels: int) -> ProofEffort:
         far = abs(point.memory_step - top.memory_step) + abs(point.ratio_step - top.ratio_step)
-        return Effort(1000 - far, 10, 10)
+        return ProofEffort(1000 - far, 10, 10)
 
     return measure
 
 
-def measured(count: int) -> Iterator[tuple[Problem, Effort]]:
+def measured(count: int) -> Iterator[tuple[Problem, ProofEffort]]:
     """Yield feasible tiny problems of the kind that the pivot program takes, and their efforts."""
     found = 0
     for problem in tiny_problems(4 * count, largest=4):
@@ -61,11 +61,11 @@ def test_effort_brackets_the_optimum_and_calls_solved_only_what_is() -> None:
 
 
 def test_what_stays_open_is_harder_than_what_closes_and_labels_decide_among_equals() -> None:
-    few, many = Effort(10, 100, 100), Effort(999_999, 100, 100)
-    little, much = Effort(10, 10_000, 9_999), Effort(5, 100, 99)
+    few, many = ProofEffort(10, 100, 100), ProofEffort(999_999, 100, 100)
+    little, much = ProofEffort(10, 10_000, 9_999), ProofEffort(5, 100, 99)
     assert few.rank < many.rank < little.rank < much.rank
     assert much.gap == Fraction(1, 100)
-    assert Effort(0, 0, 0).gap == 0
+    assert ProofEffort(0, 0, 0).gap == 0
 
 
 def test_effort_is_the_same_every_time_and_grows_with_what_it_may_count() -> None:
@@ -138,10 +138,10 @@ def test_the_search_finds_the_top_of_a_hill(top: Point) -> None:
 
 
 def test_a_finer_grid_is_followed_as_far_as_it_rises() -> None:
-    def ridge(point: Point, labels: int) -> Effort:
+    def ridge(point: Point, labels: int) -> ProofEffort:
         if point.ratio_step == 12:
-            return Effort(1000 + point.memory_step, 10, 10)
-        return Effort(200 if point == Point(0, 8) else 100, 10, 10)
+            return ProofEffort(1000 + point.memory_step, 10, 10)
+        return ProofEffort(200 if point == Point(0, 8) else 100, 10, 10)
 
     found = EffortMap(ridge, 100)
     found.run()
@@ -155,8 +155,8 @@ def test_of_equal_points_the_first_is_taken() -> None:
     assert found.complete
 
 
-def open_by(parts: list[int]) -> Effort:
-    return Effort(1, 1000, 1000 - parts.pop(0))
+def open_by(parts: list[int]) -> ProofEffort:
+    return ProofEffort(1, 1000, 1000 - parts.pop(0))
 
 
 def test_open_points_get_more_labels_until_solved_or_far_behind_the_hardest() -> None:
@@ -165,7 +165,7 @@ def test_open_points_get_more_labels_until_solved_or_far_behind_the_hardest() ->
     course = {first: [9, 8, 0], second: [9, 8, 7], third: [4], fourth: [5, 4, 8]}
     limits: dict[Point, list[int]] = {}
 
-    def measure(point: Point, labels: int) -> Effort:
+    def measure(point: Point, labels: int) -> ProofEffort:
         limits.setdefault(point, []).append(labels)
         return open_by(course[point])
 
@@ -194,7 +194,7 @@ def test_a_point_far_behind_is_not_the_hardest_however_open() -> None:
 def test_an_interrupt_keeps_the_best_so_far_and_as_many_points_find_it_again() -> None:
     top = Point(24, 8)
 
-    def measure(point: Point, labels: int) -> Effort:
+    def measure(point: Point, labels: int) -> ProofEffort:
         if len(interrupted.efforts) == 30:
             raise KeyboardInterrupt
         return hill(top)(point, labels)
@@ -209,7 +209,7 @@ def test_an_interrupt_keeps_the_best_so_far_and_as_many_points_find_it_again() -
     assert not again.complete
     assert list(again.efforts.items()) == list(interrupted.efforts.items())
 
-    def at_once(point: Point, labels: int) -> Effort:
+    def at_once(point: Point, labels: int) -> ProofEffort:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -18,14 +18,14 @@ from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.questions.schedule.schedule import Schedule
 from offcert.report.memory_curve import memory_curve
-from offcert.report.page import Shown, page
+from offcert.report.page import PageDocument, page
 from offcert.verify.document import verify
 
 CHAIN = Chain([30, 40], [40, 20], [10, 2, 1], [0, 0, 0], [0, 8])
 PROBLEM = Problem("p", CHAIN, Platform(13, Fraction(1, 5)))
 
 
-def data(*shown: Shown) -> dict[str, Any]:
+def data(*shown: PageDocument) -> dict[str, Any]:
     """Return what the page is made of, as the browser reads it."""
     (found,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page(shown))
     loaded: dict[str, Any] = json.loads(found)
@@ -42,7 +42,7 @@ def test_what_a_solver_says_never_reads_as_proved(evidence: Evidence) -> None:
     bounds = Bound("time-indexed", 150, evidence), Bound("prop3", 130, Evidence.PROVED)
     certificate = with_bounds(*bounds)
     for verification in (None, verify(certificate)):
-        (plan,) = data(Shown("c", certificate, verification))["plans"]
+        (plan,) = data(PageDocument("c", certificate, verification))["plans"]
         claimed, proved = plan["bounds"]
         assert (claimed["proved"], claimed["value"]) == (False, "150")
         assert claimed["said"].endswith("not proved")
@@ -56,7 +56,7 @@ def test_what_a_solver_says_never_reads_as_proved(evidence: Evidence) -> None:
 
 def test_what_is_not_valid_is_not_proved_either() -> None:
     forged = with_bounds(Bound("prop3", 179, Evidence.PROVED))
-    (plan,) = data(Shown("c", forged, verify(forged)))["plans"]
+    (plan,) = data(PageDocument("c", forged, verify(forged)))["plans"]
     assert "INVALID" in plan["verdict"]
     (bound,) = plan["bounds"]
     assert (bound["proved"], bound["said"]) == (False, "not proved: the document is not valid")
@@ -66,7 +66,7 @@ def test_what_is_inside_at_any_moment_is_what_the_curve_counts() -> None:
     certificate = solve(PROBLEM, "sequential")
     schedule = certificate.result.schedule
     assert isinstance(schedule, Schedule)
-    (plan,) = data(Shown("c", certificate))["plans"]
+    (plan,) = data(PageDocument("c", certificate))["plans"]
     inside, (line,) = plan["inside"], plan["lines"]
     times, held = memory_curve(PROBLEM, schedule)
     assert (line["times"], line["sizes"]) == (times, held)
@@ -78,7 +78,7 @@ def test_what_is_inside_at_any_moment_is_what_the_curve_counts() -> None:
 def test_limits_of_one_problem_are_one_curve_and_others_are_not() -> None:
     certificates = [solve(PROBLEM.with_memory(memory), "sequential") for memory in (30, 13, 21)]
     other = solve(replace(PROBLEM, transfers=Transfers.INTERRUPTIBLE), "fluid-exact", time_limit=5)
-    found = data(*(Shown("c", each) for each in (*certificates, other)))
+    found = data(*(PageDocument("c", each) for each in (*certificates, other)))
     first, second = found["groups"]
     assert (first["plans"], first["limits"], second["plans"]) == ([1, 2, 0], [13, 21, 30], [3])
     assert first["best"] == [180 / 130, 1.0, 1.0]
@@ -90,7 +90,7 @@ def test_limits_of_one_problem_are_one_curve_and_others_are_not() -> None:
 def test_no_name_ends_the_script_and_nothing_is_loaded() -> None:
     evil = "</script><script>alert(1)</script><!--\x00\u202e"
     certificate = solve(replace(PROBLEM, name=evil), "sequential")
-    text = page([Shown(evil, certificate)])
+    text = page([PageDocument(evil, certificate)])
     assert text.count("<script") == text.count("</script>") == 3
     assert "<!--" not in text
     assert "default-src 'none'" in text
@@ -111,7 +111,7 @@ def test_the_command_writes_a_page_of_a_folder_or_says_what_is_none(
     capsys.readouterr()
     before = target.read_bytes()
     (tmp_path / "empty").mkdir()
-    for given, said in ((tmp_path / "empty", "no folder with a curve"), (target, "not valid JSON")):
+    for given, said in ((tmp_path / "empty", "holds no certificates"), (target, "not valid JSON")):
         other = tmp_path / "other.html"
         assert main(["report", str(given), "-o", str(other)]) == 2
         assert said in capsys.readouterr().err

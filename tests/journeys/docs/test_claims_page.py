@@ -16,7 +16,7 @@ from offcert.core.result import Evidence
 from offcert.heuristics.evictions.dynprog import algorithm_1
 from offcert.hunts.adversarial.values import ordered_optimum
 from offcert.questions.schedule.schedule import Schedule
-from offcert.report.points import CERTIFY, Cell, Point
+from offcert.report.points import CERTIFY, MethodOutcome, Point
 from offcert.verify.document import Verification, verify_file
 from papers.claims.exhibits import EXHIBITS_FORMAT, LARGEST
 from papers.claims.judge import Outcome
@@ -90,11 +90,11 @@ def test_a_claim_fails_where_the_page_says_so(exhibit: dict[str, Any]) -> None:
     trace = problem.trace
     proved = [bound.value for bound in result.bounds if bound.evidence is Evidence.PROVED]
     cells = {
-        method: (Cell("NO_PLAN" if own is None else "FEASIBLE", own),)
+        method: (MethodOutcome("NO_PLAN" if own is None else "FEASIBLE", own),)
         for method, own in found.items()
     }
     cells[CERTIFY] = (
-        Cell("FEASIBLE", result.objective, result.lower_bound, max(proved, default=0)),
+        MethodOutcome("FEASIBLE", result.objective, result.lower_bound, max(proved, default=0)),
     )
     point = Point(
         problem=problem.name,

@@ -12,7 +12,7 @@ from offcert.core.chain import Chain
 from offcert.core.platform import Platform
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Problem
-from offcert.report.page import Shown, write_page
+from offcert.report.page import PageDocument, write_page
 from offcert.verify.document import verify
 from support.browser import Page, installed, opened
 from support.problems.long_schedules import long_certificate
@@ -34,9 +34,9 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     """Three limits of one problem, a report of training, and a schedule of 10,000 operations."""
     folder = tmp_path_factory.mktemp("page")
     found = [certificate(memory) for memory in (13, 21, 30)]
-    shown = [Shown(f"{each.problem.platform.memory}", each, verify(each)) for each in found]
+    shown = [PageDocument(f"{each.problem.platform.memory}", each, verify(each)) for each in found]
     write_page(
-        [*shown, Shown("training", made()), Shown("long", long_certificate())],
+        [*shown, PageDocument("training", made()), PageDocument("long", long_certificate())],
         folder / "report.html",
     )
     with opened(folder / "report.html", folder / "profile") as page:
@@ -142,7 +142,7 @@ def test_nothing_failed_and_nothing_was_asked_of_the_network(page: Page) -> None
 
 def test_the_same_without_verification_does_not_say_proved(tmp_path: Path) -> None:
     found = certificate(13)
-    write_page([Shown("c", found)], tmp_path / "r.html")
+    write_page([PageDocument("c", found)], tmp_path / "r.html")
     with opened(tmp_path / "r.html", tmp_path / "profile") as page:
         assert page.text("#verdict").endswith("Not verified for this page.")
         assert "proved, says the certificate" in page.text("#bounds")

@@ -1,6 +1,7 @@
 """`doctor` on real networks: sizes of inputs, of callables, of steps."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,14 +38,19 @@ def test_all_pairs_of_sizes_of_a_callable() -> None:
     assert found[0].beside["optimiser"] >= 2 * weights
 
 
-def test_the_first_size_of_an_input_is_the_batch(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_first_size_of_an_input_is_the_batch(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     arguments = ["--input", "1x8", "--batch", "1,2", "--device-memory", "1MiB"]
     arguments += ["--optimiser", "sgd", "--time-limit", "1", "--json"]
-    assert main(["doctor", "gpt-tiny", *arguments]) == 0
+    kept = tmp_path / "sizes"
+    assert main(["doctor", "gpt-tiny", *arguments, "-o", str(kept)]) == 0
     document = json.loads(capsys.readouterr().out)
     assert [each["asked"] for each in document["sizes"]] == [{"batch": 1}, {"batch": 2}]
     peaks = [each["peak"] for each in document["sizes"]]
     assert peaks[0] < peaks[1]
+    assert sorted(path.name for path in kept.iterdir()) == ["batch-1.json", "batch-2.json"]
+    assert main(["report", str(kept), "-o", str(tmp_path / "sizes.html")]) == 0
 
 
 def test_a_step_has_one_size() -> None:

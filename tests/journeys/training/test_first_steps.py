@@ -20,7 +20,7 @@ from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.profiling.profile import profile
 from offcert.runtime.simulated.device import SimulatedDevice
 from offcert.training import offload
-from offcert.training.search import Order, Search, find
+from offcert.training.search import Order, SearchProcess, find
 
 
 class Words(nn.Module):
@@ -165,7 +165,7 @@ def test_a_search_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.Monkey
     failing.write_text("#!/bin/sh\necho first >&2\necho out of luck >&2\nexit 1\n")
     failing.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(failing))
-    search = Search(order)
+    search = SearchProcess(order)
     search._process.wait()
     with pytest.raises(InputError, match=r"^out of luck$"):
         search.poll()

@@ -18,7 +18,7 @@ from offcert.proofs.kinds.computed import Computed
 from offcert.proofs.kinds.memory import LeastMemoryCut
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.verify.execution import at_start, needs_of
-from offcert.verify.least_memory import Flow, Kept, cut_bytes
+from offcert.verify.least_memory import Flow, KeptValues, cut_bytes
 from offcert.verify.limits import UNLIMITED, Allowance, BeyondLimitsError, Limits
 from offcert.verify.recheck import recheck
 from support.networks.changing_networks import changing_network
@@ -67,7 +67,7 @@ def test_finder_and_verifier_conclude_the_same_at_every_limit(seeds: range) -> N
         limits = range(-1, network.trace().peak_memory + 1)
         for memory in rng.sample(limits, min(len(limits), 9)):
             found = facts.follow(memory)
-            known = Kept(network, needs, memory, UNLIMITED.begin())
+            known = KeptValues(network, needs, memory, UNLIMITED.begin())
             assert (found.refuted, found.last_again.tolist()) == (known.refuted, known.last_again)
             kinds.add((found.refuted, memory < max(needs.own), max(known.last_again) >= 0))
             turn = rng.randrange(len(network))
@@ -174,11 +174,11 @@ def test_what_takes_too_much_to_conclude_is_not_concluded() -> None:
     network = networks(2)
     needs = needs_of(bytes_problem(random.Random(2), network), network)
     entries = 2 * len(network) * len(network.values)
-    Kept(network, needs, 5, Limits(memory=entries).begin())
+    KeptValues(network, needs, 5, Limits(memory=entries).begin())
     with pytest.raises(BeyondLimitsError, match="take too much memory"):
-        Kept(network, needs, 5, Limits(memory=entries - 1).begin())
+        KeptValues(network, needs, 5, Limits(memory=entries - 1).begin())
     with pytest.raises(BeyondLimitsError, match="3 seconds are over"):
-        Kept(network, needs, 5, Allowance(Limits(3), deadline=0))
+        KeptValues(network, needs, 5, Allowance(Limits(3), deadline=0))
 
 
 def test_a_cut_is_one_of_a_network_at_one_of_its_computations() -> None:

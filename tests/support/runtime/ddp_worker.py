@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from offcert.core.errors import InputError
-from offcert.runtime.follow.offload import offload
+from offcert.runtime.follow.offload import follow
 from support.runtime.captured import evict_everything, evicted_bytes, mean_step, problem_of_step
 from support.runtime.ranks import leave, run_ranks
 
@@ -52,13 +52,13 @@ def main(rank: int, size: int, meeting: str, results: str) -> None:
     model = DistributedDataParallel(network())
     problem = problem_of_step(mean_step(network(), 4, 8))
     plan = evict_everything(problem)
-    with offload(model, plan, problem, count=True) as made:
+    with follow(model, plan, problem, count=True) as made:
         ours = train(model, rank)
         report = made.report
     # The second process is given another plan.
     gaps = set(range(len(problem.trace.gaps) - rank))
     try:
-        with offload(model, evict_everything(problem, gaps), problem):
+        with follow(model, evict_everything(problem, gaps), problem):
             refused = None
     except InputError as error:
         refused = str(error)

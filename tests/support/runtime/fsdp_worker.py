@@ -11,7 +11,7 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from offcert.core.errors import InputError
 from offcert.runtime.capture.run import capture
 from offcert.runtime.capture.step import TrainingStep
-from offcert.runtime.follow.offload import offload
+from offcert.runtime.follow.offload import follow
 from offcert.training.offload import offload as train_under
 from support.runtime.captured import evict_everything, problem_of_step
 from support.runtime.ranks import leave, run_ranks
@@ -67,12 +67,12 @@ def given(rank: int, size: int, **options: Any) -> dict[str, Any]:
     problem = problem_of_step(step, tensors="fake")
     same = capture(step, tensors="real").trace == problem.trace
     plan = evict_everything(problem)
-    with offload(model, plan, problem, count=True) as made:
+    with follow(model, plan, problem, count=True) as made:
         ours, reports = train(model, rank, training=made)
     refused = None
     try:
         gaps = set(range(len(problem.trace.gaps) - rank))
-        with offload(model, evict_everything(problem, gaps), problem):
+        with follow(model, evict_everything(problem, gaps), problem):
             pass
     except InputError as error:
         refused = str(error)

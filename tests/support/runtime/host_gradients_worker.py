@@ -8,7 +8,7 @@ import torch.distributed
 from torch import nn
 
 from offcert.runtime.capture.step import TrainingStep
-from offcert.runtime.follow.offload import offload
+from offcert.runtime.follow.offload import follow
 from offcert.runtime.host_gradients import HostGradients, add_gradients
 from offcert.runtime.sub_batches import sub_batch_steps, sub_batches
 from support.runtime.captured import evict_everything, problem_of_step
@@ -105,7 +105,7 @@ def main(rank: int, size: int, meeting: str, results: str) -> None:
         problem = problem_of_step(step)
         plan = evict_everything(problem)
         with (
-            offload(model, plan, problem) as made,
+            follow(model, plan, problem) as made,
             HostGradients(model.parameters(), devices) as exchange,
         ):
             planned = train(model, rank, exchange)

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from offcert.runtime.device.interface import Arena, Part
+from offcert.runtime.device.interface import Arena, CopiedStorage
 from offcert.runtime.simulated import SimulatedDevice
 
 POISON = 0xFF
@@ -21,8 +21,8 @@ def whole(tensor: torch.Tensor) -> torch.Tensor:
     return torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
 
 
-def part(tensor: torch.Tensor, arena: Arena, offset: int = 0) -> Part:
-    return Part(whole(tensor), arena, offset)
+def part(tensor: torch.Tensor, arena: Arena, offset: int = 0) -> CopiedStorage:
+    return CopiedStorage(whole(tensor), arena, offset)
 
 
 def counting(size: int) -> torch.Tensor:
@@ -48,5 +48,5 @@ def fetch(
     data = device.allocate(size)
     for event in (device.compute.record(), *after):
         device.back.wait(event)
-    device.copy_back([Part(data, arena, offset)])
+    device.copy_back([CopiedStorage(data, arena, offset)])
     return data, device.back.record()

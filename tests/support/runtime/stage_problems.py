@@ -10,7 +10,7 @@ from offcert.core.platform import Kind, Platform
 from offcert.core.units import Units
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule, Transfer
-from offcert.runtime.stages.recording import Recorder, Recording, prepare, record
+from offcert.runtime.stages.recording import StagesRecorder, StagesRecording, prepare, record
 from offcert.runtime.workloads.workload import Workload
 from support.runtime.captured import evict_everything
 
@@ -52,12 +52,12 @@ def serial_schedule(problem: Problem) -> Schedule:
     return Schedule(starts, ends, transfers)
 
 
-def real_recording(model: nn.Module, workload: Workload) -> tuple[Recording, Recorder]:
+def real_recording(model: nn.Module, workload: Workload) -> tuple[StagesRecording, StagesRecorder]:
     """Run one step of the real network under the recorder."""
     import torch
 
     prepared = prepare(model, workload)
-    recorder = Recorder(prepared.staged())
+    recorder = StagesRecorder(prepared.staged())
     inputs, labels = prepared.batches.draw(torch.Generator().manual_seed(0))
     with recorder.active():
         recorder.step(inputs, labels).backward()

@@ -20,7 +20,7 @@ from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.cuda import CudaDevice
 from offcert.runtime.device.interface import Device
-from offcert.runtime.follow.offload import Offload, offload
+from offcert.runtime.follow.offload import Offload, follow
 from offcert.runtime.plan.predict import predict
 from offcert.runtime.simulated import SimulatedDevice
 from offcert.runtime.streaming.mover_makers import StreamMoverMaker
@@ -168,7 +168,7 @@ def followed(
     plain = copy.deepcopy(model)
     # Before the hooks are on: the plain one runs without them.
     expected = [state for _, state in trained(on, plain, *shape, steps=steps, run=run)]
-    made = offload(model, chosen, problem, device=device, count=on.is_simulated)
+    made = follow(model, chosen, problem, device=device, count=on.is_simulated)
     with made:
         for turn, state in trained(on, model, *shape, steps=steps, run=run):
             require_same(expected[turn], state)
@@ -228,7 +228,7 @@ def context(
     limited = tight(problem, plan)
     limited = limited.with_memory(limited.platform.memory + room)
     device = on.device(limited)
-    return offload(on.put(model), plan, limited, device=device, **options), device
+    return follow(on.put(model), plan, limited, device=device, **options), device
 
 
 def gradients(on: On, model: Any, turn: int = 0) -> list[torch.Tensor]:

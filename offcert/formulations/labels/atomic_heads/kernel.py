@@ -32,7 +32,7 @@ COMPLETE, EXHAUSTED, PAUSED, FULL = range(4)
 STORED, WAITING, BEST, FINAL = range(4)
 
 
-class Tables(NamedTuple):
+class SideTables(NamedTuple):
     """A side as arrays: ``K`` operations, ``C`` classes, at most ``R`` items in one.
 
     ``size`` is in units, rounded up; ``ready[c, r]`` is when the r-th item of a class is
@@ -142,7 +142,7 @@ def _ticks(rate: Ints, amount: int) -> int:
 
 
 @inlined_and_entered
-def bound_on_end(side: Tables, w: int, t: int, s: int, k: int) -> int:
+def bound_on_end(side: SideTables, w: int, t: int, s: int, k: int) -> int:
     """Return a bound on the end of a side of which `w` units have left and `k` operations run."""
     level = min(-(-w // side.grain), side.first.size - 1)
     f = 2**62
@@ -163,7 +163,7 @@ def bound_on_end(side: Tables, w: int, t: int, s: int, k: int) -> int:
 
 
 @inlined
-def _settle(side: Tables, w: int, t: int, s: int, k: int) -> tuple[int, int, int]:
+def _settle(side: SideTables, w: int, t: int, s: int, k: int) -> tuple[int, int, int]:
     """Run operations as far as possible; return idle time, their number, and the bound on the end.
 
     `w` is in units.
@@ -214,14 +214,14 @@ def _enter(
 
 
 @plain
-def start(side: Tables, labels: Labels) -> None:
+def start(side: SideTables, labels: Labels) -> None:
     """Enter the label of nothing moved."""
     s, k, f = _settle(side, 0, 0, 0, 0)
     _enter(labels, (0, 0, 0), 0, s, k, f, (-1, -1))
 
 
 @inlined
-def _expand(side: Tables, labels: Labels, label: int, limit: int) -> None:
+def _expand(side: SideTables, labels: Labels, label: int, limit: int) -> None:
     w, t, s, k = labels.w[label], labels.t[label], labels.s[label], int(labels.k[label])
     words = (labels.counted[label], labels.others[label])
     for c in range(side.size.size):
@@ -242,7 +242,7 @@ def _expand(side: Tables, labels: Labels, label: int, limit: int) -> None:
 
 
 @plain
-def run(side: Tables, labels: Labels, limit: int, budget: int) -> int:
+def run(side: SideTables, labels: Labels, limit: int, budget: int) -> int:
     """Expand labels until one is complete, none is left within the limit, or `budget` is spent.
 
     ``counters[BEST]`` is a lower bound on the end of the side whenever this returns, except after

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from offcert.core.compiled import compiled, inlined_and_entered
-from offcert.formulations.labels.atomic_heads.kernel import Ints, Tables, bound_on_end
+from offcert.formulations.labels.atomic_heads.kernel import Ints, SideTables, bound_on_end
 from offcert.formulations.labels.atomic_heads.search import SideSearch
 from offcert.formulations.labels.atomic_heads.side import only
 
@@ -51,7 +51,7 @@ class Users(NamedTuple):
 
 
 @inlined_and_entered
-def _run(side: Tables, users: Users, left: Ints, c: int, w: int, k: int) -> int:
+def _run(side: SideTables, users: Users, left: Ints, c: int, w: int, k: int) -> int:
     """Return how many operations can run after one more of class `c` has left.
 
     What an operation uses frees no memory for it.
@@ -71,7 +71,7 @@ def _run(side: Tables, users: Users, left: Ints, c: int, w: int, k: int) -> int:
 
 @compiled
 def _children(
-    side: Tables,
+    side: SideTables,
     users: Users,
     states: States,
     left: Ints,
@@ -114,7 +114,9 @@ def _taken(states: States, chosen: Ints) -> States:
     return States(*(column[chosen] for column in states))
 
 
-def _beam(side: Tables, users: Users, width: int, most: int, seed: int) -> tuple[int, list[int]]:
+def _beam(
+    side: SideTables, users: Users, width: int, most: int, seed: int
+) -> tuple[int, list[int]]:
     """Return the least end found, or `_NEVER`, and the classes in their order."""
     rng = np.random.default_rng(seed)
     count = side.size.size

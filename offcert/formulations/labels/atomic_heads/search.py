@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from offcert.formulations.labels.atomic_heads import kernel
-from offcert.formulations.labels.atomic_heads.kernel import Ints, Tables
+from offcert.formulations.labels.atomic_heads.kernel import Ints, SideTables
 from offcert.formulations.labels.atomic_heads.side import HeadSide, Movable, still_missing, ways
 
 # Bits of each of the key's two words that are used; the sign stays free. By definition.
@@ -19,7 +19,7 @@ MOST_LEVELS = 1 << 17
 Classes = Sequence[tuple[int, list[Movable]]]
 
 
-def uncounted(side: HeadSide, classes: Classes, unit: int) -> Tables:
+def uncounted(side: HeadSide, classes: Classes, unit: int) -> SideTables:
     """Return a side as arrays, with no class counted, and all ways to its end.
 
     Parameters
@@ -49,7 +49,7 @@ def uncounted(side: HeadSide, classes: Classes, unit: int) -> Tables:
         ready[:, 0].copy(),
     )
     nothing = np.zeros(len(classes), np.int64)
-    return Tables(
+    return SideTables(
         prefix=prefix,
         required=required,
         floor=floor,
@@ -70,7 +70,7 @@ def uncounted(side: HeadSide, classes: Classes, unit: int) -> Tables:
     )
 
 
-def counting(tables: Tables, classes: Classes, counted: Sequence[int]) -> Tables | None:
+def counting(tables: SideTables, classes: Classes, counted: Sequence[int]) -> SideTables | None:
     """Return the arrays with the classes of these sizes counted; None if the key has no room."""
     places = {}
     free = [0, 0]
@@ -153,7 +153,7 @@ class SideSearch:
         self.side = side
         grid = math.gcd(*(item.size for item in side.items)) or 1
         self.unit = grid * max(1, -(-max(side.required) // (grid * _FINEST)))
-        self._tables: Tables | None = None
+        self._tables: SideTables | None = None
         self.classes = sorted(side.classes().items())
         self.bound = side.floor[0]
         self.counted: tuple[int, ...] = ()
@@ -163,7 +163,7 @@ class SideSearch:
         # Classes that the next round counts, for each choice among those used too often.
         self._next: dict[_Choice, list[int]] = {max: [], min: []}
 
-    def tables(self) -> Tables:
+    def tables(self) -> SideTables:
         """Return the side as arrays, with no class counted."""
         if self._tables is None:
             self._tables = uncounted(self.side, self.classes, self.unit)

@@ -15,7 +15,7 @@ from offcert.core.platform import Kind
 from offcert.core.result import EXECUTIONS, Bound, Infeasibility
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.labels.joint.model import JointModel, bits
-from offcert.formulations.labels.joint.search import NOTHING, Label, Running, search
+from offcert.formulations.labels.joint.search import NOTHING, Label, OpenRun, search
 from offcert.proofs.claims import proved
 from offcert.proofs.kinds.computed import Computed
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
@@ -115,7 +115,7 @@ class _Replay:
             self.device[before.coming] = self.coming
             self.coming = None
 
-    def _run(self, run: Running, before: Label) -> None:
+    def _run(self, run: OpenRun, before: Label) -> None:
         model, operation = self.model, len(self.runs)
         computation = model.network.computations[run.computation]
         again = self.runs.count(run.computation)

@@ -26,7 +26,7 @@ RUNNING, LEAVING, COMING, WAITING = range(4)
 _SELDOM = 256
 
 
-class Running(NamedTuple):
+class OpenRun(NamedTuple):
     """A run under way: what it may not lose, what of that it makes, and its workspace."""
 
     computation: int = NOTHING
@@ -35,7 +35,7 @@ class Running(NamedTuple):
     workspace: int = 0
 
 
-IDLE = Running()
+IDLE = OpenRun()
 
 
 class Label(NamedTuple):
@@ -53,11 +53,11 @@ class Label(NamedTuple):
         Contents that are there; those that are being made are on the device.
     pinned : int
         Contents that have come back and have not been read since.
-    running : Running
+    running : OpenRun
         The run under way, until `run_end`.
     leaving, coming : int
         Contents under way, until `left_at` and `back_at`.
-    latest : Running
+    latest : OpenRun
         The run that began last, also if it took no time.
     """
 
@@ -67,13 +67,13 @@ class Label(NamedTuple):
     device: int
     host: int
     pinned: int
-    running: Running
+    running: OpenRun
     run_end: int
     leaving: int
     left_at: int
     coming: int
     back_at: int
-    latest: Running = IDLE
+    latest: OpenRun = IDLE
 
 
 @dataclass(frozen=True)
@@ -308,7 +308,7 @@ class _Search:
                 else:
                     yield begun._replace(frontier=frontier, latest=running)
 
-    def _starts(self, label: Label, computation: int) -> Iterator[tuple[Label, Running]]:
+    def _starts(self, label: Label, computation: int) -> Iterator[tuple[Label, OpenRun]]:
         """Yield every way to begin a run: what it reads and keeps, and what is given up."""
         model = self.model
         choices = [list(bits(mask & label.device)) for mask in model.reads[computation]]
@@ -322,7 +322,7 @@ class _Search:
             unread = changed._replace(pinned=changed.pinned & ~busy)
             for mode in model.modes[computation]:
                 for beside, kept in self._beside(unread, mode.kept):
-                    running = Running(computation, busy | kept, kept, mode.workspace)
+                    running = OpenRun(computation, busy | kept, kept, mode.workspace)
                     yield from self._fitting(beside, running)
 
     def _changed(self, label: Label, computation: int) -> Label:
@@ -368,7 +368,7 @@ class _Search:
                 kept & ~(1 << label.leaving) | settled,
             )
 
-    def _fitting(self, label: Label, running: Running) -> Iterator[tuple[Label, Running]]:
+    def _fitting(self, label: Label, running: OpenRun) -> Iterator[tuple[Label, OpenRun]]:
         """Yield labels with as many contents as fit beside a run that begins."""
         model, kept = self.model, running.fresh
         pinned = label.pinned

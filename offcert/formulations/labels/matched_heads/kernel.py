@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from offcert.core.compiled import compiled, inlined, inner
-from offcert.formulations.labels.atomic_heads.kernel import Ints, Tables, bound_on_end
+from offcert.formulations.labels.atomic_heads.kernel import Ints, SideTables, bound_on_end
 from offcert.formulations.labels.atomic_heads.side import put
 
 DONE, PAUSED, FULL = range(3)
@@ -38,7 +38,7 @@ WIDEST = 32
 class Rows(NamedTuple):
     """Labels that wait, in lists by amount that begin at ``first`` and go on at ``following``.
 
-    ``parent`` is the label (of `Labels`) before the last transfer, ``action`` its class.
+    ``parent`` is the label (of `ExpandedLabels`) before the last transfer, ``action`` its class.
     """
 
     first: Ints
@@ -51,7 +51,7 @@ class Rows(NamedTuple):
     counters: Ints
 
 
-class Labels(NamedTuple):
+class ExpandedLabels(NamedTuple):
     """Labels that have been expanded, ordered by ``w``, ``code`` and ``t``."""
 
     w: Ints
@@ -109,7 +109,7 @@ def _ordered(rows: Rows, first: int) -> Ints:
 
 @inlined
 def _may_end(
-    side: Tables, keys: Keys, modulus: int, label: tuple[int, int, int, int, int], limit: int
+    side: SideTables, keys: Keys, modulus: int, label: tuple[int, int, int, int, int], limit: int
 ) -> bool:
     """Whether a schedule within the limit may have a label: its key, times and operations run."""
     w, code, t, s, k = label
@@ -140,7 +140,7 @@ def _store(rows: Rows, w: int, code: int, t: int, s: int, parent: int, action: i
 
 
 @inlined
-def _rank(side: Tables, radix: Ints, code: int, c: int) -> int:
+def _rank(side: SideTables, radix: Ints, code: int, c: int) -> int:
     """Return which tensor of a class is next; of a class that is not counted always the first."""
     if radix[c] == 0:
         return 0
@@ -149,13 +149,13 @@ def _rank(side: Tables, radix: Ints, code: int, c: int) -> int:
 
 @inlined
 def _expand(
-    side: Tables,
+    side: SideTables,
     radix: Ints,
     keys: Keys,
     modulus: int,
     limit: int,
     rows: Rows,
-    labels: Labels,
+    labels: ExpandedLabels,
     label: int,
 ) -> None:
     """Store the labels that follow a label."""
@@ -180,20 +180,20 @@ def _expand(
 
 @compiled
 def advance(
-    side: Tables,
+    side: SideTables,
     radix: Ints,
     keys: Keys,
     modulus: int,
     limit: int,
     rows: Rows,
-    labels: Labels,
+    labels: ExpandedLabels,
     budget: int,
 ) -> int:
     """Expand labels until there are none, `budget` of them, or no room.
 
     Parameters
     ----------
-    side : Tables
+    side : SideTables
         The side, with no class counted in its own key; ``mask`` is one more than the tensors of a
         class on either side, the base of its digit in a code.
     radix : int64 array, shape (C,)
@@ -241,7 +241,7 @@ def advance(
 
 @inlined
 def _pairs(
-    side: Tables, radix: Ints, keys: Keys, w: int, code: int, end: int, xs: Ints, ys: Ints
+    side: SideTables, radix: Ints, keys: Keys, w: int, code: int, end: int, xs: Ints, ys: Ints
 ) -> int:
     """Write the pairs of a key, whose partners end at `end` if it is complete; return how many."""
     last, k = side.prefix.size - 1, keys.counters[REACH]
@@ -270,10 +270,10 @@ def _pairs(
 
 @compiled
 def retreat(
-    side: Tables,
+    side: SideTables,
     radix: Ints,
     limit: int,
-    labels: Labels,
+    labels: ExpandedLabels,
     chosen: Ints,
     others: Ints,
     keys: Keys,
@@ -285,7 +285,7 @@ def retreat(
     ----------
     limit : int
         On the length of the schedule: a key with no label within it is left out.
-    labels : Labels
+    labels : ExpandedLabels
         All of the side.
     chosen, others : int64 array
         Complete labels, one a key, and the least ends of their partners.

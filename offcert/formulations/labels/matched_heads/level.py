@@ -14,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from offcert.core.compiled import compiled, inlined
-from offcert.formulations.labels.atomic_heads.kernel import Ints, Tables
+from offcert.formulations.labels.atomic_heads.kernel import Ints, SideTables
 from offcert.formulations.labels.common import OutOfLabelsError
 from offcert.formulations.labels.matched_heads import kernel
-from offcert.formulations.labels.matched_heads.kernel import NEVER, NONE, Labels, slot
+from offcert.formulations.labels.matched_heads.kernel import NEVER, NONE, ExpandedLabels, slot
 
 
 class EndTable(NamedTuple):
@@ -29,7 +29,7 @@ class EndTable(NamedTuple):
 
 
 @compiled
-def complete(side: Tables, labels: Labels) -> tuple[Ints, Ints]:
+def complete(side: SideTables, labels: ExpandedLabels) -> tuple[Ints, Ints]:
     """Return the complete labels that end first among those with the same key, and their ends."""
     last = side.prefix.size - 1
     most = side.required.max()
@@ -52,7 +52,7 @@ def complete(side: Tables, labels: Labels) -> tuple[Ints, Ints]:
 
 
 @inlined
-def _less(side: Tables, radix: Ints, least: int, w: int, code: int, c: int) -> bool:
+def _less(side: SideTables, radix: Ints, least: int, w: int, code: int, c: int) -> bool:
     """Whether a key has a tensor of class `c` to spare, with `least` units left."""
     if w - side.size[c] < least:
         return False
@@ -61,7 +61,13 @@ def _less(side: Tables, radix: Ints, least: int, w: int, code: int, c: int) -> b
 
 @compiled
 def fill_ends(
-    side: Tables, radix: Ints, least: int, labels: Labels, chosen: Ints, ends: Ints, table: EndTable
+    side: SideTables,
+    radix: Ints,
+    least: int,
+    labels: ExpandedLabels,
+    chosen: Ints,
+    ends: Ints,
+    table: EndTable,
 ) -> Ints:
     """Enter the keys of complete labels, and those of fewer tensors that have `least` units.
 
@@ -103,7 +109,7 @@ def fill_ends(
 
 @compiled
 def partners(
-    side: Tables, radix: Ints, least: int, table: EndTable, places: Ints, other: EndTable
+    side: SideTables, radix: Ints, least: int, table: EndTable, places: Ints, other: EndTable
 ) -> tuple[Ints, Ints]:
     """Return ends of the other side for the keys of this one, with or without tensors to spare.
 
@@ -130,7 +136,7 @@ def partners(
 
 
 @compiled
-def places_of(table: EndTable, labels: Labels, chosen: Ints) -> Ints:
+def places_of(table: EndTable, labels: ExpandedLabels, chosen: Ints) -> Ints:
     """Return the places of labels' keys in a table."""
     places = np.empty(chosen.size, np.int64)
     for nth in range(chosen.size):
@@ -163,13 +169,13 @@ class Level:
 
     Attributes
     ----------
-    tables : Tables
+    tables : SideTables
         The side.
     radix : int64 array, shape (C,)
         Weight of each class in the code of a key, 0 if it is not counted.
     modulus : int
         The remainder of a code of the next level modulo this is the code of its key here.
-    labels : kernel.Labels
+    labels : kernel.ExpandedLabels
         Of all sequences that may be part of a schedule within the limit.
     chosen, ends : int64 array
         The complete labels that end first among those with the same key, and when.
@@ -179,10 +185,10 @@ class Level:
         Empty until `keep`.
     """
 
-    tables: Tables
+    tables: SideTables
     radix: Ints
     modulus: int
-    labels: kernel.Labels
+    labels: kernel.ExpandedLabels
     chosen: Ints
     ends: Ints
     partners: Partners
@@ -229,7 +235,7 @@ class Level:
     def forget(self) -> None:
         """Keep nothing but what the next level needs."""
         nothing = np.zeros(0, np.int64)
-        self.labels = kernel.Labels(*[nothing] * len(kernel.Labels._fields))
+        self.labels = kernel.ExpandedLabels(*[nothing] * len(kernel.ExpandedLabels._fields))
         self.chosen, self.ends, self.partners = nothing, nothing, _NOBODY
 
     def keep(self, limit: int, pause: Callable[[], None]) -> None:
@@ -249,7 +255,7 @@ class Level:
 
 
 def search_level(
-    tables: Tables,
+    tables: SideTables,
     before: Level | None,
     limit: int,
     radix: Ints,
@@ -275,8 +281,8 @@ def search_level(
     OutOfLabelsError
     """
     rows = _rows(_FIRST_CAPACITY, int((tables.size * tables.amount).sum()))
-    columns = [np.empty(_FIRST_CAPACITY, np.int64) for _ in kernel.Labels._fields]
-    labels = kernel.Labels(*columns)
+    columns = [np.empty(_FIRST_CAPACITY, np.int64) for _ in kernel.ExpandedLabels._fields]
+    labels = kernel.ExpandedLabels(*columns)
     rows.code[0], rows.t[0], rows.s[0] = 0, 0, 0
     rows.parent[0], rows.action[0], rows.following[0] = kernel.NONE, kernel.NONE, kernel.NONE
     rows.first[0] = 0
@@ -292,9 +298,9 @@ def search_level(
         if status == kernel.FULL:
             grown = map(_doubled, rows[1:-1])
             rows = kernel.Rows._make((rows.first, *grown, rows.counters))
-            labels = kernel.Labels(*(_doubled(column) for column in labels))
+            labels = kernel.ExpandedLabels(*(_doubled(column) for column in labels))
     kept = int(rows.counters[kernel.KEPT])
-    labels = kernel.Labels(*(column[:kept].copy() for column in labels))
+    labels = kernel.ExpandedLabels(*(column[:kept].copy() for column in labels))
     found = complete(tables, labels)
     return Level(tables, radix, modulus, labels, *found, _NOBODY, _keys(0))
 

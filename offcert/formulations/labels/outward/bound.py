@@ -13,7 +13,7 @@ from typing import Any
 
 from offcert.formulations.labels.common import Deadline
 from offcert.formulations.labels.outward.model import CutProblem, levels_of, needs_of
-from offcert.formulations.labels.outward.split import Split, SplitKind
+from offcert.formulations.labels.outward.split import RegionSplit, SplitKind
 from offcert.formulations.labels.outward.tree import WINDOWS, Node, Tree
 from offcert.proofs.kinds.labels import Outward
 from offcert.questions.schedule.problem import Problem
@@ -40,7 +40,7 @@ def proof_of(tree: Tree, bound: int) -> Outward:
     )
 
 
-def _as_list(split: Split, pivot: CutProblem, parts: int) -> list[Any]:
+def _as_list(split: RegionSplit, pivot: CutProblem, parts: int) -> list[Any]:
     match split.kind:
         case SplitKind.CLASS:
             values: list[Any] = [pivot.sizes[split.size_class], split.value]

@@ -11,7 +11,7 @@ from offcert.formulations.labels.common import NONE
 from offcert.formulations.labels.outward import kernel
 from offcert.formulations.labels.outward.labels import STORED, Labels, forget, new_labels
 from offcert.formulations.labels.outward.model import CutProblem, OutwardSide
-from offcert.formulations.labels.outward.outlook import Question, new_outlook
+from offcert.formulations.labels.outward.outlook import SideQuestion, new_outlook
 from offcert.formulations.labels.outward.sums import BACK, FRONT, Counts, Region, least_ticks
 
 # Labels that one search has room for. Arbitrary.
@@ -305,11 +305,11 @@ class Evaluator:
         return way
 
 
-def new_question(side: OutwardSide) -> Question:
+def new_question(side: OutwardSide) -> SideQuestion:
     """Return a question with room for what follows from it."""
     classes, last = side.out.shape
     sizes = classes, classes, 11, last, last, last, last, last + 1, last, classes
-    return Question(*(np.zeros(size, np.int64) for size in sizes))
+    return SideQuestion(*(np.zeros(size, np.int64) for size in sizes))
 
 
 def _steps(store: Labels, label: int) -> tuple[SideTransfer, ...]:

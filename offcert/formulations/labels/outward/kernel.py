@@ -61,7 +61,7 @@ from offcert.formulations.labels.outward.outlook import (
     TO_END,
     WINDOW,
     Outlook,
-    Question,
+    SideQuestion,
     bounds,
     can_be,
     fits,
@@ -77,7 +77,7 @@ FOUND, REFUTED, FULL = range(3)
 @inlined_and_entered
 def run(
     side: OutwardSide,
-    question: Question,
+    question: SideQuestion,
     outlook: Outlook,
     c: int,
     change: int,
@@ -112,7 +112,7 @@ def run(
 @inlined
 def _enter(
     side: OutwardSide,
-    question: Question,
+    question: SideQuestion,
     outlook: Outlook,
     labels: Labels,
     parent: int,
@@ -157,7 +157,9 @@ def _enter(
 
 
 @inlined
-def _urgency(side: OutwardSide, question: Question, outlook: Outlook, c: int, change: int) -> int:
+def _urgency(
+    side: OutwardSide, question: SideQuestion, outlook: Outlook, c: int, change: int
+) -> int:
     """Return how urgent the last return was, or minus that of a departure."""
     rank = question.high[c] - outlook.now[c] - (change < 0)
     return change * side.urgent[c, min(max(rank, 0), side.urgent.shape[1] - 1)]
@@ -187,7 +189,7 @@ def _store(
 
 
 @plain_inner
-def _start(side: OutwardSide, question: Question, outlook: Outlook, labels: Labels) -> None:
+def _start(side: OutwardSide, question: SideQuestion, outlook: Outlook, labels: Labels) -> None:
     """Enter the label of nothing returned.
 
     If a transfer away is under way at the cut, its tensor counts as out at once.
@@ -217,7 +219,7 @@ def _start(side: OutwardSide, question: Question, outlook: Outlook, labels: Labe
 
 @inlined
 def _return(
-    side: OutwardSide, question: Question, outlook: Outlook, labels: Labels, label: int, c: int
+    side: OutwardSide, question: SideQuestion, outlook: Outlook, labels: Labels, label: int, c: int
 ) -> int:
     """Write down when a tensor of class `c` can return; return how many ways there are."""
     asked, now = question.asked, outlook.now[c]
@@ -265,7 +267,7 @@ def _first_after(side: OutwardSide, idle: int, time: int, k: int) -> int:
 
 @inlined
 def _leave(
-    side: OutwardSide, question: Question, outlook: Outlook, labels: Labels, label: int, c: int
+    side: OutwardSide, question: SideQuestion, outlook: Outlook, labels: Labels, label: int, c: int
 ) -> int:
     """Write down when a tensor of class `c` can leave; return how many ways there are."""
     out, begin, asked = question.low[c] - outlook.now[c] + 1, labels.free[label], question.asked
@@ -283,7 +285,7 @@ def _leave(
 
 @plain
 def search(
-    side: OutwardSide, question: Question, outlook: Outlook, labels: Labels
+    side: OutwardSide, question: SideQuestion, outlook: Outlook, labels: Labels
 ) -> tuple[int, int]:
     """Search a side; the store is empty.
 
@@ -291,7 +293,7 @@ def search(
     ----------
     side : OutwardSide
         Of a pivot.
-    question : Question
+    question : SideQuestion
         The question about the side.
     outlook : Outlook
         Scratch space.

@@ -9,13 +9,13 @@ import numpy as np
 from offcert.core.compiled import inlined, plain, plain_inner
 from offcert.formulations.labels.outward.model import NOTHING, Ints, OutwardSide
 
-# Places of `Question.asked`.
+# Places of `SideQuestion.asked`.
 LEAST, MOST, BEGIN, LEAVING, TICKS, LIMIT, WINDOW, TWICE, ROOM, TO_END, ONE_SET = range(11)
 # The largest number that is still multiplied. Derived: it stays inside 64 bits.
 SCALED = 2**60
 
 
-class Question(NamedTuple):
+class SideQuestion(NamedTuple):
     """A question about a side, and its consequences while nothing has returned.
 
     ``low`` and ``high`` (C) are the least and most tensors of each class in `O`. ``asked`` are: the
@@ -45,7 +45,7 @@ class Question(NamedTuple):
 
 
 @plain
-def prepare(side: OutwardSide, question: Question) -> None:
+def prepare(side: OutwardSide, question: SideQuestion) -> None:
     """Fill in what follows from a question."""
     high, last = question.high, side.need.size
     question.asked[ONE_SET] = 1
@@ -70,7 +70,7 @@ def prepare(side: OutwardSide, question: Question) -> None:
 
 
 @plain_inner
-def _fill_rest(side: OutwardSide, question: Question) -> None:
+def _fill_rest(side: OutwardSide, question: SideQuestion) -> None:
     """Find the least time from the start of each operation to the end of the side.
 
     Seen from that end, what an operation needs must have been moved before it, bit by bit and each
@@ -95,7 +95,9 @@ def _fill_rest(side: OutwardSide, question: Question) -> None:
 
 
 @plain_inner
-def _time_to_move(side: OutwardSide, question: Question, k: int, scale: int, a_byte: int) -> int:
+def _time_to_move(
+    side: OutwardSide, question: SideQuestion, k: int, scale: int, a_byte: int
+) -> int:
     """Return when, from the far end, a link can have moved what operation `k` needs."""
     used, missing, free = question.used, side.need[k], 0
     for c in range(used.size):
@@ -147,7 +149,7 @@ def new_outlook(side: OutwardSide) -> Outlook:
 
 
 @plain
-def look_at_cut(question: Question, outlook: Outlook) -> None:
+def look_at_cut(question: SideQuestion, outlook: Outlook) -> None:
     """Begin with what a question says of nothing returned."""
     for k in range(question.out.size):
         outlook.absent[k], outlook.out[k] = question.absent[k], question.out[k]
@@ -157,7 +159,7 @@ def look_at_cut(question: Question, outlook: Outlook) -> None:
 
 
 @plain
-def look(side: OutwardSide, question: Question, outlook: Outlook) -> None:
+def look(side: OutwardSide, question: SideQuestion, outlook: Outlook) -> None:
     """Work out what follows from the tensors that are back.
 
     Only what differs from the label before is worked out again, which often is little.
@@ -226,7 +228,13 @@ def _ticks(amount: int, numerator: int, denominator: int) -> int:
 
 @inlined
 def _lacking(
-    side: OutwardSide, question: Question, outlook: Outlook, c: int, change: int, moved: int, k: int
+    side: OutwardSide,
+    question: SideQuestion,
+    outlook: Outlook,
+    c: int,
+    change: int,
+    moved: int,
+    k: int,
 ) -> int:
     """Return the bytes that departures must free before operation `k` can run."""
     if k == side.need.size or side.need[k] <= 0:
@@ -241,7 +249,7 @@ def _lacking(
 @inlined
 def _lacking_later(
     side: OutwardSide,
-    question: Question,
+    question: SideQuestion,
     outlook: Outlook,
     c: int,
     change: int,
@@ -263,7 +271,7 @@ def _lacking_later(
 @inlined
 def bounds(
     side: OutwardSide,
-    question: Question,
+    question: SideQuestion,
     outlook: Outlook,
     c: int,
     change: int,

@@ -139,7 +139,7 @@ class SplitKind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Split:
+class RegionSplit:
     """A division of a region.
 
     Attributes
@@ -186,12 +186,12 @@ def one_set(region: Region, counts: Counts, sizes: Sequence[int]) -> Region:
 
 
 @dataclass(frozen=True)
-class Division:
+class RegionDivision:
     """A split whose parts have been looked at.
 
     Attributes
     ----------
-    split : Split
+    split : RegionSplit
         The split.
     parts : tuple of Region
         Its parts.
@@ -201,15 +201,15 @@ class Division:
         The larger, the more the parts take; 1 if no more than was known of the whole.
     """
 
-    split: Split
+    split: RegionSplit
     parts: tuple[Region, ...]
     lengths: tuple[int, ...]
     gain: int = 1
 
 
 def best_division(
-    evaluator: Evaluator, remains: Remains, splits: Iterable[Split], limit: int, window: int
-) -> Division | None:
+    evaluator: Evaluator, remains: Remains, splits: Iterable[RegionSplit], limit: int, window: int
+) -> RegionDivision | None:
     """Return the division whose parts gain most, or None if there is none.
 
     Parameters
@@ -218,7 +218,7 @@ def best_division(
         Of the pivot.
     remains : Remains
         The rest of the region, which is divided.
-    splits : iterable of Split
+    splits : iterable of RegionSplit
         To choose from.
     limit : int
         Ticks; longer schedules are of no interest.
@@ -233,33 +233,33 @@ def best_division(
         parts = split.parts(region, evaluator.pivot.sizes)
         found = (evaluator.evaluate(part, limit, window, remains.ticks, _ROOM) for part in parts)
         lengths = tuple(limit + 1 if one is None else max(known, one.length) for one in found)
-        division = Division(split, parts, lengths, math.prod(n - known + 1 for n in lengths))
+        division = RegionDivision(split, parts, lengths, math.prod(n - known + 1 for n in lengths))
         if best is None or division.gain > best.gain:
             best = division
     return best
 
 
-def of_ways(remains: Remains, ways: Sequence[Replay]) -> Iterator[Split]:
+def of_ways(remains: Remains, ways: Sequence[Replay]) -> Iterator[RegionSplit]:
     """Yield divisions that make one of the ways impossible in one of the parts."""
     region = remains.region
     needed = max(way.bytes_out for way in ways)
     if needed > region.least:
         for value in sorted({needed, (region.least + needed) // 2 + 1}):
-            yield Split(SplitKind.BYTES, min(value, region.most))
+            yield RegionSplit(SplitKind.BYTES, min(value, region.most))
     for c, (low, high) in enumerate(zip(region.low, region.high, strict=True)):
         used = max(way.used[c] for way in ways)
         if low < used <= high:
-            yield Split(SplitKind.CLASS, used, c)
+            yield RegionSplit(SplitKind.CLASS, used, c)
 
 
-def of_straddle(remains: Remains) -> Iterator[Split]:
+def of_straddle(remains: Remains) -> Iterator[RegionSplit]:
     """Yield the division of what straddles the cut where that costs least."""
     straddle, before = remains.region.straddle, remains.evaluation.before
     if straddle is not None and straddle.least < straddle.most:
-        yield Split(SplitKind.TICKS, max(before, straddle.least + 1))
+        yield RegionSplit(SplitKind.TICKS, max(before, straddle.least + 1))
 
 
-def of_set(remains: Remains, counts: Counts | None) -> Iterator[Split]:
+def of_set(remains: Remains, counts: Counts | None) -> Iterator[RegionSplit]:
     """Yield divisions that set apart what is like a set in one class, or halve the others."""
     region = remains.region
     for c, (low, high) in enumerate(zip(region.low, region.high, strict=True)):
@@ -270,4 +270,4 @@ def of_set(remains: Remains, counts: Counts | None) -> Iterator[Split]:
             values = {counts[c], counts[c] + 1}
         for value in sorted(values):
             if low < value <= high:
-                yield Split(SplitKind.CLASS, value, c)
+                yield RegionSplit(SplitKind.CLASS, value, c)

@@ -18,9 +18,9 @@ from offcert.formulations.labels.outward.evaluation import CAPACITY, USUAL_ROOM,
 from offcert.formulations.labels.outward.model import CutProblem, cut
 from offcert.formulations.labels.outward.rebuild import replay, schedule_of
 from offcert.formulations.labels.outward.split import (
-    Division,
+    RegionDivision,
+    RegionSplit,
     Remains,
-    Split,
     SplitKind,
     best_division,
     examine,
@@ -78,7 +78,7 @@ class Node:
         None of its schedules is shorter, in ticks.
     ticks : pair of int
         In which what is out leaves, and returns, at least.
-    split : Split or None
+    split : RegionSplit or None
         By which it was divided, if it was.
     children : list of Node
         In the order of the parts.
@@ -89,7 +89,7 @@ class Node:
     region: Region
     length: int
     ticks: tuple[int, int] = (0, 0)
-    split: Split | None = None
+    split: RegionSplit | None = None
     children: list[Node] = field(default_factory=list)
 
 
@@ -258,7 +258,7 @@ class Tree:
 
     def _division(
         self, node: Node, remains: Remains, counts: Counts | None, limit: int
-    ) -> Division | None:
+    ) -> RegionDivision | None:
         """Return a division that gains something, or any if none does."""
         evaluator = self.evaluators[node.detail]
         asked = limit, self._window(node.detail, node.window)
@@ -275,15 +275,15 @@ class Tree:
             return None
         return chosen
 
-    def _adopt(self, node: Node, division: Division) -> None:
+    def _adopt(self, node: Node, division: RegionDivision) -> None:
         node.split = division.split
         for part, length in zip(division.parts, division.lengths, strict=True):
             self._follow(node, node.detail, node.window, part, max(length, node.length))
 
-    def _one_by_one(self, node: Node, region: Region, sets: Sequence[Counts]) -> Division:
-        split = Split(SplitKind.SETS, sets=tuple(sets))
+    def _one_by_one(self, node: Node, region: Region, sets: Sequence[Counts]) -> RegionDivision:
+        split = RegionSplit(SplitKind.SETS, sets=tuple(sets))
         parts = split.parts(region, self.evaluators[node.detail].pivot.sizes)
-        return Division(split, parts, (node.length,) * len(parts))
+        return RegionDivision(split, parts, (node.length,) * len(parts))
 
     def _attempt(
         self, node: Node, remains: Remains, counts: Counts, limit: int
@@ -337,7 +337,7 @@ class Tree:
         if node.window + 1 == len(WINDOWS):
             self._count_more(node, remains)
             return
-        node.split = Split(SplitKind.WINDOW)
+        node.split = RegionSplit(SplitKind.WINDOW)
         self._follow(node, node.detail, node.window + 1, remains.region, node.length)
 
     def _count_more(self, node: Node, remains: Remains) -> None:
@@ -348,7 +348,7 @@ class Tree:
         if node.detail + 1 == len(self.details):
             self._stuck.append(node)
             return
-        node.split = Split(SplitKind.DETAIL)
+        node.split = RegionSplit(SplitKind.DETAIL)
         coarse, fine = (self.evaluators[node.detail + more].pivot for more in (0, 1))
         for region in finer(coarse, fine, remains.region):
             self._follow(node, node.detail + 1, 0, region, node.length)

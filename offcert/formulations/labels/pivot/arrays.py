@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from offcert.core.compiled import inlined, plain, plain_inner
 from offcert.core.platform import Kind
 from offcert.formulations.labels.common import Ints, Ints32, place_of, pop, push
-from offcert.formulations.labels.pivot.model import Nested, NestedSide
+from offcert.formulations.labels.pivot.model import NestedProblem, NestedSide
 
-# Places in `Pool.counters`.
+# Places in `LabelPool.counters`.
 LABELS, HEAP, DEFERRED, BUCKETS, FINALS, STRADDLES, BEST, POPPED = range(8)
 
 # Larger than every time, and far enough from overflow to add two.
@@ -64,7 +64,7 @@ class SideArrays(NamedTuple):
     tracked: Ints
 
 
-class Pool(NamedTuple):
+class LabelPool(NamedTuple):
     """The labels of a side, the structures over them, and scratch space (from ``m`` on).
 
     By label: ``t``, ``s``, ``k``, both bounds, the ``parent``, the ``action`` that led here (class
@@ -102,13 +102,13 @@ class Pool(NamedTuple):
 
 
 @plain_inner
-def bucket(pool: Pool, key: Ints) -> int:
+def bucket(pool: LabelPool, key: Ints) -> int:
     """Return the first label with these counts, or -1; `pool.following` leads to the others."""
     return pool.table[place_of(pool.table, pool.key, key)]
 
 
 @plain
-def rebuild(old: Ints32, new: Pool) -> None:
+def rebuild(old: Ints32, new: LabelPool) -> None:
     """Enter the buckets of one table into another, larger one."""
     for i in range(old.size):
         head = old[i]
@@ -117,7 +117,7 @@ def rebuild(old: Ints32, new: Pool) -> None:
 
 
 @inlined
-def _subset(pool: Pool, label: int, mask: Ints) -> bool:
+def _subset(pool: LabelPool, label: int, mask: Ints) -> bool:
     """Whether `mask` has every class that has returned in `label`."""
     for i in range(mask.size):  # noqa: SIM110, compiled code has no generators
         if pool.mask[label, i] & ~mask[i]:
@@ -126,7 +126,7 @@ def _subset(pool: Pool, label: int, mask: Ints) -> bool:
 
 
 @inlined
-def _superset(pool: Pool, label: int, mask: Ints) -> bool:
+def _superset(pool: LabelPool, label: int, mask: Ints) -> bool:
     for i in range(mask.size):  # noqa: SIM110
         if mask[i] & ~pool.mask[label, i]:
             return False
@@ -134,14 +134,14 @@ def _superset(pool: Pool, label: int, mask: Ints) -> bool:
 
 
 @inlined
-def wait(pool: Pool, label: int) -> None:
+def wait(pool: LabelPool, label: int) -> None:
     """Put a label on the heap, the least ``t`` first."""
     push(pool.heap, pool.counters[HEAP], label, pool.t, pool.t)
     pool.counters[HEAP] += 1
 
 
 @inlined
-def take(pool: Pool) -> int:
+def take(pool: LabelPool) -> int:
     """Take the first label off the heap."""
     label = pop(pool.heap, pool.counters[HEAP], pool.t, pool.t)
     pool.counters[HEAP] -= 1
@@ -150,7 +150,7 @@ def take(pool: Pool) -> int:
 
 @inlined
 def enter(
-    pool: Pool,
+    pool: LabelPool,
     key: Ints,
     mask: Ints,
     t: int,
@@ -217,7 +217,7 @@ WORD = 62
 FIRST_CAPACITY = 1 << 12
 
 
-def pack(data: Nested) -> tuple[Ints, Ints]:
+def pack(data: NestedProblem) -> tuple[Ints, Ints]:
     """Return word and shift of each class's count in a key, with a sentinel at the end."""
     word, shift, place = [], [], 0
     for members in data.classes:
@@ -231,7 +231,7 @@ def pack(data: Nested) -> tuple[Ints, Ints]:
 
 
 def side_arrays(
-    data: Nested, side: NestedSide, other: NestedSide, tracked: frozenset[int] = frozenset()
+    data: NestedProblem, side: NestedSide, other: NestedSide, tracked: frozenset[int] = frozenset()
 ) -> SideArrays:
     """Return the numbers of `side` as arrays.
 
@@ -280,7 +280,7 @@ def side_arrays(
     )
 
 
-def _places(data: Nested, way: Sequence[tuple[int, int, int]]) -> Ints:
+def _places(data: NestedProblem, way: Sequence[tuple[int, int, int]]) -> Ints:
     """Return by class and rank where a tensor stands in `way`, -1 if it does not."""
     places = [[-1] * len(members) for members in data.classes]
     for place, (_, c, r) in enumerate(way):
@@ -288,7 +288,7 @@ def _places(data: Nested, way: Sequence[tuple[int, int, int]]) -> Ints:
     return _table(places)
 
 
-def _times(data: Nested, kind: Kind) -> Ints:
+def _times(data: NestedProblem, kind: Kind) -> Ints:
     ticks = data.problem.platform.transfer_time
     return _array([ticks(members[0].size, kind) for members in data.classes])
 
@@ -316,7 +316,7 @@ def _rate(bandwidth: Fraction) -> Ints:
     return _array([1 << bits, (denominator << bits) // numerator])
 
 
-def _events(data: Nested, side: NestedSide) -> tuple[Ints, Ints, Ints, Ints]:
+def _events(data: NestedProblem, side: NestedSide) -> tuple[Ints, Ints, Ints, Ints]:
     """For each column of ``side.spans``, the tensors by which it differs from the one before."""
     at, rows = [0, 0], []
     for j in range(1, side.operations + 1):
@@ -340,13 +340,13 @@ def _due(side: NestedSide) -> tuple[Ints, Ints, Ints]:
     return _array(at), _array([c for c, _ in rows]), _array([r for _, r in rows])
 
 
-def new_pool(arrays: SideArrays) -> Pool:
+def new_pool(arrays: SideArrays) -> LabelPool:
     """Return an empty pool."""
     words = int(arrays.word[:-1].max()) + 1
     masks = -(-arrays.size.size // WORD)
     classes, columns, tensors = arrays.size.size, arrays.prefix.size, arrays.way_class.size
     capacity = max(FIRST_CAPACITY, 1 << (4 * classes * (columns + 2)).bit_length())
-    pool = Pool(
+    pool = LabelPool(
         t=np.empty(capacity, np.int64),
         s=np.empty(capacity, np.int64),
         k=np.empty(capacity, np.int32),
@@ -378,7 +378,7 @@ def new_pool(arrays: SideArrays) -> Pool:
     return pool
 
 
-def grown(pool: Pool) -> Pool:
+def grown(pool: LabelPool) -> LabelPool:
     """Return the pool with twice the room."""
     capacity = 2 * pool.t.size
     larger = {}

@@ -31,7 +31,7 @@ from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.labels.atomic_heads.bound import SideEnds
 from offcert.formulations.labels.common import Deadline, OutOfLabelsError, Race
 from offcert.formulations.labels.pivot.cut import Cut
-from offcert.formulations.labels.pivot.model import Nested, nested
+from offcert.formulations.labels.pivot.model import NestedProblem, nested
 from offcert.proofs.kinds.labels import Pivot
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem
@@ -99,7 +99,7 @@ class PivotOutcome:
         )
 
 
-def default_pivots(data: Nested) -> tuple[int, ...]:
+def default_pivots(data: NestedProblem) -> tuple[int, ...]:
     """Return operations spread over the trace, early ones more densely."""
     count = len(data.required)
     return tuple(dict.fromkeys(count * place // 16 for place in PLACES))

@@ -17,19 +17,21 @@ from offcert.formulations.labels.pivot.arrays import (
     NEVER,
     STRADDLES,
     Ints,
-    Pool,
+    LabelPool,
     SideArrays,
     bucket,
     decode,
 )
-from offcert.formulations.labels.pivot.model import Nested, NestedSide, back_side, front_side
+from offcert.formulations.labels.pivot.model import NestedProblem, NestedSide, back_side, front_side
 from offcert.questions.schedule.schedule import Schedule, Transfer
 
 # (whether out, class, rank, start, end), in the side's own time.
 Leg = tuple[bool, int, int, int, int]
 
 
-def replay(data: Nested, side: NestedSide, pool: Pool, label: int) -> tuple[list[Leg], list[int]]:
+def replay(
+    data: NestedProblem, side: NestedSide, pool: LabelPool, label: int
+) -> tuple[list[Leg], list[int]]:
     """Return the transfers that led to a label, and the true end of each operation run."""
     path = []
     while label >= 0:
@@ -57,9 +59,9 @@ def replay(data: Nested, side: NestedSide, pool: Pool, label: int) -> tuple[list
 
 
 def schedule_from(
-    data: Nested,
+    data: NestedProblem,
     sides: tuple[NestedSide, NestedSide],
-    pools: tuple[Pool, Pool],
+    pools: tuple[LabelPool, LabelPool],
     how: tuple[int, int, int, int, int],
     length: int,
 ) -> Schedule:
@@ -104,13 +106,13 @@ def schedule_from(
 
 
 @plain_inner
-def _end(side: SideArrays, pool: Pool, label: int) -> int:
+def _end(side: SideArrays, pool: LabelPool, label: int) -> int:
     last = side.prefix.size - 1
     return max(pool.s[label] + side.prefix[last], pool.t[label])
 
 
 @plain_inner
-def _compatible(mask: Ints, pool: Pool, label: int) -> bool:
+def _compatible(mask: Ints, pool: LabelPool, label: int) -> bool:
     for i in range(mask.size):  # noqa: SIM110, compiled code has no generators
         if mask[i] & pool.mask[label, i]:
             return False
@@ -119,7 +121,7 @@ def _compatible(mask: Ints, pool: Pool, label: int) -> bool:
 
 @plain
 def join_whole(
-    front: SideArrays, front_pool: Pool, back: SideArrays, back_pool: Pool, best: int
+    front: SideArrays, front_pool: LabelPool, back: SideArrays, back_pool: LabelPool, best: int
 ) -> tuple[int, tuple[int, int]]:
     """Return the best length below `best` without a straddling transfer, and its two labels."""
     last = back.prefix.size - 1
@@ -145,7 +147,7 @@ def join_whole(
 
 @plain
 def join_straddling(
-    side: SideArrays, pool: Pool, other: SideArrays, other_pool: Pool, best: int
+    side: SideArrays, pool: LabelPool, other: SideArrays, other_pool: LabelPool, best: int
 ) -> tuple[int, tuple[int, int]]:
     """Return the best length with a return that straddles the cut from `side`.
 
@@ -188,7 +190,7 @@ How = tuple[int, int, int, int, int]
 
 
 def join(
-    front: SideArrays, front_pool: Pool, back: SideArrays, back_pool: Pool, best: int
+    front: SideArrays, front_pool: LabelPool, back: SideArrays, back_pool: LabelPool, best: int
 ) -> tuple[int, How | None]:
     """Return the best length below `best`, and how it comes about (None if there is none).
 
@@ -222,7 +224,7 @@ class Cut:
 
     def __init__(
         self,
-        data: Nested,
+        data: NestedProblem,
         pivot: int,
         tracked: frozenset[int] = frozenset(),
         ends: SideEnds | None = None,

@@ -45,7 +45,7 @@ from offcert.formulations.labels.pivot.arrays import (
     POPPED,
     STRADDLES,
     Ints,
-    Pool,
+    LabelPool,
     SideArrays,
     decode,
     enter,
@@ -95,7 +95,7 @@ def _change(side: SideArrays, m: Ints, j: int) -> int:
 
 
 @inlined
-def _look(side: SideArrays, pool: Pool) -> None:
+def _look(side: SideArrays, pool: LabelPool) -> None:
     """Write down what labels that differ from this one in a single transfer need to know of it.
 
     By operation: ``need`` are the bytes that it lacks, ``owed`` the time to move these and to get
@@ -133,7 +133,7 @@ def _look(side: SideArrays, pool: Pool) -> None:
 
 @inlined
 def _settle(
-    side: SideArrays, pool: Pool, c: int, change: int, t: int, s: int, k: int, limits: Ints
+    side: SideArrays, pool: LabelPool, c: int, change: int, t: int, s: int, k: int, limits: Ints
 ) -> tuple[int, int, int, int]:
     """Run operations as far as possible; return idle time, their number, and both bounds.
 
@@ -180,7 +180,7 @@ def _settle(
 
 
 @plain
-def start(side: SideArrays, pool: Pool, limits: Ints) -> None:
+def start(side: SideArrays, pool: LabelPool, limits: Ints) -> None:
     """Enter the label of nothing moved, into an empty pool."""
     _look(side, pool)
     s, k, fv, ft = _settle(side, pool, 0, 0, 0, 0, 0, limits)
@@ -189,7 +189,7 @@ def start(side: SideArrays, pool: Pool, limits: Ints) -> None:
 
 @inlined
 def _expand_out(
-    side: SideArrays, pool: Pool, label: int, m: Ints, key: Ints, mask: Ints, limits: Ints
+    side: SideArrays, pool: LabelPool, label: int, m: Ints, key: Ints, mask: Ints, limits: Ints
 ) -> None:
     t, s, k = pool.t[label], pool.s[label], pool.k[label]
     action = pool.action[label]
@@ -222,7 +222,7 @@ def _expand_out(
 @inlined
 def _enter_return(
     side: SideArrays,
-    pool: Pool,
+    pool: LabelPool,
     label: int,
     c: int,
     begin: int,
@@ -247,7 +247,7 @@ def _enter_return(
 
 @inlined
 def _note_straddle(
-    side: SideArrays, pool: Pool, label: int, c: int, begin: int, m: Ints, limits: Ints
+    side: SideArrays, pool: LabelPool, label: int, c: int, begin: int, m: Ints, limits: Ints
 ) -> None:
     """Remember that class `c` may be on its way back across the cut, from `begin` on."""
     last = side.prefix.size - 1
@@ -270,7 +270,7 @@ def _note_straddle(
 @inlined
 def _expand_back(
     side: SideArrays,
-    pool: Pool,
+    pool: LabelPool,
     label: int,
     m: Ints,
     key: Ints,
@@ -308,7 +308,7 @@ def _expand_back(
 
 
 @inlined
-def _note_final(side: SideArrays, pool: Pool, label: int, m: Ints) -> None:
+def _note_final(side: SideArrays, pool: LabelPool, label: int, m: Ints) -> None:
     last = side.prefix.size - 1
     if _weight(side.size, m, side.spans, last) < side.required[last]:
         return
@@ -322,7 +322,7 @@ def _note_final(side: SideArrays, pool: Pool, label: int, m: Ints) -> None:
 
 
 @plain
-def run(side: SideArrays, pool: Pool, limits: Ints, budget: int) -> int:
+def run(side: SideArrays, pool: LabelPool, limits: Ints, budget: int) -> int:
     """Expand labels within the limits until there are none, or `budget` of them, or no room.
 
     `limits`: on ``fv`` and ``ft`` now, and the absolute ones beyond which labels are forgotten.
@@ -359,7 +359,7 @@ def run(side: SideArrays, pool: Pool, limits: Ints, budget: int) -> int:
 
 
 @plain
-def resume(pool: Pool, limits: Ints) -> None:
+def resume(pool: LabelPool, limits: Ints) -> None:
     """Put the deferred labels that are within the limits now on the heap; forget hopeless ones."""
     kept = 0
     for i in range(pool.counters[DEFERRED]):

@@ -63,7 +63,7 @@ class NestedTensor:
 
 
 @dataclass(frozen=True)
-class Nested:
+class NestedProblem:
     """A problem on a nested single-gap trace.
 
     Attributes
@@ -131,7 +131,7 @@ class NestedSide:
     floor: list[int] = field(default_factory=list)
 
 
-def nested(problem: Problem) -> Nested:
+def nested(problem: Problem) -> NestedProblem:
     """Return the data of a problem, or refuse it.
 
     Raises
@@ -160,7 +160,7 @@ def nested(problem: Problem) -> Nested:
             raise MethodError(f"the pivot program needs nested gaps; {' and '.join(names)} are not")
     classes, places = _classify(items)
     required = required_absent(problem, subset_sum=True)
-    return Nested(problem, classes, places, tuple(required), _idle_required(problem))
+    return NestedProblem(problem, classes, places, tuple(required), _idle_required(problem))
 
 
 def _classify(
@@ -198,7 +198,7 @@ def _idle_required(problem: Problem) -> tuple[int, ...]:
     return tuple(required)
 
 
-def front_side(data: Nested, pivot: int) -> NestedSide:
+def front_side(data: NestedProblem, pivot: int) -> NestedSide:
     """Return the operations before `pivot`.
 
     A tensor is on this side if its writer is before the cut; it may be out at the cut if it is
@@ -225,7 +225,7 @@ def front_side(data: Nested, pivot: int) -> NestedSide:
     return side
 
 
-def back_side(data: Nested, pivot: int) -> NestedSide:
+def back_side(data: NestedProblem, pivot: int) -> NestedSide:
     """Return `pivot` and the operations after it, in reversed time.
 
     A transfer out is a prefetch: it may start (reversed) when the operation that closes the gap has
@@ -266,7 +266,7 @@ def _prefix(durations: Sequence[int]) -> list[int]:
     return sums
 
 
-def _complete(data: Nested, side: NestedSide, cut_repeats_pivot: bool) -> None:
+def _complete(data: NestedProblem, side: NestedSide, cut_repeats_pivot: bool) -> None:
     columns = range(side.operations + 1)
     for index in range(len(data.classes)):
         gaps = [(side.opens[index][r], side.closes[index][r]) for r in range(side.count[index])]
@@ -278,7 +278,7 @@ def _complete(data: Nested, side: NestedSide, cut_repeats_pivot: bool) -> None:
     side.floor = _floor(data, side)
 
 
-def _floor(data: Nested, side: NestedSide) -> list[int]:
+def _floor(data: NestedProblem, side: NestedSide) -> list[int]:
     """Return the head bound: what the link cannot have moved before an operation, whatever it did.
 
     Of the bytes absent when operation ``j`` starts, at least ``required[j]`` minus the sizes of the

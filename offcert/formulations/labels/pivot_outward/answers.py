@@ -19,12 +19,12 @@ from offcert.formulations.labels.outward import outlook as question
 from offcert.formulations.labels.outward.evaluation import CAPACITY, Evaluator, new_question
 from offcert.formulations.labels.outward.labels import STORED, Labels, forget, new_labels
 from offcert.formulations.labels.outward.model import CutProblem, OutwardSide
-from offcert.formulations.labels.outward.outlook import Outlook, Question, new_outlook
+from offcert.formulations.labels.outward.outlook import Outlook, SideQuestion, new_outlook
 from offcert.formulations.labels.outward.rebuild import Half, half_of
 from offcert.formulations.labels.outward.split import one_set
 from offcert.formulations.labels.outward.sums import FRONT, Straddle, whole
 from offcert.formulations.labels.pivot import arrays as store
-from offcert.formulations.labels.pivot.arrays import WORD, Pool, SideArrays
+from offcert.formulations.labels.pivot.arrays import WORD, LabelPool, SideArrays
 
 
 class Arrivals(NamedTuple):
@@ -50,14 +50,14 @@ class Arrivals(NamedTuple):
     rest: Ints
 
 
-def arrivals_of(side: SideArrays, pool: Pool, latest: int) -> Arrivals:
+def arrivals_of(side: SideArrays, pool: LabelPool, latest: int) -> Arrivals:
     """Return the arrivals of a searched side at the cut by a certain time.
 
     Parameters
     ----------
     side : SideArrays
         The side.
-    pool : Pool
+    pool : LabelPool
         Its labels.
     latest : int
         Ticks; up to there it has been searched.
@@ -221,7 +221,7 @@ _MET, _NOT_TOLD, _PAUSED = range(3)
 @plain
 def _next_open(
     side: OutwardSide,
-    asked: Question,
+    asked: SideQuestion,
     outlook: Outlook,
     labels: Labels,
     demands: Demands,

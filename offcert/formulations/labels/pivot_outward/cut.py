@@ -16,9 +16,9 @@ from offcert.formulations.labels.outward import model as outward
 from offcert.formulations.labels.outward.model import CutProblem
 from offcert.formulations.labels.outward.rebuild import Half, joined
 from offcert.formulations.labels.outward.sums import FRONT
-from offcert.formulations.labels.pivot.arrays import Ints, Pool
+from offcert.formulations.labels.pivot.arrays import Ints, LabelPool
 from offcert.formulations.labels.pivot.cut import Cut, Leg, replay
-from offcert.formulations.labels.pivot.model import Nested, NestedSide
+from offcert.formulations.labels.pivot.model import NestedProblem, NestedSide
 from offcert.formulations.labels.pivot_outward.answers import (
     Arrivals,
     Demands,
@@ -30,10 +30,10 @@ from offcert.questions.schedule.schedule import Schedule, Transfer
 
 
 def searched_half(
-    data: Nested,
+    data: NestedProblem,
     index: int,
     side: NestedSide,
-    pool: Pool,
+    pool: LabelPool,
     arrivals: Arrivals,
     demands: Demands,
     row: int,
@@ -42,13 +42,13 @@ def searched_half(
 
     Parameters
     ----------
-    data : Nested
+    data : NestedProblem
         The problem.
     index : int
         The side.
     side : NestedSide
         Its numbers.
-    pool : Pool
+    pool : LabelPool
         Its labels.
     arrivals : Arrivals
         How it can reach the cut.
@@ -74,7 +74,7 @@ def searched_half(
     return Half([end - start for start in reversed(starts)], transfers)
 
 
-def _crossing(data: Nested, side: NestedSide, legs: list[Leg], c: int, begin: int) -> Leg:
+def _crossing(data: NestedProblem, side: NestedSide, legs: list[Leg], c: int, begin: int) -> Leg:
     """Return the transfer across the cut: the last that is out of class `c` returns."""
     rank = sum(1 if out else -1 for out, of, _, _, _ in legs if of == c) - 1
     took = data.problem.platform.transfer_time(data.classes[c][rank].size, side.back)
@@ -112,7 +112,7 @@ class OneSidedCut:
 
     Parameters
     ----------
-    data : Nested
+    data : NestedProblem
         The problem.
     pivot : int
         An operation.
@@ -134,7 +134,7 @@ class OneSidedCut:
         If no tensor has to be absent during the pivot.
     """
 
-    def __init__(self, data: Nested, pivot: int, workers: int = 1) -> None:
+    def __init__(self, data: NestedProblem, pivot: int, workers: int = 1) -> None:
         need = data.required[pivot]
         self.levels = outward.levels_of(data.problem, need)
         self._cuts = [outward.cut(data.problem, pivot, least) for least in self.levels]

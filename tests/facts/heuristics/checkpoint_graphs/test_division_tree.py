@@ -10,8 +10,8 @@ import pytest
 from offcert.heuristics.checkpoint.division_tree import (
     ClosedSet,
     Division,
-    Kind,
     Reading,
+    SetKind,
     branches,
     closed_set,
     division_tree,
@@ -104,7 +104,7 @@ def test_the_maximal_split_of_the_papers_figure() -> None:
     networkx.set_node_attributes(longer, 1, "size")
     tensors = CheckpointGraph.of(longer)
     tree = division_tree(tensors)
-    assert tree.kind is Kind.NON_BRANCHED
+    assert tree.kind is SetKind.NON_BRANCHED
     assert [tensors.names[v] for v in tree.joints] == ["1", "2"]
     assert [child.cost for child in tree.children] == [1] * 5
 
@@ -112,11 +112,11 @@ def test_the_maximal_split_of_the_papers_figure() -> None:
 def test_the_division_tree_of_a_block_with_a_shortcut() -> None:
     tensors = graph(6, (0, 1), (1, 2), (2, 3), (3, 4), (1, 4), (4, 5))
     tree = division_tree(tensors)
-    assert (tree.kind, tree.joints) == (Kind.SPLITTABLE, (1, 4))
+    assert (tree.kind, tree.joints) == (SetKind.SPLITTABLE, (1, 4))
     first, block, last = tree.children
-    assert (first.kind, last.kind) == (Kind.EDGE, Kind.EDGE)
-    assert (block.kind, block.joints) == (Kind.BRANCHED, ())
-    assert [child.kind for child in block.children] == [Kind.SPLITTABLE, Kind.EDGE]
+    assert (first.kind, last.kind) == (SetKind.EDGE, SetKind.EDGE)
+    assert (block.kind, block.joints) == (SetKind.BRANCHED, ())
+    assert [child.kind for child in block.children] == [SetKind.SPLITTABLE, SetKind.EDGE]
     assert block.children[0].joints == (2, 3)
 
 
@@ -127,13 +127,13 @@ def test_trees_of_random_graphs(reading: Reading) -> None:
     By Definition 1 the members of a division share out its edges (Theorem 1: complete). By
     Algorithm 4 as printed, some edges belong to none of them.
     """
-    kinds: Counter[Kind] = Counter()
+    kinds: Counter[SetKind] = Counter()
     missing = 0
     for tensors in random_graphs(150, most=11):
         for node in division_tree(tensors, reading).nodes():
             kinds[node.kind] += 1
             check_node(tensors, node)
-            if node.kind is Kind.NON_BRANCHED:
+            if node.kind is SetKind.NON_BRANCHED:
                 missing += check_split(tensors, node, reading)
     assert min(kinds.values()) > 30
     assert bool(missing) == (reading is Reading.ALGORITHM)
@@ -147,9 +147,9 @@ def check_node(tensors: CheckpointGraph, node: Division) -> None:
     covered = {v for child in node.children for v in bits(child.closed.inner)}
     assert covered | set(node.joints) == inner
     assert not covered & set(node.joints)
-    if node.kind is not Kind.EDGE:
+    if node.kind is not SetKind.EDGE:
         assert len(node.children) > 1
-    if node.kind in (Kind.SPLITTABLE, Kind.BRANCHED):
+    if node.kind in (SetKind.SPLITTABLE, SetKind.BRANCHED):
         shared = [edges_of(tensors, child.closed) for child in node.children]
         assert sum(map(len, shared)) == len(set().union(*shared))
         assert set().union(*shared) == edges_of(tensors, node.closed)

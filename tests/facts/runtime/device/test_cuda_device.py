@@ -6,7 +6,7 @@ from torch import nn
 
 from offcert.core.errors import InputError, OffcertError
 from offcert.runtime.device.cuda import CudaDevice, bus_id, cuda_device, versions
-from offcert.runtime.device.interface import Device, MemoryReading, Part
+from offcert.runtime.device.interface import CopiedStorage, Device, MemoryReading
 from support.runtime.fake_cuda import Bytes, FakeCuda, Host
 
 
@@ -14,7 +14,7 @@ def test_each_direction_copies_in_a_stream_of_its_own_and_nothing_is_waited_for(
     cuda = FakeCuda(monkeypatch)
     device: Device = CudaDevice("cuda")
     host = Host(cuda)
-    parts = [Part(Bytes(cuda, f"tensor {n}", "cuda:0", 8), host, 8 * n) for n in range(2)]
+    parts = [CopiedStorage(Bytes(cuda, f"tensor {n}", "cuda:0", 8), host, 8 * n) for n in range(2)]
     device.copy_out(parts)
     device.copy_back(parts[:1])
     assert cuda.log == [
@@ -40,7 +40,7 @@ def test_a_device_takes_its_two_streams_once(monkeypatch):
 def test_no_copy_goes_from_one_registration_to_the_next(monkeypatch):
     cuda = FakeCuda(monkeypatch)
     device = CudaDevice("cuda")
-    part = Part(Bytes(cuda, "tensor", "cuda:0", 20), Host(cuda, chunk=16), 8)
+    part = CopiedStorage(Bytes(cuda, "tensor", "cuda:0", 20), Host(cuda, chunk=16), 8)
     device.copy_out([part])
     device.copy_back([part])
     assert [entry[2:] for entry in cuda.log] == [
@@ -95,7 +95,7 @@ def test_events_take_times_only_where_asked_for(monkeypatch):
 def test_a_plan_is_for_one_device(monkeypatch):
     cuda = FakeCuda(monkeypatch, devices=2)
     device = CudaDevice("cuda:0")
-    part = Part(Bytes(cuda, "elsewhere", "cuda:1"), Host(cuda), 0)
+    part = CopiedStorage(Bytes(cuda, "elsewhere", "cuda:1"), Host(cuda), 0)
     for copy in (device.copy_out, device.copy_back):
         with pytest.raises(OffcertError, match="on cuda:1 cannot be moved by a plan for cuda:0"):
             copy([part])

@@ -10,7 +10,7 @@ from torch import nn
 
 from offcert.core.errors import OffcertError
 from offcert.runtime.device.cuda import CudaDevice, cuda_device, versions
-from offcert.runtime.device.interface import Part
+from offcert.runtime.device.interface import CopiedStorage
 from offcert.runtime.device.pinned import CudaRegistrar, PinnedArena
 from offcert.runtime.streaming.staging import Staged, Staging
 
@@ -40,11 +40,11 @@ def test_bytes_come_back_as_they_went(device):
     original = _numbers(size, device)
     arena = device.arena(size + 64)
     device.out.wait(device.compute.record())
-    device.copy_out([Part(original, arena, 64)])
+    device.copy_out([CopiedStorage(original, arena, 64)])
     device.compute.wait(device.out.record())
     fetched = device.allocate(size)
     device.back.wait(device.compute.record())
-    device.copy_back([Part(fetched, arena, 64)])
+    device.copy_back([CopiedStorage(fetched, arena, 64)])
     device.compute.wait(device.back.record())
     assert torch.equal(original, fetched)
     device.synchronise()
@@ -59,7 +59,7 @@ def test_copies_are_handed_over_and_not_waited_for(device):
     device.synchronise()
     _busy()
     device.out.wait(device.compute.record())
-    device.copy_out([Part(data, arena, 0)])
+    device.copy_out([CopiedStorage(data, arena, 0)])
     event = device.out.record()
     assert not event.reached
     device.synchronise()
@@ -75,7 +75,7 @@ def test_a_copy_waits_for_the_operators_that_write_and_they_for_it(device):
     data.fill_(5)
     written = device.compute.record()
     device.out.wait(written)
-    device.copy_out([Part(data, arena, 0)])
+    device.copy_out([CopiedStorage(data, arena, 0)])
     device.compute.wait(device.out.record())
     data.fill_(9)
     device.synchronise()
@@ -130,13 +130,13 @@ def test_copies_go_over_the_borders_of_chunks_and_are_not_waited_for(device):
     device.synchronise()
     _busy()
     device.out.wait(device.compute.record())
-    device.copy_out([Part(original, arena, chunk // 2)])
+    device.copy_out([CopiedStorage(original, arena, chunk // 2)])
     copied = device.out.record()
     assert not copied.reached
     device.compute.wait(copied)
     fetched = device.allocate(size)
     device.back.wait(device.compute.record())
-    device.copy_back([Part(fetched, arena, chunk // 2)])
+    device.copy_back([CopiedStorage(fetched, arena, chunk // 2)])
     returned = device.back.record()
     assert not returned.reached
     device.compute.wait(returned)
@@ -184,7 +184,7 @@ def test_an_arena_may_be_closed_with_copies_still_to_be_done(device):
     data = torch.full((size,), 3, dtype=torch.uint8, device=device.tensors)
     device.synchronise()
     for _ in range(8):
-        device.copy_out([Part(data, arena, 0)])
+        device.copy_out([CopiedStorage(data, arena, 0)])
     arena.close()
     assert view.eq(3).all()
     assert not view.is_pinned()
@@ -258,7 +258,7 @@ def test_copies_are_refused_while_a_graph_is_captured(device):
     data = device.allocate(4096)
     device.synchronise()
     with pytest.raises(OffcertError, match="while a CUDA graph is captured"):
-        _copy_in_a_graph(device, Part(data, arena, 0))
+        _copy_in_a_graph(device, CopiedStorage(data, arena, 0))
     device.synchronise()
     arena.close()
 

@@ -8,7 +8,7 @@ import torch
 import offcert
 from offcert.runtime.device.cuda import CudaStream
 from offcert.runtime.engines import Fault
-from offcert.runtime.follow.offload import offload
+from offcert.runtime.follow.offload import follow
 from support.engines.clean import CLEAN, two_streams_backward
 from support.runtime.stream_steps import Layers, captured_problem, evicting, mean, tight
 
@@ -31,7 +31,7 @@ def own(reports):
     def train():
         model = copy.deepcopy(plain).cuda()
         optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
-        with offload(model, plan, problem, count=False) as made:
+        with follow(model, plan, problem, count=False) as made:
             for _ in range(2):
                 optimiser.zero_grad()
                 mean(model, torch.randn(4, 8, device="cuda")).backward()

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 from offcert.core.errors import InputError, PlanError
 from offcert.core.platform import Kind
 from offcert.questions.schedule.plan import Move, Plan
-from offcert.runtime.follow.offload import OffloadWarning, offload
+from offcert.runtime.follow.offload import OffloadWarning, follow
 from support.runtime.captured import evict_everything, evicted_bytes, mean_step, problem_of_step
 
 
@@ -51,7 +51,7 @@ class Breakable(nn.Module):
 
 def evicting(model, **options):
     problem = problem_of_step(mean_step(model, 4, 8))
-    return offload(model, evict_everything(problem), problem, **options)
+    return follow(model, evict_everything(problem), problem, **options)
 
 
 def traces(model):
@@ -175,7 +175,7 @@ def test_a_step_that_fails_between_two_calls_of_the_model():
     problem = problem_of_step(TrainingStep(model, run, step.batch))
     with (
         warnings.catch_warnings(),
-        offload(model, evict_everything(problem), problem) as made,
+        follow(model, evict_everything(problem), problem) as made,
     ):
         warnings.simplefilter("ignore", OffloadWarning)
         # Given up after the first call: the next step is taken for its second half.
@@ -302,7 +302,7 @@ def test_nothing_moved_is_said_loudly():
     problem = problem_of_step(mean_step(model, 4, 8))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with offload(model, Plan(), problem) as made:
+        with follow(model, Plan(), problem) as made:
             train(model)
     assert made.steps == {"planned": 1}
 
@@ -426,7 +426,7 @@ def test_steps_that_have_not_offloaded_yet_keep_their_room_on_the_host():
     moves = []
     for number, gap in enumerate(trace.gaps):
         moves += [Move(Kind.OFFLOAD, number, gap.after), Move(Kind.PREFETCH, number, gap.after)]
-    made = offload(model, Plan(moves), problem)
+    made = follow(model, Plan(moves), problem)
     with made:
         train(model)
         assert made.report.offloaded_bytes > 0
@@ -444,7 +444,7 @@ def test_files_are_where_they_should_be(tmp_path):
     model = Breakable()
     problem = problem_of_step(mean_step(model, 4, 8))
     plan = evict_everything(problem)
-    with offload(model, plan, problem, directory=str(tmp_path)) as made:
+    with follow(model, plan, problem, directory=str(tmp_path)) as made:
         train(model)
         links = [os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")]
         assert any(link.startswith(str(tmp_path)) for link in links)

@@ -15,7 +15,7 @@ from torch.nn import functional
 from offcert.core.errors import InputError
 from offcert.questions.schedule.plan import Plan
 from offcert.runtime.capture.step import TrainingStep
-from offcert.runtime.follow.offload import Offload, OffloadWarning, offload
+from offcert.runtime.follow.offload import Offload, OffloadWarning, follow
 from support.runtime.captured import (
     compare,
     evict_everything,
@@ -37,7 +37,7 @@ def mlp(width=8, depth=4):
 def evicting(model, *shape, **options):
     """Return an offload that evicts everything, for the mean of the squared output."""
     problem = problem_of_step(mean_step(model, *shape))
-    return offload(model, evict_everything(problem), problem, **options)
+    return follow(model, evict_everything(problem), problem, **options)
 
 
 def require_equal_models(ours, theirs):
@@ -344,8 +344,8 @@ def test_two_models_that_take_turns():
 
     train(*plain)
     with (
-        offload(critic, evict_everything(problem), problem) as critics,
-        offload(generator, evict_everything(other), other) as generators,
+        follow(critic, evict_everything(problem), problem) as critics,
+        follow(generator, evict_everything(other), other) as generators,
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore", OffloadWarning)
@@ -645,7 +645,7 @@ def test_compiled_submodules(backend, count):
     problem = problem_of_step(mean_step(model, 4, 8))
     assert compiled == []
     expected = evicted_bytes(problem, evict_everything(problem))
-    with offload(model, evict_everything(problem), problem, count=count) as made:
+    with follow(model, evict_everything(problem), problem, count=count) as made:
         for turn in range(4):
             for each in (plain, model):
                 torch.manual_seed(turn)
@@ -682,7 +682,7 @@ def test_compiled_functions_in_the_forward_pass(backend):
     model, plain = Gated(torch.compile(gate, backend=compile_graph)), Gated(gate)
     problem = problem_of_step(mean_step(model, 4, 8))
     expected = evicted_bytes(problem, evict_everything(problem))
-    with offload(model, evict_everything(problem), problem) as made:
+    with follow(model, evict_everything(problem), problem) as made:
         for turn in range(4):
             for each in (plain, model):
                 torch.manual_seed(turn)
@@ -699,12 +699,12 @@ def test_models_that_are_compiled_as_a_whole_or_in_place_are_refused_by_name():
     plan = evict_everything(problem)
     whole = torch.compile(mlp(), backend="eager")
     with pytest.raises(InputError, match="OptimizedModule is compiled as a whole"):
-        offload(whole, plan, problem)
+        follow(whole, plan, problem)
     with pytest.raises(InputError, match="OptimizedModule is compiled as a whole"):
         problem_of_step(mean_step(whole, 4, 8))
     model = mlp()
     model[8].compile(backend="eager")
-    made = offload(model, plan, problem)
+    made = follow(model, plan, problem)
     with pytest.raises(InputError, match="8 was compiled in place"), made:
         pass
     with pytest.raises(InputError, match="8 was compiled in place"):
@@ -717,17 +717,17 @@ def test_wrappers_that_replicate_or_shard_are_refused_by_name():
     problem = problem_of_step(mean_step(model, 4, 8))
     plan = evict_everything(problem)
     with pytest.raises(InputError, match="DataParallel cannot be trained under a plan: it copies"):
-        offload(nn.DataParallel(model), plan, problem)
+        follow(nn.DataParallel(model), plan, problem)
 
     class FullyShardedDataParallel(nn.Module):
         pass
 
     with pytest.raises(InputError, match="FullyShardedDataParallel cannot be trained"):
-        offload(FullyShardedDataParallel(), plan, problem)
+        follow(FullyShardedDataParallel(), plan, problem)
     with pytest.raises(InputError, match=r"model must be an nn\.Module, not function"):
-        offload(mlp, plan, problem)
+        follow(mlp, plan, problem)
     with pytest.raises(InputError, match=r"must be on the CPU, but 0\.weight is on meta"):
-        offload(copy.deepcopy(model).to("meta"), plan, problem)
+        follow(copy.deepcopy(model).to("meta"), plan, problem)
 
 
 # Threads.
@@ -821,7 +821,7 @@ def test_a_thread_in_the_middle_of_a_forward_pass_refuses_others():
 
     model = Waiting()
     problem = problem_of_step(mean_step(model, 4, 8), tensors="real")
-    made = offload(model, evict_everything(problem), problem)
+    made = follow(model, evict_everything(problem), problem)
     model.wait = True
     with made:
         thread = threading.Thread(target=lambda: model(torch.ones(4, 8)).square().mean().backward())

@@ -11,7 +11,7 @@ from torch import nn
 from offcert.core.errors import InputError, PlanError
 from offcert.questions.schedule.plan import Plan
 from offcert.runtime.capture.step import TrainingStep
-from offcert.runtime.follow.offload import OffloadWarning, offload
+from offcert.runtime.follow.offload import OffloadWarning, follow
 from offcert.runtime.plan.predict import predict
 from offcert.runtime.streaming.synchronous import SynchronousMover
 from offcert.runtime.watch.entries import InPlaceError
@@ -241,7 +241,7 @@ def test_backward_that_changes_what_was_saved_is_an_error_as_in_plain_training()
         step.run(step.model, torch.ones(4, 8)).backward()
     harmless = mean_step(Apply(lambda x: DoubleTanh.apply(torch.sigmoid(x))), 4, 8)
     problem = problem_of_step(harmless)
-    with offload(step.model, evict_everything(problem), problem) as made:
+    with follow(step.model, evict_everything(problem), problem) as made:
         loss = step.run(step.model, torch.ones(4, 8))
         with pytest.raises(InPlaceError, match="4x8 saved for the backward pass was changed"):
             loss.backward()
@@ -288,7 +288,7 @@ def test_change_in_place_after_saving_is_an_error(evict):
     handle = model.second.register_forward_hook(change)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         model(torch.randn(4, 8)).square().mean().backward()
-    with offload(model, plan, problem, count=True) as made:
+    with follow(model, plan, problem, count=True) as made:
         loss = model(torch.randn(4, 8)).square().mean()
         with pytest.raises(RuntimeError, match=r"in place|inplace"):
             loss.backward()
@@ -308,7 +308,7 @@ def test_change_in_place_of_what_is_held_is_an_error_after_it_should_have_left()
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         model(torch.randn(4, 8)).square().mean().backward()
     problem = problem_of_step(mean_step(Apply(), 4, 8))
-    with offload(model, evict_everything(problem), problem) as made:
+    with follow(model, evict_everything(problem), problem) as made:
         loss = model(torch.randn(4, 8)).square().mean()
         with pytest.raises(InPlaceError):
             loss.backward()
@@ -318,7 +318,7 @@ def test_change_in_place_of_what_is_held_is_an_error_after_it_should_have_left()
 def test_parameter_changed_between_forward_and_backward_is_an_error():
     model = Apply()
     problem = problem_of_step(mean_step(model, 4, 8))
-    with offload(model, evict_everything(problem), problem):
+    with follow(model, evict_everything(problem), problem):
         loss = model(torch.randn(4, 8)).square().mean()
         with torch.no_grad():
             model.third.weight.add_(1)
@@ -407,7 +407,7 @@ def test_the_callers_batch_is_neither_counted_nor_moved_nor_kept():
     problem = problem_of_step(mean_step(model, 4, 8))
     inputs = torch.randn(4, 8)
     reference = weakref.ref(inputs.untyped_storage())
-    with offload(model, evict_everything(problem), problem, count=True) as made:
+    with follow(model, evict_everything(problem), problem, count=True) as made:
         loss = model(inputs).square().mean()
         del inputs
         assert reference() is not None
@@ -419,7 +419,7 @@ def test_the_callers_batch_is_neither_counted_nor_moved_nor_kept():
 def test_graph_that_is_dropped_without_a_backward_pass():
     model = Apply()
     problem = problem_of_step(mean_step(model, 4, 8))
-    with offload(model, evict_everything(problem), problem, count=True) as made:
+    with follow(model, evict_everything(problem), problem, count=True) as made:
         loss = model(torch.randn(4, 8)).square().mean()
         run = made._run
         entries = [run.entry(place) for place in run._entries.by_place]
@@ -496,15 +496,15 @@ def test_plans_above_the_limit_and_without_a_capture_are_refused():
     problem = problem_of_step(mean_step(model, 4, 8))
     small = problem.with_memory(problem.trace.peak_memory - 1)
     with pytest.raises(PlanError, match="1 more than the limit"):
-        offload(model, Plan(), small)
+        follow(model, Plan(), small)
     with pytest.raises(InputError, match="problem must be given"):
-        offload(model, Plan())
+        follow(model, Plan())
     with pytest.raises(InputError, match="which training cannot follow"):
-        offload(model, Plan(), replace(problem, source={"clock": "stages"}))
+        follow(model, Plan(), replace(problem, source={"clock": "stages"}))
     source = {**problem.source, "capture": {**problem.source["capture"]}}
     source["capture"]["ticks"] = [source["capture"]["ticks"][0]] * len(problem.trace)
     with pytest.raises(InputError, match="operations 0 and 1 begin with the same event"):
-        offload(model, Plan(), replace(problem, source=source))
+        follow(model, Plan(), replace(problem, source=source))
 
 
 def test_a_plan_that_does_not_bring_a_tensor_back_in_time_is_late_and_says_so(monkeypatch):
@@ -547,7 +547,7 @@ def test_more_saved_than_foreseen_deviates_and_is_a_breach_of_the_limit(monkeypa
     plan = evict_everything(problem)
     problem = problem.with_memory(predict(problem.trace, plan).peak)
     said = pytest.warns(OffloadWarning, match="16000 bytes more than planned are held")
-    with said, offload(model, plan, problem, count=True) as made:
+    with said, follow(model, plan, problem, count=True) as made:
         model(torch.randn(4, 8)).square().mean().backward()
         assert made.report.within_limit
         assert made.report.follows_prediction

@@ -17,7 +17,7 @@ from offcert.certify.ladder import certify
 from offcert.core.platform import Platform
 from offcert.questions.schedule.problem import Recompute
 from offcert.runtime.capture.step import TrainingStep
-from offcert.runtime.follow.offload import offload
+from offcert.runtime.follow.offload import follow
 from offcert.runtime.profiling.profile import profile
 from offcert.runtime.simulated.device import SimulatedDevice
 from offcert.runtime.watch.signature import covers, volume
@@ -93,7 +93,7 @@ def test_any_length_and_any_number_within_the_limit(streams, recompute):
     moved = {}
     with (
         warnings.catch_warnings(action="error"),
-        offload(planned, certificate, count=True, device=device) as training,
+        follow(planned, certificate, count=True, device=device) as training,
     ):
         for number, size in enumerate(sizes):
             together(plain, planned, batch_of(*size, timestep=7 * number))
@@ -122,7 +122,7 @@ def test_a_step_that_only_looks_smaller_is_left_alone_after_two():
     plain = copy.deepcopy(planned)
     with (
         warnings.catch_warnings(record=True) as told,
-        offload(planned, certificate_for(Short, Recompute.NONE)) as training,
+        follow(planned, certificate_for(Short, Recompute.NONE)) as training,
     ):
         warnings.simplefilter("always")
         for length in (48, 5, 5, 5, 20, 5, 48):
@@ -163,7 +163,7 @@ def test_what_runs_again_is_rehearsed_anew_with_sizes_that_are_new():
     slow = replace(problem, platform=Platform(problem.platform.memory, Fraction(1, 1000)))
     certificate = certify(slow, time_limit=1, workers=1)
     assert certificate.result.execution.repeated > 0
-    with warnings.catch_warnings(record=True), offload(planned, certificate) as training:
+    with warnings.catch_warnings(record=True), follow(planned, certificate) as training:
         warnings.simplefilter("always")
         for rows in (8, 8, 2, 2, 8):
             together(plain, planned, (torch.randn(rows, WIDTH), 3), squared)

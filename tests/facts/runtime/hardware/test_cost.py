@@ -5,7 +5,7 @@ from torch._subclasses import FakeTensorMode
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from offcert.runtime.hardware import Hardware, Work, hardware
+from offcert.runtime.hardware import Hardware, OperationClass, hardware
 from offcert.runtime.hardware.attention import attention_scratch
 from offcert.runtime.hardware.cost import computed_as, operator_cost, operator_ns
 from offcert.runtime.profiling.profile import profile
@@ -277,10 +277,12 @@ def kinds(function):
 def test_an_operator_computes_in_the_type_of_its_operands():
     layer = nn.Linear(4, 4)
     x = torch.randn(3, 4)
-    assert kinds(lambda: layer(x).sum().backward()) == {("float32", Work.PRODUCT)}
-    assert kinds(lambda: layer.double()(x.double())) == {("float64", Work.PRODUCT)}
+    assert kinds(lambda: layer(x).sum().backward()) == {("float32", OperationClass.PRODUCT)}
+    assert kinds(lambda: layer.double()(x.double())) == {("float64", OperationClass.PRODUCT)}
     layer.bfloat16()
-    assert kinds(lambda: layer(x.bfloat16()).sum().backward()) == {("bfloat16", Work.PRODUCT)}
+    assert kinds(lambda: layer(x.bfloat16()).sum().backward()) == {
+        ("bfloat16", OperationClass.PRODUCT)
+    }
 
 
 def test_autocast_is_counted_in_the_type_that_it_casts_to():
@@ -291,20 +293,20 @@ def test_autocast_is_counted_in_the_type_that_it_casts_to():
             loss = layer(x).sum()
         loss.backward()
 
-    assert kinds(train) == {("bfloat16", Work.PRODUCT)}
+    assert kinds(train) == {("bfloat16", OperationClass.PRODUCT)}
 
 
 def test_convolutions_may_use_tf32_by_default_and_products_if_they_are_asked_to():
     layer, x = nn.Conv2d(2, 2, 3), torch.randn(1, 2, 5, 5)
-    assert kinds(lambda: layer(x).sum().backward()) == {("tf32", Work.CONVOLUTION)}
+    assert kinds(lambda: layer(x).sum().backward()) == {("tf32", OperationClass.CONVOLUTION)}
     torch.backends.cudnn.conv.fp32_precision = "ieee"
     try:
-        assert kinds(lambda: layer(x)) == {("float32", Work.CONVOLUTION)}
+        assert kinds(lambda: layer(x)) == {("float32", OperationClass.CONVOLUTION)}
     finally:
         torch.backends.cudnn.conv.fp32_precision = "tf32"
     torch.set_float32_matmul_precision("high")
     try:
-        assert kinds(lambda: torch.mm(x[0, 0], x[0, 1])) == {("tf32", Work.PRODUCT)}
+        assert kinds(lambda: torch.mm(x[0, 0], x[0, 1])) == {("tf32", OperationClass.PRODUCT)}
     finally:
         torch.set_float32_matmul_precision("highest")
 
@@ -313,7 +315,7 @@ def test_attention_is_a_class_of_its_own():
     q = torch.randn(1, 2, 8, 4, dtype=torch.bfloat16, requires_grad=True)
     with FakeTensorMode(allow_non_fake_inputs=True):
         found = kinds(lambda: scaled_dot_product_attention(q, q, q).sum().backward())
-    assert found == {("bfloat16", Work.ATTENTION)}
+    assert found == {("bfloat16", OperationClass.ATTENTION)}
 
 
 def test_a_step_in_bfloat16_is_shorter_on_tensor_cores_and_not_on_others():

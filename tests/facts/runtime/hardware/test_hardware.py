@@ -8,7 +8,7 @@ import pytest
 
 from offcert.cli import main
 from offcert.core.errors import InputError
-from offcert.runtime.hardware import HARDWARE, Hardware, Work, hardware, roofline_ns
+from offcert.runtime.hardware import HARDWARE, Hardware, OperationClass, hardware, roofline_ns
 from offcert.runtime.hardware.files import write_hardware
 from offcert.runtime.hardware.model import TYPES
 
@@ -35,8 +35,8 @@ def test_numbers_are_positive_integers_in_a_plausible_order(model):
         elif field.name == "efficiency":
             # A type that a card has no rate for would never be looked up.
             types = {"float32", *model.rates}
-            known = {f"{work}-{dtype}" for work in Work for dtype in types}
-            assert value.keys() <= set(Work) | known
+            known = {f"{work}-{dtype}" for work in OperationClass for dtype in types}
+            assert value.keys() <= set(OperationClass) | known
             assert all(0 < part < 1 for part in value.values())
         elif field.name == "kernels":
             assert value.keys() <= {"flash-2", "flash-3"}
@@ -73,13 +73,16 @@ def test_types_and_what_is_reached_by_hand():
     toy = replace(
         TOY,
         rates={"bfloat16": 12 * 10**9},
-        efficiency={Work.ATTENTION: Fraction(1, 3), Work.TRAFFIC: Fraction(1, 2)},
+        efficiency={
+            OperationClass.ATTENTION: Fraction(1, 3),
+            OperationClass.TRAFFIC: Fraction(1, 2),
+        },
     )
     assert roofline_ns(toy, 36, 0) == 12 + 10
     assert roofline_ns(toy, 36, 0, "bfloat16") == 3 + 10
     # It has no other tensor cores.
     assert roofline_ns(toy, 36, 0, "float16") == roofline_ns(toy, 36, 0, "tf32") == 12 + 10
-    assert roofline_ns(toy, 36, 0, "bfloat16", Work.ATTENTION) == 9 + 10
+    assert roofline_ns(toy, 36, 0, "bfloat16", OperationClass.ATTENTION) == 9 + 10
     assert roofline_ns(toy, 0, 36) == 36 + 10
     half = replace(toy, efficiency={"product": Fraction(1, 2), "product-bfloat16": Fraction(3, 4)})
     assert roofline_ns(half, 36, 0) == 24 + 10
@@ -97,17 +100,17 @@ def test_attention_is_that_of_the_kernel_that_is_named():
     assert second is hardware("h100-sxm")
     flops = 10**12
     for model, part in ((second, 0.35), (third, 0.75)):
-        found = roofline_ns(model, flops, 0, "bfloat16", Work.ATTENTION)
+        found = roofline_ns(model, flops, 0, "bfloat16", OperationClass.ATTENTION)
         assert abs(found - (1e9 / (989.4 * part) + 2000)) < 1
-        said = model.origin({model.attention: model.reached(Work.ATTENTION)})
+        said = model.origin({model.attention: model.reached(OperationClass.ATTENTION)})
         assert (said["attention"], said["efficiency"]["attention"]) == (model.attention, str(part))
     assert "attention" not in second.origin()["efficiency"]
     lean = hardware("a100-80gb-sxm", attention="efficient")
     # No quicker than FlashAttention-2, which has no float32.
-    assert lean.reached(Work.ATTENTION, "float16") == Fraction("0.73")
-    assert lean.reached(Work.ATTENTION, "float32") == 1
+    assert lean.reached(OperationClass.ATTENTION, "float16") == Fraction("0.73")
+    assert lean.reached(OperationClass.ATTENTION, "float32") == 1
     at_peak = hardware(third, peak=True)
-    assert at_peak.reached(Work.ATTENTION) == 1
+    assert at_peak.reached(OperationClass.ATTENTION) == 1
     with pytest.raises(
         InputError, match=r"a100-80gb-sxm must be by flash-2, efficient, not \"flash-3\""
     ):
@@ -145,12 +148,12 @@ def test_a_file_of_ones_own(tmp_path):
     mine = hardware(str(path))
     assert (mine.name, mine.memory, mine.source) == ("mine", 24 * 2**30, "measured by me")
     assert (mine.rate("bfloat16"), mine.rate("float16")) == (165_200 * 10**9, 82_600 * 10**9)
-    assert mine.reached(Work.PRODUCT) == Fraction(85, 100)
-    assert mine.reached(Work.CONVOLUTION) == 1
+    assert mine.reached(OperationClass.PRODUCT) == Fraction(85, 100)
+    assert mine.reached(OperationClass.CONVOLUTION) == 1
     assert mine.link_rates(at_once=False) == (25 * 10**9, 26 * 10**9)
     assert mine.link_rates(at_once=True) == (24 * 10**9, 13 * 10**9)
     at_peak = hardware(str(path), peak=True)
-    assert at_peak.reached(Work.PRODUCT) == 1
+    assert at_peak.reached(OperationClass.PRODUCT) == 1
     assert hardware(at_peak) is at_peak
 
 
@@ -239,7 +242,7 @@ def test_a_card_that_is_written_is_read_back_with_the_same_rates(card, tmp_path)
     for at_once in (False, True):
         assert found.link_rates(at_once=at_once) == card.link_rates(at_once=at_once)
     for dtype in TYPES:
-        for work in Work:
+        for work in OperationClass:
             expected = roofline_ns(card, 10**12, 10**6, dtype, work)
             assert roofline_ns(found, 10**12, 10**6, dtype, work) == expected
 

@@ -9,7 +9,7 @@ from torch import nn
 from offcert.core.platform import Kind
 from offcert.questions.schedule.training_record import AllocatorPeaks
 from offcert.runtime.capture.step import TrainingStep
-from offcert.runtime.follow.offload import offload
+from offcert.runtime.follow.offload import follow
 from offcert.runtime.profiling.profile import profile
 from support.runtime.captured import evict_everything
 
@@ -63,7 +63,7 @@ def test_everything_that_a_step_saves_was_foreseen_by_the_problem(model):
     step = TrainingStep(model, lambda model, x: model(x).square().mean(), batch)
     problem = profile(step, measure=True)
     # Of a plan that moves nothing, nobody looks at what is saved.
-    with offload(model, evict_everything(problem), problem=problem) as made:
+    with follow(model, evict_everything(problem), problem=problem) as made:
         step.execute(batch)
     assert made.report.planned, made.report.deviation
     assert made.report.unforeseen == ()

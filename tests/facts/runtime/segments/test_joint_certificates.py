@@ -1,4 +1,4 @@
-"""Certificates that hold executions: followed by `offload`, compared by `train_ways`."""
+"""Certificates that hold executions: followed by `follow`, compared by `train_ways`."""
 
 import copy
 from dataclasses import replace
@@ -16,7 +16,7 @@ from offcert.questions.schedule.problem import Recompute
 from offcert.questions.schedule.result import Result
 from offcert.questions.schedule.simulate import simulate
 from offcert.report.training import describe_ways
-from offcert.runtime.follow.offload import offload
+from offcert.runtime.follow.offload import follow
 from offcert.runtime.pairs.ways import train_ways
 from offcert.runtime.plan.place import program_of
 from offcert.runtime.plan.predict import predict
@@ -44,7 +44,7 @@ def certified(problem, execution, limit=None):
 
 def trained(step, certificate):
     model = copy.deepcopy(step.model)
-    with seeded(1), offload(model, certificate, count=True) as context:
+    with seeded(1), follow(model, certificate, count=True) as context:
         step.run(model, step.make_batch()).backward()
     return context
 
@@ -72,7 +72,7 @@ def test_what_the_strategy_alone_says_is_followed_as_far_as_it_can_be(case):
     limit = certificate.problem.platform.memory
     assert limit < peak < problem.peak_memory
     with pytest.raises(PlanError, match="more than the limit"):
-        offload(step.model, certificate)
+        follow(step.model, certificate)
     roomy = replace(certificate, problem=certificate.problem.with_memory(peak))
     context = trained(step, roomy)
     assert context.report.follows_prediction
@@ -87,7 +87,7 @@ def test_executions_that_no_program_makes(case):
         (replace(execution, program={"segments": []}), "is not what its program makes"),
     ):
         with pytest.raises(InputError, match=message):
-            offload(step.model, certified(problem, wrong))
+            follow(step.model, certified(problem, wrong))
 
 
 def test_three_ways_at_one_limit(case):

@@ -10,7 +10,7 @@ from torch import nn
 from offcert.core.errors import PlanError
 from offcert.questions.schedule.plan import Plan
 from offcert.runtime.capture import read_capture
-from offcert.runtime.follow.offload import Offload, OffloadWarning, offload
+from offcert.runtime.follow.offload import Offload, OffloadWarning, follow
 from offcert.runtime.plan.predict import predict
 from offcert.runtime.plan.step_plan import step_plan
 from support.runtime.captured import evict_everything, mean_step, problem_of_step
@@ -163,7 +163,7 @@ def test_what_fits_into_the_limit_is_no_deviation(monkeypatch):
     needed = predict(problem.trace, plan).peak
     monkeypatch.setattr(Greedy, "more", 16000)
     for room, fits in (15999, False), (16000, True):
-        context = offload(model, plan, problem.with_memory(needed + room), count=True)
+        context = follow(model, plan, problem.with_memory(needed + room), count=True)
         with warnings.catch_warnings():
             warnings.simplefilter("error" if fits else "ignore")
             (report,) = train(model, context, [3])
@@ -181,7 +181,7 @@ def test_as_many_bytes_of_another_shape_are_no_deviation(monkeypatch):
     gaps = {number for number, gap in enumerate(problem.trace.gaps) if gap.tensor == first}
     plan = evict_everything(problem, gaps)
     needed = predict(problem.trace, plan).peak
-    context = offload(model, plan, problem.with_memory(needed), count=True, strict=True)
+    context = follow(model, plan, problem.with_memory(needed), count=True, strict=True)
     (report,) = train(model, context, [3])
     assert report.unforeseen
     assert report.planned

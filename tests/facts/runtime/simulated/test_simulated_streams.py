@@ -8,7 +8,7 @@ import torch
 
 from offcert.core.errors import OffcertError
 from offcert.core.platform import Platform
-from offcert.runtime.device.interface import Device, Part
+from offcert.runtime.device.interface import CopiedStorage, Device
 from offcert.runtime.simulated import SimulatedDevice, by_chance, early
 from support.runtime.simulated_cases import (
     counting,
@@ -149,7 +149,7 @@ def test_queued_copies_keep_nothing_alive():
     arena = device.arena(8)
     reference = counting(8)
     view = whole(reference)
-    device.copy_out([Part(view, arena, 0)])
+    device.copy_out([CopiedStorage(view, arena, 0)])
     assert torch._C._storage_Use_Count(reference.untyped_storage()._cdata) == 3
     del view
     assert torch._C._storage_Use_Count(reference.untyped_storage()._cdata) == 2
@@ -179,7 +179,7 @@ def test_parts_of_a_transfer_go_where_they_are_told():
 def test_a_part_may_be_a_piece_of_its_storage():
     device = device_with()
     arena, tensor = device.arena(8), counting(100)
-    device.copy_out([Part(whole(tensor)[20:28], arena, 0)])
+    device.copy_out([CopiedStorage(whole(tensor)[20:28], arena, 0)])
     device.synchronise()
     assert torch.equal(arena.view(0, 8), tensor[20:28])
 

@@ -13,7 +13,7 @@ import torch
 from offcert.core.platform import Kind
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.residences import HostResidences
-from offcert.runtime.follow.offload import OffloadWarning, offload
+from offcert.runtime.follow.offload import OffloadWarning, follow
 from offcert.runtime.plan.timetable import Act, host_residences_in_streams
 from offcert.runtime.simulated import RaceKind, SimulatedDevice
 from offcert.runtime.streaming.stream_mover import Flight, StreamMover
@@ -55,7 +55,7 @@ def train(prepare=lambda device: None, plan=evicting, **capturing):
     prepare(device)
     expected = [state["gradients"] for _, state in trained(HERE, plain, steps=2)]
     right = True
-    made = offload(model, chosen, problem, device=device)
+    made = follow(model, chosen, problem, device=device)
     with made, warnings.catch_warnings():
         warnings.simplefilter("ignore", OffloadWarning)
         for turn, state in trained(HERE, model, steps=2):
@@ -195,7 +195,7 @@ def given_up(hold):
     plan = evicting(problem)
     device = SimulatedDevice.of(problem.platform)
     # There is room: nothing waits for the copies to the host.
-    made = offload(model, plan, problem, device=device)
+    made = follow(model, plan, problem, device=device)
     with made, warnings.catch_warnings():
         warnings.simplefilter("ignore", OffloadWarning)
         loss = mean(model, torch.randn(4, 8))

@@ -14,7 +14,7 @@ from torch import nn
 from offcert.core.platform import Kind
 from offcert.runtime.device import cuda as clerk
 from offcert.runtime.device.cuda import ThreadClerk
-from offcert.runtime.follow.offload import offload
+from offcert.runtime.follow.offload import follow
 from offcert.runtime.simulated import SimulatedDevice, by_chance, early, late
 from offcert.runtime.simulated.clerk import SimulatedClerk
 from offcert.runtime.streaming.staging import Staging
@@ -49,8 +49,8 @@ def spilling(case, tmp_path, share=Fraction(1, 2), **options):
     model, plan, problem, _ = case
     device = SimulatedDevice.of(problem.platform, **options)
     model = copy.deepcopy(model)
-    pool = offload(model, plan, problem, device=device).host.pool
-    made = offload(
+    pool = follow(model, plan, problem, device=device).host.pool
+    made = follow(
         model,
         plan,
         problem,

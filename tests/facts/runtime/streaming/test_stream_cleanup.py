@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from offcert.core.errors import OffcertError, PlanError
 from offcert.runtime.capture.step import TrainingStep
-from offcert.runtime.follow.offload import OffloadWarning, offload
+from offcert.runtime.follow.offload import OffloadWarning, follow
 from offcert.runtime.simulated import SimulatedDevice
 from support.runtime.captured import evict_everything, problem_of_step
 from support.runtime.stream_steps import Layers, On, captured_problem, evicting, mean, tight
@@ -25,7 +25,7 @@ def context(on, model, **options):
     plan = evicting(problem)
     limited = tight(problem, plan)
     device = on.device(limited)
-    return offload(on.put(model), plan, limited, device=device, **options), device
+    return follow(on.put(model), plan, limited, device=device, **options), device
 
 
 def hooked(model: nn.Module) -> int:
@@ -138,7 +138,7 @@ def test_a_context_that_is_dropped_undoes_what_it_did(on, when, count):
 def test_a_context_on_the_cpu_that_is_dropped_undoes_what_it_did():
     model = Layers()
     problem = problem_of_step(TrainingStep(model, mean, torch.randn(4, 8)))
-    made = offload(model, evict_everything(problem), problem).__enter__()
+    made = follow(model, evict_everything(problem), problem).__enter__()
     mean(model, torch.randn(4, 8)).backward()
     assert made.report.offloaded_bytes > 0
     del made
@@ -194,7 +194,7 @@ def test_a_host_with_too_little_memory_says_so_and_nothing_is_left(monkeypatch):
     expected = plain(here, model)
     device = SimulatedDevice.of(problem.platform)
     monkeypatch.setattr(device, "arena", refuses)
-    made = offload(model, plan, problem, device=device)
+    made = follow(model, plan, problem, device=device)
     with pytest.warns(OffloadWarning, match="no room for"), made:
         assert same(gradients(here, model), expected)
     assert made.steps == {"unplanned": 1}
@@ -210,7 +210,7 @@ def test_memory_that_a_device_refuses_to_register_is_used_as_it_is_and_that_is_s
     device = SimulatedDevice.of(problem.platform, pinned=100)
     with (
         warnings.catch_warnings(record=True) as told,
-        offload(model, evicting(problem), problem, device=device) as made,
+        follow(model, evicting(problem), problem, device=device) as made,
     ):
         warnings.simplefilter("always")
         for _ in range(3):

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from offcert.core.platform import Link
-from offcert.runtime.follow.offload import OffloadWarning, offload
+from offcert.runtime.follow.offload import OffloadWarning, follow
 from offcert.runtime.simulated import SimulatedDevice
 from support.runtime.captured import random_plan
 from support.runtime.stream_steps import (
@@ -228,7 +228,7 @@ def test_operators_in_several_streams_are_not_followed_and_that_is_said(on):
     plan = evicting(problem)
     device = device or on.device(problem)
     expected = gradients(on, on.put(copy.deepcopy(model)))
-    with offload(on.put(model), plan, tight(problem, plan), device=device) as made:
+    with follow(on.put(model), plan, tight(problem, plan), device=device) as made:
         with pytest.warns(OffloadWarning, match="operators run in several streams"):
             found = closed(on, made, model)
         assert same(found, expected)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from offcert.core.errors import InputError, OffcertError
-from offcert.runtime.follow.offload import OffloadWarning, offload
+from offcert.runtime.follow.offload import OffloadWarning, follow
 from offcert.runtime.plan.timetable import Act
 from offcert.runtime.simulated import SimulatedDevice
 from support.runtime.stream_steps import (
@@ -103,7 +103,7 @@ def test_a_prefetch_does_not_raise_the_peak():
     problem = tight(problem, plan)
     limit = problem.platform.memory
     device = SimulatedDevice.of(problem.platform, memory=limit, policy="ideal")
-    made = offload(model, plan, problem, device=device, count=True)
+    made = follow(model, plan, problem, device=device, count=True)
     with made:
         expected = gradients(here, model)
         assert made.report.planned
@@ -270,7 +270,7 @@ def test_what_the_program_holds_stays_and_is_reported(on):
     plan = evicting(problem)
     device = on.device(problem)
     expected = gradients(on, on.put(copy.deepcopy(model)))
-    with offload(on.put(model), plan, tight(problem, plan), device=device) as made:
+    with follow(on.put(model), plan, tight(problem, plan), device=device) as made:
         assert same(gradients(on, model), expected)
         (unfreed,) = made.report.unfreed
         assert unfreed.size == 128
@@ -283,10 +283,10 @@ def test_modules_compiled_to_cuda_graphs_are_refused_by_name(on):
     model.layers[2] = torch.compile(model.layers[2], mode="reduce-overhead")
     device = on.device(problem)
     with pytest.raises(InputError, match=r"layers\.2 is compiled to CUDA graphs"):
-        offload(model, evicting(problem), problem, device=device)
+        follow(model, evicting(problem), problem, device=device)
     # On the CPU this mode has none.
     if on.is_simulated:
-        offload(model, evicting(problem), problem)
+        follow(model, evicting(problem), problem)
 
 
 class Capturing(SimulatedDevice):
@@ -312,7 +312,7 @@ def test_no_stream_is_told_anything_while_a_graph_is_captured(backward):
     plan = evicting(problem)
     device = Capturing.of(problem.platform)
     expected = gradients(on, copy.deepcopy(model))
-    with offload(model, plan, tight(problem, plan), device=device):
+    with follow(model, plan, tight(problem, plan), device=device):
         if backward:
             loss = mean(model, on.randn(4, 8))
         device.capturing = True

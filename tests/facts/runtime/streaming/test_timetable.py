@@ -171,6 +171,21 @@ def test_what_is_saved_later_than_it_is_complete_does_not_hold_up_others():
     assert check(given, forecast(given, made)) == []
 
 
+def test_what_is_copied_after_a_tensor_was_saved_does_not_overtake_it():
+    # The link is busy with w until C has saved x, for which D waits; y is large and has time.
+    room = {"D": 12, "E": 32}
+    operations = [Operation(name, 5, room.get(name, 0)) for name in "ABCDEFGH"]
+    tensors = [Tensor("w", 10, (0, 7)), Tensor("x", 2, (1, 2, 5)), Tensor("y", 20, (0, 6))]
+    given = Problem("eight", Trace(operations, tensors), Platform(32, 1))
+    orders = ((0, 3), (1, 3), (2, 4)), ((1, 5), (2, 5), (0, 5))
+    moves = [Move(kind, *each) for kind, order in zip(Kind, orders, strict=True) for each in order]
+    schedule = simulate(given, Plan(moves))
+    times = forecast(given, timetable(given, schedule, {0: 0, 1: 2, 2: 0}))
+    assert times.transfers == schedule.transfers
+    assert times.starts[3] == 17
+    assert times.makespan == schedule.makespan == 79
+
+
 def test_a_plan_that_does_not_fit_is_refused():
     plan = Plan([Move(Kind.OFFLOAD, 0, 1), Move(Kind.PREFETCH, 0, 3)])
     with pytest.raises(PlanError, match="lacks 2 bytes"):

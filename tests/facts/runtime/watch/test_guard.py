@@ -13,7 +13,7 @@ from torch import nn
 
 import offcert
 from offcert.core.errors import PlanError
-from offcert.runtime.follow.offload import Offload, OffloadWarning, offload
+from offcert.runtime.follow.offload import Offload, OffloadWarning, follow
 from offcert.runtime.watch.guard import GUARDED, Guard
 from offcert.runtime.watch.proof import RecomputeError
 from offcert.training import offload as make_plans
@@ -79,7 +79,7 @@ def certificates():
 def context(certificates, which, model, **options):
     if PLANS[which] is None:
         return make_plans(model, "auto", **MAKES, **options)
-    return offload(model, certificates[which], **options)
+    return follow(model, certificates[which], **options)
 
 
 class OursError(Exception):
@@ -228,11 +228,11 @@ def test_a_device_without_room_is_no_reason_to_stop(certificates, monkeypatch):
 
     monkeypatch.setattr("offcert.runtime.device.store.reserve", full)
     model, expected = network(), trained(network())
-    made = offload(model, certificates["moves"])
+    made = follow(model, certificates["moves"])
     with pytest.warns(OffloadWarning, match="no room for .* the disk is full"), made:
         assert all(map(torch.equal, trained(model), expected))
     assert made.steps == {"unplanned": 3}
-    made = offload(network(), certificates["moves"], strict=True)
+    made = follow(network(), certificates["moves"], strict=True)
     with pytest.raises(PlanError, match="the disk is full"), made:
         trained(made._root)
 
@@ -245,11 +245,11 @@ class FailsAtTheEnd(Offload):
 def test_the_end_of_a_context_that_fails(certificates, monkeypatch):
     monkeypatch.setattr("offcert.runtime.follow.offload.Offload", FailsAtTheEnd)
     model = network()
-    made = offload(model, certificates["moves"])
+    made = follow(model, certificates["moves"])
     with pytest.warns(OffloadWarning, match="offcert has failed: IndexError"), made:
         trained(model, 1)
     # The program's own error is the one that is seen.
-    made = offload(model, certificates["moves"], strict=True)
+    made = follow(model, certificates["moves"], strict=True)
     with pytest.raises(KeyError, match="theirs"), made:
         raise KeyError("theirs")
     with pytest.raises(PlanError, match="offcert has failed: IndexError"), made:
@@ -265,7 +265,7 @@ def test_bytes_that_are_lost_are_an_error(certificates, monkeypatch):
 
     monkeypatch.setattr(HostCopies, "read", gone)
     model = network()
-    made = offload(model, certificates["moves"])
+    made = follow(model, certificates["moves"])
     with warnings.catch_warnings(action="ignore"), pytest.raises(OSError, match="gone"), made:
         trained(model, 1)
 

@@ -7,7 +7,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from offcert.core.errors import InputError
-from offcert.runtime.follow.offload import offload
+from offcert.runtime.follow.offload import follow
 from support.runtime.ranks import results_of_ranks
 
 WORKER = "support.runtime.ddp_worker"
@@ -34,6 +34,6 @@ def test_sharded_modules_are_refused_by_name(tmp_path):
         model = nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 4), nn.ReLU()))
         fully_shard(model[1], mesh=init_device_mesh("cpu", (1,)))
         with pytest.raises(InputError, match=r"1 is sharded by fully_shard \(FSDP2\)"):
-            offload(model, [])
+            follow(model, [])
     finally:
         torch.distributed.destroy_process_group()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from offcert.formulations.labels.atomic_heads import search as arrays
-from offcert.formulations.labels.atomic_heads.kernel import Tables, bound_on_end
+from offcert.formulations.labels.atomic_heads.kernel import SideTables, bound_on_end
 from offcert.formulations.labels.atomic_heads.search import SideSearch
 from offcert.formulations.labels.atomic_heads.side import HeadSide, put
 from offcert.verify.heads.search import Tables as CheckTables
@@ -18,7 +18,7 @@ from support.oracles.side_sequences import least_end, random_side
 NEVER = 2**62
 
 
-def tables_of(side: HeadSide, unit: int = 1) -> Tables:
+def tables_of(side: HeadSide, unit: int = 1) -> SideTables:
     search = SideSearch(side)
     search.unit = unit
     return search.tables()

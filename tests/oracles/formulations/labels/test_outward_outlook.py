@@ -10,7 +10,7 @@ from offcert.formulations.labels.outward.evaluation import new_question
 from offcert.formulations.labels.outward.model import CutProblem, OutwardSide, cut
 from offcert.formulations.labels.outward.outlook import (
     Outlook,
-    Question,
+    SideQuestion,
     can_be,
     look,
     look_at_cut,
@@ -33,7 +33,7 @@ def pivots(seed: int) -> list[CutProblem]:
     return found
 
 
-def asked(pivot: CutProblem, index: int, rng: random.Random) -> Question:
+def asked(pivot: CutProblem, index: int, rng: random.Random) -> SideQuestion:
     """A question about a side, of any region."""
     high = np.array([rng.randint(0, most) for most in pivot.most])
     low = np.array([rng.randint(0, int(most)) for most in high])
@@ -59,7 +59,9 @@ def test_a_successor_is_told_what_a_look_from_it_would_tell(seed: int) -> None:
                 compare(side, question, outlook, c, change)
 
 
-def compare(side: OutwardSide, question: Question, outlook: Outlook, c: int, change: int) -> None:
+def compare(
+    side: OutwardSide, question: SideQuestion, outlook: Outlook, c: int, change: int
+) -> None:
     """Compare what is told of a successor, of whose class `c` one more or less is back."""
     sizes = side.size.tolist()
     left = (question.high - outlook.now).tolist()

@@ -7,7 +7,7 @@ import pytest
 
 from offcert.formulations.labels.pivot import arrays, kernel
 from offcert.formulations.labels.pivot.model import (
-    Nested,
+    NestedProblem,
     NestedSide,
     back_side,
     front_side,
@@ -19,7 +19,7 @@ UNLIMITED = np.full(4, arrays.NEVER)
 
 
 def settled(
-    data: Nested, side: NestedSide, other: NestedSide, m: list[int], t: int, s: int, k: int
+    data: NestedProblem, side: NestedSide, other: NestedSide, m: list[int], t: int, s: int, k: int
 ) -> tuple[int, int, int, int]:
     """What `kernel._settle` returns, one definition after the other; exact ticks as fractions."""
     last, sizes = side.operations, [members[0].size for members in data.classes]

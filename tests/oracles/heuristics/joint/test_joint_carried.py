@@ -162,7 +162,7 @@ def test_what_happens_within_operations_is_counted_alike(name: str) -> None:
             kinds = {each.name.split()[0] for each in carried.execution.trace.tensors}
             waiting += "begun" in kinds
             lines += any(
-                tables.carrying.line[range_of(tables, first, last)] == 1
+                tables.carrying.is_line[range_of(tables, first, last)] == 1
                 for first, last in zip(state.first, state.last, strict=True)
                 if last > first
             )

@@ -8,7 +8,7 @@ import torch
 import offcert
 from offcert.runtime.engines.machine import Machine
 from offcert.runtime.engines.orders import Orders
-from offcert.runtime.engines.recorder import Recorder
+from offcert.runtime.engines.recorder import EngineRecorder
 from offcert.runtime.engines.shim import simulated
 from offcert.runtime.simulated.streams import late
 from support.seeds import by_seeds
@@ -61,7 +61,7 @@ class Program:
 def recorded(program):
     """Run a program; return its orders, and what was found."""
     machine = Machine(late)
-    recorder = Recorder(machine)
+    recorder = EngineRecorder(machine)
     with simulated(recorder):
         kept = program()
     orders = Orders(machine, recorder.living())
