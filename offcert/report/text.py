@@ -130,12 +130,10 @@ def _times(problem: Problem) -> list[str]:
         return [f"  times          measured on {cut(name)}"]
     reached = source.get("efficiency")
     rows = reached.items() if isinstance(reached, dict) else ()
-    by = f" ({cut(str(source['attention']))})" if "attention" in source else ""
-    parts = [
-        f"{cut(kind)}{by if kind == 'attention' else ''} {cut(str(part))}" for kind, part in rows
-    ]
+    parts = [f"{cut(kind)} {cut(str(part))}" for kind, part in rows]
     reached = f"; of its peaks are reached: {', '.join(parts)}" if parts else " at its peak rates"
-    return [f"  times          roofline of {cut(name)}{reached}"]
+    by = f"; attention by {cut(str(source['attention']))}" if "attention" in source else ""
+    return [f"  times          roofline of {cut(name)}{reached}{by}"]
 
 
 def _capture(problem: Problem) -> dict[str, Any]:
