@@ -13,18 +13,14 @@ from collections.abc import Iterable
 from itertools import accumulate
 
 import numpy as np
-from numpy.typing import NDArray
 
-from offcert.core.compiled import inlined, inlined_and_entered
+from offcert.core.compiled import BoolArray, IntArray, inlined, inlined_and_entered
 from offcert.core.errors import PlanError
 from offcert.core.platform import Kind
 from offcert.core.trace import Trace
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule, Transfer
-
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 
 # Outcomes of the kernel that are no makespan. By definition.
 _OUT_OF_TURN = -1
