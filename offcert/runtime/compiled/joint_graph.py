@@ -22,6 +22,12 @@ from offcert.runtime.compiled.graph_pair import launches, storage_of
 Key = int | str
 
 
+def key_of(node: fx.Node) -> Key:
+    """Return the storage of a node's result."""
+    storage = storage_of(node)
+    return node.name if storage is None else storage
+
+
 @dataclass(eq=False)
 class ForwardOperator:
     """An operator of the forward pass.
@@ -123,7 +129,7 @@ class JointGraph:
             if node in self.backward or node.op == "output":
                 continue
             if node.op != "call_function":
-                self._free.add(self.key(node))
+                self._free.add(key_of(node))
                 continue
             if self._is_work(node):
                 self.works[node] = ForwardOperator(node, time(node), again(node))
@@ -133,11 +139,6 @@ class JointGraph:
             if node not in self.first:
                 # Only the backward pass reads it: whichever pass runs it does so once.
                 work.time = 0
-
-    def key(self, node: fx.Node) -> Key:
-        """Return the storage of a node's result."""
-        storage = storage_of(node)
-        return node.name if storage is None else storage
 
     @cached_property
     def needs(self) -> list[Key]:
@@ -179,7 +180,7 @@ class JointGraph:
 
     def storages(self, nodes: Iterable[fx.Node]) -> set[Key]:
         """Return the storages of nodes that are saved, without those of inputs."""
-        return {self.key(node) for node in nodes if self.key(node) in self.made}
+        return {key_of(node) for node in nodes if key_of(node) in self.made}
 
     def moments(self) -> list[NodeDemand]:
         """Return the bytes that are there at least during each operator, forward, then backward.
@@ -203,7 +204,7 @@ class JointGraph:
 
     def _make(self, node: fx.Node) -> None:
         """Take note of what a node makes, unless it is there already."""
-        key = self.key(node)
+        key = key_of(node)
         if key in self.made or key in self._free:
             return
         maker = node
@@ -219,7 +220,7 @@ class JointGraph:
         work.makes.append(key)
 
     def _made(self, nodes: Iterable[fx.Node]) -> list[Key]:
-        keys = dict.fromkeys(self.key(node) for node in nodes)
+        keys = dict.fromkeys(key_of(node) for node in nodes)
         return [key for key in keys if key in self.made]
 
     @cached_property
@@ -255,7 +256,7 @@ class JointGraph:
         return NodeDemand(fixed, saved)
 
     def _backward(self, nodes: list[fx.Node], held: set[Key]) -> list[NodeDemand]:
-        ends = {self.key(n) for n in self.results[self.outputs :] if isinstance(n, fx.Node)}
+        ends = {key_of(n) for n in self.results[self.outputs :] if isinstance(n, fx.Node)}
         sizes, begin, end = self._gradients(ends)
         first: dict[Key, int] = {}
         last: dict[Key, int] = {}
@@ -284,7 +285,7 @@ class JointGraph:
         for node in self.graph.nodes:
             if node not in self.backward or node.op == "output":
                 continue
-            key = self.key(node)
+            key = key_of(node)
             if (
                 key in self.made
                 or key in self._free
