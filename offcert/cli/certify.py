@@ -37,7 +37,7 @@ def add(commands: Commands) -> None:
 def _prepare(options: argparse.Namespace) -> None:
     """Find out before any work whether the result can be written."""
     if options.output is not None and frontier.is_curve(options):
-        frontier.require_folder(options)
+        frontier.require_curve_folder(options)
     else:
         require_outputs(options)
 

@@ -38,8 +38,8 @@ LOSSES = ("cross-entropy", "mean")
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 # Short for three of them, as models from configurations are usually said to be of.
 SHORT = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
-# PyTorch's own kernel is FlashAttention-2; the third is no kernel.
-ATTENTION = ("flash", "flash-3", "math")
+# PyTorch's own kernels are FlashAttention-2 and a memory-efficient one; the last is no kernel.
+ATTENTION = ("flash", "efficient", "flash-3", "math")
 
 
 def add_hardware(parser: argparse._ActionsContainer) -> None:
@@ -65,9 +65,9 @@ def add_peak(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--attention",
         choices=ATTENTION,
-        help="how attention is computed: by FlashAttention-2, as PyTorch has it, by "
-        "FlashAttention-3, whose rate is known on Hopper, or, with --hf, by products and a softmax "
-        f"(default: {ATTENTION[0]})",
+        help="how attention is computed where the card can: by FlashAttention-2 or the "
+        "memory-efficient kernel, as PyTorch has them, by FlashAttention-3, whose rate is known on "
+        f"Hopper, or, with --hf, by products and a softmax (default: {ATTENTION[0]})",
     )
 
 
@@ -195,7 +195,7 @@ def machine(options: argparse.Namespace) -> Hardware:
     """Return the hardware model that the options name."""
     from offcert.runtime.hardware import hardware
 
-    kernel = options.attention if options.attention == "flash-3" else None
+    kernel = options.attention if options.attention in ("flash-3", "efficient") else None
     return hardware(options.hardware, peak=options.peak, attention=kernel)
 
 
@@ -246,7 +246,7 @@ def _configured(
         raise InputError(f"--autocast keeps parameters in float32, not in {named['dtype']}")
     given = {name: getattr(options, name, None) for name in _CONFIGURED}
     given["dtype"] = named["dtype"]
-    given["attention"] = "math" if options.attention == "math" else None
+    given["attention"] = options.attention if options.attention in ("math", "efficient") else None
     given = {name: value for name, value in given.items() if value is not None}
     label = Path(options.hf).stem if options.hf.endswith(".json") else options.hf
     sizes = [str(given.get("batch", 1))]

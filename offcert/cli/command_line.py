@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 
 from offcert._version import __version__
@@ -100,7 +101,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
         within the limits, 130 for an interrupt.
     """
     every = parser()
-    options = every.parse_args(arguments)
+    try:
+        options = every.parse_args(arguments)
+    except SystemExit as ended:
+        # After a help text, which may not have been written.
+        told = int(ended.code or 0)
+        sys.exit(exit_code(lambda: told))
     options.every_command = every
     from offcert.cli.messages import messages
 

@@ -18,17 +18,20 @@ from offcert.cli.chosen import (
     chosen_optimiser,
     machine,
 )
-from offcert.cli.output import native_output_to_stderr, show
+from offcert.cli.output import native_output_to_stderr, require_folder, show
 from offcert.cli.parser import Commands, add_command
 from offcert.cli.progress import progress
 from offcert.cli.searching import add_effort, progress_line, search_settings
 
 if TYPE_CHECKING:
+    from offcert.certify.doctor import Diagnosis
     from offcert.certify.search import SearchProgress
 
 _EXAMPLES = (
     "offcert doctor resnet50 --input 32x3x224x224 --batch 32,64,128,256 --device-memory 16GiB "
     "--optimiser adamw --hardware rtx-4090",
+    "offcert doctor resnet18 --input 4x3x224x224 --batch 4,64 --device-memory 1GiB "
+    "--optimiser adamw -o sizes/",
     "offcert doctor my.package:make_step --batch 8,16 --sequence 2048,4096 --device-memory 80GiB",
 )
 _SETTINGS = ("time_limit", "workers")
@@ -82,9 +85,24 @@ def add(commands: Commands) -> None:
     add_peak(parser)
     add_optimiser(parser)
     add_effort(parser, *_SETTINGS)
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FOLDER",
+        help="folder for the certificate of each size, which train and report take (default: none "
+        "is kept)",
+    )
+    parser.set_defaults(prepare=_prepare)
+
+
+def _prepare(options: argparse.Namespace) -> None:
+    if options.output is not None:
+        require_folder(options, "sizes")
 
 
 def _run(options: argparse.Namespace) -> int:
+    from pathlib import Path
+
     from offcert.certify.interrupts import terminating_interrupts
     from offcert.core.errors import require_torch
     from offcert.core.units import Units, format_time
@@ -96,6 +114,12 @@ def _run(options: argparse.Namespace) -> int:
     model, given, _, named = chosen_model(options)
     units = Units("ns", "B")
     title = options.model or options.hf
+
+    def keep(diagnosis: Diagnosis) -> None:
+        if diagnosis.certificate is not None and options.output is not None:
+            sizes = [f"{name}-{size}" for name, size in diagnosis.asked.items()]
+            file = f"{'-'.join(sizes) or 'step'}.json"
+            diagnosis.certificate.write(Path(options.output) / file)
 
     def said(news: SearchProgress) -> str:
         return progress_line(news, lambda ticks: format_time(ticks, units))
@@ -120,8 +144,14 @@ def _run(options: argparse.Namespace) -> int:
             seed=options.seed,
             recompute=options.recompute == "any",
             progress=tell,
+            found=keep,
             **named,
             **search_settings(options, *_SETTINGS),
         )
-    show(options, doctor_summary(found), describe_doctor(found, title))
+    asked = max(1, len(options.batches)) * max(1, len(options.sequences))
+    document, text = doctor_summary(found, asked), describe_doctor(found, title, asked)
+    if options.output is not None:
+        document["written"] = options.output
+        text += f"\nwrote {options.output}"
+    show(options, document, text)
     return 0

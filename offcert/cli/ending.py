@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from offcert.cli.interrupts import say_interrupted
@@ -28,14 +28,22 @@ def exit_code(act: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         return say_interrupted()
     except BrokenPipeError:
-        # Whoever reads has seen enough; the interpreter must not try to write the rest at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever reads has seen enough.
+        _drop_the_rest()
         return 0
     except OSError as error:
         what = "the output cannot be written" if error.filename is None else error.filename
         print(f"offcert: {cut(str(what))}: {error.strerror or error}", file=sys.stderr)
+        if error.filename is None:
+            _drop_the_rest()
         return EXIT_INPUT
     return code
+
+
+def _drop_the_rest() -> None:
+    """Keep the interpreter from writing at exit what could not be written now."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from offcert.cli.ending import ending_anyhow
-from offcert.cli.output import STDOUT, native_output_to_stderr, show
+from offcert.cli.output import native_output_to_stderr, require_folder, show
 from offcert.cli.progress import progress
 from offcert.cli.searching import describe_progress, read_problem, search_settings
 
@@ -27,7 +27,7 @@ def is_curve(options: argparse.Namespace) -> bool:
     return memory is not None and any(mark in memory for mark in ":,")
 
 
-def require_folder(options: argparse.Namespace) -> None:
+def require_curve_folder(options: argparse.Namespace) -> None:
     """Make the folder for the certificates before any work is done.
 
     Raises
@@ -40,15 +40,8 @@ def require_folder(options: argparse.Namespace) -> None:
     from offcert.core.documents import require_writable
     from offcert.core.errors import InputError
 
-    if options.output == STDOUT:
-        raise InputError("several limits need a folder for certificates, not -")
+    require_folder(options, "several limits")
     folder = Path(options.output)
-    if folder.is_file():
-        raise InputError(f"{folder} is a file: several limits need a folder for certificates")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{folder} cannot be made: {error.strerror}") from None
     require_writable(folder / _TABLE)
     # What a curve is made from may lie in the folder, also under a name that the curve uses.
     read = Path(options.problem)

@@ -39,6 +39,29 @@ def require_outputs(options: argparse.Namespace, *names: str) -> None:
             require_writable(path)
 
 
+def require_folder(options: argparse.Namespace, for_what: str) -> None:
+    """Make the folder that `options.output` names before any work is done.
+
+    Raises
+    ------
+    InputError
+        If it cannot be made, or the name is a file's; it says what the folder is for.
+    """
+    from pathlib import Path
+
+    from offcert.core.errors import InputError
+
+    folder = Path(options.output)
+    if options.output == STDOUT:
+        raise InputError(f"{for_what} need a folder for certificates, not -")
+    if folder.is_file():
+        raise InputError(f"{folder} is a file: {for_what} need a folder for certificates")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder} cannot be made: {error.strerror}") from None
+
+
 def _require_streamed(options: argparse.Namespace) -> None:
     if not getattr(options, "streamed", False):
         from offcert.core.errors import InputError

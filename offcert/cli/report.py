@@ -31,7 +31,8 @@ def add(commands: Commands) -> None:
         type=source,
         metavar="CERTIFICATE",
         nargs="+",
-        help="certificates of schedules, folders of curves over memory, and reports of train",
+        help="certificates of schedules, folders of them (curves over memory, sizes of doctor), "
+        "and reports of train",
     )
     parser.add_argument(
         "--no-verify",
@@ -99,9 +100,10 @@ def _paths(given: list[Path]) -> Iterator[Path]:
         if not path.is_dir():
             yield path
             continue
-        found = sorted(path.glob("memory-*.json"))
+        # Beside the certificates of a curve may lie its problem and its table.
+        found = sorted(path.glob("memory-*.json")) or sorted(path.glob("*.json"))
         if not found:
-            raise InputError(f"{path} is no folder with a curve over memory, as certify writes it")
+            raise InputError(f"{path} holds no certificates, as certify and doctor write them")
         yield from found
 
 

@@ -43,18 +43,25 @@ def diagnosis_summary(diagnosis: Diagnosis) -> dict[str, Any]:
     }
 
 
-def doctor_summary(diagnoses: Sequence[Diagnosis]) -> dict[str, Any]:
-    """Return all diagnoses as a JSON object, with the largest size and the fastest one."""
+def doctor_summary(diagnoses: Sequence[Diagnosis], asked: int = 0) -> dict[str, Any]:
+    """Return all diagnoses as a JSON object, with the largest size and the fastest one.
+
+    `asked` is the number of sizes that were asked for, of which an interrupt may have left some.
+    """
     most, best = largest(diagnoses), fastest(diagnoses)
     return {
         "sizes": [diagnosis_summary(each) for each in diagnoses],
         "largest": None if most is None else dict(most.asked),
         "fastest": None if best is None else dict(best.asked),
+        "interrupted": _interruption(diagnoses, asked) is not None,
     }
 
 
-def describe_doctor(diagnoses: Sequence[Diagnosis], title: str) -> str:
-    """Return all diagnoses as a table, with what takes the memory and what is best."""
+def describe_doctor(diagnoses: Sequence[Diagnosis], title: str, asked: int = 0) -> str:
+    """Return all diagnoses as a table, with what takes the memory and what is best.
+
+    `asked` is the number of sizes that were asked for, of which an interrupt may have left some.
+    """
     if not diagnoses:
         return "interrupted before anything was found"
     table = aligned([_HEADER, *(_row(each) for each in diagnoses)])
@@ -63,10 +70,22 @@ def describe_doctor(diagnoses: Sequence[Diagnosis], title: str) -> str:
     lines += [f"{_label(each)}: {each.why_not}" for each in diagnoses if each.why_not is not None]
     lines += [f"{_label(each)} is short of {_short(each)}" for each in diagnoses if each.short]
     lines += sorted({remedy for each in diagnoses if (remedy := _remedy(each)) is not None})
+    interrupted = _interruption(diagnoses, asked)
+    lines += [interrupted] if interrupted is not None else []
     lines += _best_lines(diagnoses)
     others = [row for each in diagnoses for row in _other_rows(each)]
     lines += [aligned([_OTHERS_HEADER, *others])] if others else []
     return "\n".join([*lines, _peak_line(largest(diagnoses) or diagnoses[-1])])
+
+
+def _interruption(diagnoses: Sequence[Diagnosis], asked: int) -> str | None:
+    """Return a sentence about an interrupt and the sizes that it left; None without one."""
+    if asked > len(diagnoses):
+        return f"interrupted: {asked - len(diagnoses)} of {asked} sizes were not looked at"
+    certificate = diagnoses[-1].certificate if diagnoses else None
+    if certificate is not None and certificate.notes.interrupted:
+        return f"interrupted: at {_label(diagnoses[-1])} this is the best that was known then"
+    return None
 
 
 def _short(each: Diagnosis) -> str:

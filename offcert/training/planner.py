@@ -115,7 +115,7 @@ class Planner:
             "hardware": measurement.device,
             "measured": False,
         }
-        source |= self.rates.origin
+        source |= self.rates.origin(capture.attention)
         network: Network | Trace = measurement.trace
         if capture.network is not None and capture.record is not None:
             network = retimed_network(capture.network, measurement.trace)
@@ -143,7 +143,7 @@ class Planner:
         if isinstance(problem.network, Network):
             network = retimed_network(problem.network, found.trace)
         source = {**(problem.source or {}), "hardware": found.device, "measured": True}
-        for name in self.rates.origin:
+        for name in ("efficiency", "attention"):
             source.pop(name, None)
         platform = found.platform(found.memory)
         return replace(problem, network=network, platform=platform, source=source)

@@ -98,7 +98,8 @@ def verify_on(
         The certificate with the plan. Its bounds are not verified.
     problem : Problem, Certificate or path
         Where the plan is to be followed: the same computations and tensors, with other durations,
-        sizes, rates or memory. What a certificate of it has proved counts there.
+        sizes, rates or memory. A problem without choices, as a profile is, lets as much run again
+        as the certificate's own. What a certificate of it has proved counts there.
     limits : Limits
         Seconds and memory that the bounds may take.
 
@@ -124,6 +125,12 @@ def verify_on(
     fault = structure_fault(plan_of.problem, other)
     if fault is not None:
         return Elsewhere(other, fault)
+    if not known and other.recompute is Recompute.NONE:
+        # A profile is about a machine; the certificate has the question.
+        chain = plan_of.problem.recompute is Recompute.CHAIN
+        network = chain and isinstance(other.network, Network)
+        asked = Recompute.ANY if network else plan_of.problem.recompute
+        other = replace(other, recompute=asked)
     elsewhere = _followed(plan_of, schedule, other)
     if not elsewhere.legal:
         return elsewhere
@@ -208,18 +215,19 @@ def _followed(certificate: Certificate, schedule: Schedule, other: Problem) -> E
     ours, execution = certificate.problem, certificate.result.execution
     runs, there = other.plain(), None
     if execution is not None:
+        again, admits = execution.repeated, other
         if other.recompute is Recompute.NONE:
-            again = execution.repeated
-            return Elsewhere(
-                other, f"{again} operations run again, and the problem lets nothing run again"
-            )
+            if again:
+                said = f"{again} operations run again, and the problem lets nothing run again"
+                return Elsewhere(other, said)
+            admits = replace(other, recompute=Recompute.ANY)
         assert ours.computed is not None
         assert other.computed is not None
         there = executed_on(execution, ours.computed, other.computed)
-        faults = legality_faults(ours, execution) or legality_faults(other, there)
+        faults = legality_faults(ours, execution) or legality_faults(admits, there)
         if faults:
             return Elsewhere(other, faults[0])
-        runs = other.executed(there)
+        runs = admits.executed(there)
     before = certificate.executed.trace
     try:
         moves = _moved(schedule.plan(before), before, runs.trace)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from fractions import Fraction
 from typing import Any
 
 from offcert.core.carried.ranges import NO_RANGES, RANGES, Ranges
@@ -99,6 +100,8 @@ class Capture:
         Whether autocast was active when the backward pass began; None in problems that do not say.
     interpolated : bool
         Whether its sizes were computed from those of two captures: then steps may be smaller.
+    attention : mapping of str to Fraction
+        By kernel that attention runs on, the part of its peak that the stated hardware reaches.
     """
 
     trace: Trace
@@ -116,6 +119,7 @@ class Capture:
     nodes: tuple[int, ...] = ()
     autocast: bool | None = None
     interpolated: bool = False
+    attention: Mapping[str, Fraction] = field(default_factory=dict, compare=False)
 
     @property
     def saved(self) -> list[tuple[Any, ...]]:

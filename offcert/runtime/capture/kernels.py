@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -28,6 +29,9 @@ from torch.utils._pytree import tree_map
 
 from offcert.core.errors import InputError
 from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.hardware import Hardware
+from offcert.runtime.hardware.attention import kernel_of
+from offcert.runtime.hardware.model import MATH
 
 
 class FakeTwins:
@@ -98,24 +102,43 @@ class CpuKernels(TorchDispatchMode):
         return rule(func, args, kwargs)
 
 
-class FlashKernels(TorchFunctionMode):
-    """Attention with dropout, as CUDA devices compute it: by FlashAttention, which keeps no scores.
+class AttentionKernels(TorchFunctionMode):
+    """Attention as a card computes it: by a kernel that keeps no scores, or by products.
 
-    The kernel draws dropout anew in the backward pass and keeps 16 bytes for that. The kernel of
+    A kernel draws dropout anew in the backward pass and keeps 16 bytes for that. The kernel of
     the CPU has no dropout, and attention would become products there. So this leaves dropout out,
-    of `scaled_dot_product_attention` alone, unless that kernel has been switched off.
+    of `scaled_dot_product_attention` alone, unless that kernel has been switched off. Where the
+    card has no kernel for the tensors (`offcert.runtime.hardware.attention.kernel_of`), the CPU's
+    is not used either.
+
+    Parameters
+    ----------
+    card : Hardware
+        The accelerator whose kernels are foreseen.
     """
 
+    def __init__(self, card: Hardware) -> None:
+        super().__init__()
+        self._card = card
+
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run `func`, without dropout if it is attention."""
+        """Run `func`, without dropout if it is attention by a kernel."""
         kwargs = kwargs or {}
-        flash = torch.backends.cuda.flash_sdp_enabled()
-        if func is scaled_dot_product_attention and flash:
-            kwargs = {**kwargs, "dropout_p": 0.0}
-            # Query, key, value and mask come before it.
-            args, kept = args[:4], args[5:]
-            kwargs |= dict(zip(("is_causal",), kept, strict=False))
-        return func(*args, **kwargs)
+        if func is not scaled_dot_product_attention or not torch.backends.cuda.flash_sdp_enabled():
+            return func(*args, **kwargs)
+        given = dict(zip(_OF_ATTENTION, args, strict=False)) | kwargs
+        query, key, value = (given[name] for name in _OF_ATTENTION[:3])
+        masked, causal = given.get("attn_mask") is not None, bool(given.get("is_causal"))
+        kind = query.device.type
+        mixed = torch.is_autocast_enabled(kind)
+        dtype = torch.get_autocast_dtype(kind) if mixed else query.dtype
+        if kernel_of(self._card, query, key, value, dtype, masked, causal) == MATH:
+            with sdpa_kernel(SDPBackend.MATH):
+                return func(**given)
+        return func(**given | {"dropout_p": 0.0})
+
+
+_OF_ATTENTION = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 
 
 def _is_mixed(tensor: torch.Tensor, parameters: Any) -> bool:

@@ -11,6 +11,7 @@ import weakref
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from fractions import Fraction
 from typing import Any
 
 import torch
@@ -19,7 +20,8 @@ from torch.utils._pytree import tree_leaves
 from offcert.runtime.capture.lines import LineFinder
 from offcert.runtime.capture.moments import Life, Moment, RecordedStorages, Saved, Seen
 from offcert.runtime.hardware import Hardware
-from offcert.runtime.hardware.cost import attention_scratch, operator_cost, operator_ns
+from offcert.runtime.hardware.attention import attention_scratch
+from offcert.runtime.hardware.cost import attention_parts, operator_cost, operator_ns
 from offcert.runtime.segments.handed import given_a_cache
 from offcert.runtime.watch.entries import Entry
 from offcert.runtime.watch.events import INPUT, OPERATOR, OUTPUT, UNPACK, Event, Session
@@ -61,6 +63,8 @@ class Recorder(Session):
         The nodes of the autograd graph that each of them made.
     autocast : bool
         Whether autocast was active when the backward pass began.
+    attention : dict of str to Fraction
+        By kernel that attention runs on, the part of its peak that the hardware reaches.
     packed, made : list of Seen
         What autograd saves in the forward pass, as often as it does, and what operators make.
     given : list of (int, list of Seen)
@@ -92,6 +96,7 @@ class Recorder(Session):
         self.calls: list[Signature] = []
         self.nodes: list[int] = []
         self.autocast = False
+        self.attention: dict[str, Fraction] = {}
         self.unpacked: list[tuple[int, int]] = []
         self.packed: list[Seen] = []
         self.made: list[Seen] = []
@@ -268,6 +273,7 @@ class Recorder(Session):
             moment.duration = operator_ns(self._hardware, func, args, kwargs, out)
             # Bytes that the stated device takes beside the tensors that are seen here.
             self.tracker.need(attention_scratch(func, args))
+            self.attention |= attention_parts(self._hardware, func, args, kwargs)
 
     def see(self, tensor: torch.Tensor) -> Seen:
         """Return moment, storage, size, dtype and shape of a tensor as they are now."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 from offcert.runtime.capture.moments import Life, Moment, Saved, Seen
@@ -37,6 +38,7 @@ class Recording:
     calls: list[Any]
     nodes: list[int]
     autocast: bool
+    attention: dict[str, Fraction]
     backward_passes: int
     hooks: Any
 

@@ -17,7 +17,7 @@ from offcert.runtime.capture.borrowed import Originals, borrowed, random_state_k
 from offcert.runtime.capture.build import build
 from offcert.runtime.capture.capture import Capture, Clock
 from offcert.runtime.capture.collectives import Unsent, require_gathered, sharding_kept
-from offcert.runtime.capture.kernels import CpuKernels, FakeTwins, FlashKernels
+from offcert.runtime.capture.kernels import AttentionKernels, CpuKernels, FakeTwins
 from offcert.runtime.capture.recorder import Recorder
 from offcert.runtime.capture.recording import Recording
 from offcert.runtime.capture.repeated import repeated
@@ -142,6 +142,7 @@ def captured(
         built.record,
         tuple(recorder.nodes),
         recorder.autocast,
+        attention=recorder.attention,
     )
 
 
@@ -192,7 +193,7 @@ def _run_fake(
     step: TrainingStep, hardware: Hardware | None, program: PlacedProgram | None = None
 ) -> tuple[Recorder, int]:
     twins = FakeTwins()
-    foreseen = nullcontext() if hardware is None or step.here else FlashKernels()
+    foreseen = nullcontext() if hardware is None or step.here else AttentionKernels(hardware)
     parts = Parts(step.model)
     require_gathered(parts)
     unsent = Unsent() if parts.sharded else nullcontext()

@@ -7,6 +7,8 @@ fake tensors give the same numbers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
 from math import prod
 from typing import Any
 
@@ -22,6 +24,7 @@ from torch.utils.flop_counter import (
 )
 
 from offcert.runtime.hardware import Hardware, OperationClass, roofline_ns
+from offcert.runtime.hardware.attention import argument, attention_by, is_fused
 
 aten = torch.ops.aten
 
@@ -106,6 +109,8 @@ def operator_ns(
     """
     flops, traffic = operator_cost(func, args, kwargs, out)
     dtype, work = computed_as(func, args)
+    if work is OperationClass.ATTENTION:
+        card = replace(card, attention=attention_by(card, func, args, kwargs) or card.attention)
     if card.once or not (flops or traffic):
         return roofline_ns(card, flops, traffic, dtype, work)
     traffic += _read_again(func, args, kwargs)
@@ -134,6 +139,18 @@ def _wanted(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[bool, bool]
     """Return whether a convolution's backward makes the gradients of its input and its weight."""
     mask = args[10] if len(args) > 10 else kwargs["output_mask"]
     return bool(mask[0]), bool(mask[1])
+
+
+def attention_parts(
+    card: Hardware, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> dict[str, Fraction]:
+    """Return the part of its peak that a call of attention reaches, by its kernel, if it is one."""
+    kernel = attention_by(card, func, args, kwargs)
+    if kernel is None:
+        return {}
+    dtype, work = computed_as(func, args)
+    known = work is OperationClass.ATTENTION
+    return {kernel: replace(card, attention=kernel).reached(work, dtype) if known else Fraction(1)}
 
 
 def computed_as(func: OpOverload, args: Sequence[Any]) -> tuple[str, OperationClass]:
@@ -189,16 +206,12 @@ def _launches_nothing(
 
 def _flops(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> int:
     packet = func.overloadpacket
-    if _is_fused_attention(func):
+    if is_fused(func):
         return _attention_flops(func, args, kwargs, out)
     if packet is aten.convolution_backward:
         return _convolution_backward_flops(*args, **kwargs)
     formula = flop_registry.get(_SUMS.get(packet, packet))
     return 0 if formula is None else int(formula(*args, **kwargs, out_val=out))
-
-
-def _is_fused_attention(func: OpOverload) -> bool:
-    return func.overloadpacket.__name__.startswith("_scaled_dot_product_")
 
 
 def _attention_flops(
@@ -218,7 +231,7 @@ def _attention_flops(
         flops = 0 if formula is None else int(formula(*args, **kwargs, out_val=out))
     query, key = args[1:3] if "backward" in packet.__name__ else args[:2]
     rows, columns = query.shape[-2], key.shape[-2]
-    if rows == columns and _argument(func, args, kwargs, "is_causal"):
+    if rows == columns and argument(func, args, kwargs, "is_causal"):
         return int(flops * (rows + 1) // (2 * rows))
     return int(flops)
 
@@ -227,35 +240,6 @@ def _expanded(tensors: Sequence[Tensor]) -> list[torch.Size]:
     """Return shapes with as many heads as there are queries: several may share keys and values."""
     heads = max(tensor.shape[1] for tensor in tensors)
     return [torch.Size((each.shape[0], heads, *each.shape[2:])) for each in tensors]
-
-
-def _argument(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], name: str) -> Any:
-    for index, argument in enumerate(func._schema.arguments):
-        if argument.name == name:
-            return args[index] if index < len(args) else kwargs.get(name, argument.default_value)
-    return None
-
-
-def attention_scratch(func: OpOverload, args: Sequence[Any]) -> int:
-    """Return the bytes that FlashAttention allocates and frees within an operator.
-
-    Its backward pass adds up the gradient of the queries in float32, with rows filled up to 128 and
-    columns to 32, and row sums beside it; where several heads share keys and values, it makes their
-    gradients for every head first. Kernels on the CPU, which are captured, do otherwise.
-
-    References
-    ----------
-    Dao: FlashAttention-2. 2023, algorithm 2; `mha_bwd` of its implementation.
-    """
-    if func.overloadpacket is not aten._scaled_dot_product_flash_attention_for_cpu_backward:
-        return 0
-    query, key = args[1:3]
-    batch, heads, rows, width = query.shape
-    rows = -(-rows // 128) * 128
-    scratch = 4 * batch * heads * rows * (-(-width // 32) * 32 + 1)
-    if key.shape[1] != heads:
-        scratch += 2 * batch * heads * key.shape[2] * width * key.itemsize
-    return int(scratch)
 
 
 def _convolution_backward_flops(
@@ -291,7 +275,7 @@ def _read_again(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
         return 0
     for name in ("training", "train"):
         # With the statistics of another time, there is nothing to do first.
-        if _argument(func, args, kwargs, name) is False:
+        if argument(func, args, kwargs, name) is False:
             return 0
     if packet is aten.native_layer_norm_backward and not any(args[-1][1:]):
         return 0
@@ -300,9 +284,9 @@ def _read_again(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
 
 
 def _mutated(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterable[Tensor]:
-    for index, argument in enumerate(func._schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            value = args[index] if index < len(args) else kwargs.get(argument.name)
+    for index, each in enumerate(func._schema.arguments):
+        if each.alias_info is not None and each.alias_info.is_write:
+            value = args[index] if index < len(args) else kwargs.get(each.name)
             yield from _tensors(value)
 
 

@@ -17,7 +17,7 @@ from offcert.core.errors import InputError
 from offcert.core.messages import meant, show
 from offcert.core.units import parse_size
 from offcert.runtime.hardware.cards import HARDWARE
-from offcert.runtime.hardware.model import FLASH_2, TYPES, Hardware, OperationClass
+from offcert.runtime.hardware.model import EFFICIENT, FLASH_2, TYPES, Hardware, OperationClass
 
 _SUFFIX = ".toml"
 # Keys of the parts of a peak: a class of work, or one in a type.
@@ -36,8 +36,8 @@ def hardware(name: str | Hardware, *, peak: bool = False, attention: str | None 
         Whether operations reach the peaks, whatever is known of what they do reach, and read what
         they take once, however many kernels they are.
     attention : str, optional
-        The kernel that attention runs on: ``"flash-2"``, or ``"flash-3"`` where it is known what
-        that reaches.
+        The kernel that attention runs on where it can: ``"flash-2"``, ``"efficient"``, or
+        ``"flash-3"`` where it is known what that reaches.
 
     Raises
     ------
@@ -104,8 +104,8 @@ def write_hardware(path: str | Path, card: Hardware) -> None:
 
 
 def _with_kernel(found: Hardware, kernel: str) -> Hardware:
-    if kernel not in (FLASH_2, *found.kernels):
-        known = ", ".join({FLASH_2: None, **found.kernels})
+    known = ", ".join({FLASH_2: None, EFFICIENT: None, **found.kernels})
+    if kernel not in known.split(", "):
         raise InputError(
             f"attention on {found.name} must be by {known}, not {show(kernel)}: what that reaches "
             "there is not known"

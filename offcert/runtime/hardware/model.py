@@ -20,8 +20,9 @@ from offcert.core.errors import InputError
 _NS_PER_SECOND = 10**9
 
 
-# Kernels that attention may run on, which keep no scores; products and a softmax are no kernel.
-FLASH_2, FLASH_3 = "flash-2", "flash-3"
+# How attention may be computed: by FlashAttention, by PyTorch's memory-efficient kernel, which keep
+# no scores, or by products and a softmax.
+FLASH_2, FLASH_3, EFFICIENT, MATH = "flash-2", "flash-3", "efficient", "math"
 
 
 class OperationClass(StrEnum):
@@ -69,8 +70,8 @@ class Hardware:
     kernels
         By kernel of attention, which part of a peak it reaches.
     attention
-        The kernel that attention is assumed to run on: ``"flash-2"`` (FlashAttention-2, which
-        PyTorch has) or ``"flash-3"``.
+        The kernel that attention runs on where it can: ``"flash-2"`` (FlashAttention-2, which
+        PyTorch has), ``"flash-3"``, or ``"efficient"`` (PyTorch's memory-efficient kernel).
     link_back
         Rate from the host to the device; that of the other direction if it is not given.
     link_both
@@ -95,14 +96,19 @@ class Hardware:
     link_both: tuple[int, int] | None = None
     once: bool = False
 
-    @property
-    def origin(self) -> dict[str, Any]:
-        """The entry in a problem's ``source``: the rates that operations reach, by kernel."""
+    def origin(self, attention: Mapping[str, Fraction] = MappingProxyType({})) -> dict[str, Any]:
+        """Return the entry in a problem's ``source``: rates that are reached, and kernels.
+
+        Parameters
+        ----------
+        attention : mapping of str to Fraction
+            By kernel that attention runs on in the step, which part of its peak it reaches.
+        """
         parts = dict(self.efficiency)
-        if self.kernels:
-            parts[OperationClass.ATTENTION] = self.reached(OperationClass.ATTENTION)
+        known = [part for part in attention.values() if part < 1]
+        parts |= {OperationClass.ATTENTION: min(known)} if known else {}
         reached = {str(name): str(float(part)) for name, part in parts.items()}
-        kernel = {"attention": self.attention} if self.kernels else {}
+        kernel = {"attention": ", ".join(sorted(attention))} if attention else {}
         return {"hardware": self.name} | ({"efficiency": reached} if reached else {}) | kernel
 
     def rate(self, dtype: str) -> int:
@@ -110,8 +116,14 @@ class Hardware:
         return self.rates.get(dtype, self.flops)
 
     def reached(self, work: str, dtype: str = "") -> Fraction:
-        """Return the part of its peak that a class of work reaches, in a type."""
-        kernel = self.kernels.get(self.attention) if work == OperationClass.ATTENTION else None
+        """Return the part of its peak that a class of work reaches, in a type.
+
+        What the memory-efficient kernel reaches is not known: in half precision it counts as
+        FlashAttention-2, than which it is no quicker (github.com/facebookresearch/xformers, issue
+        791), in float32 as the peak.
+        """
+        named = FLASH_2 if self.attention == EFFICIENT and dtype != "float32" else self.attention
+        kernel = self.kernels.get(named) if work == OperationClass.ATTENTION else None
         if kernel is not None:
             return kernel
         whole = self.efficiency.get(work, Fraction(1))

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from offcert.core.errors import InputError
 from offcert.core.execution import Execution
@@ -18,6 +21,7 @@ from offcert.questions.schedule.training_record import HostMemory
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.interface import Device
 from offcert.runtime.follow.memory import host_memory_of, memory_limit, within_host
+from offcert.runtime.hardware.model import MATH
 from offcert.runtime.pairs.comparison import Comparison, Pair, seeded
 from offcert.runtime.pairs.recorded import training_record
 from offcert.runtime.pairs.step_pair import StepPair, Training
@@ -277,4 +281,13 @@ def _plain_step(
     if workload.input is None and (model is not None or workload.model is None):
         raise InputError("the problem is one of a TrainingStep: pass it as step")
     made = workload.load() if model is None else model
-    return made if isinstance(made, TrainingStep) else standard_step(made, workload)
+    built = made if isinstance(made, TrainingStep) else standard_step(made, workload)
+    if (problem.source or {}).get("attention") != MATH:
+        return built
+
+    def by_products(model: Any, inputs: Any) -> torch.Tensor | None:
+        # The card of the plan has no kernel for its attention; the device here may have one.
+        with sdpa_kernel(SDPBackend.MATH):
+            return built.run(model, inputs)
+
+    return replace(built, run=by_products)

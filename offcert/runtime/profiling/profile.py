@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from offcert.core.network import Network
 from offcert.core.platform import Link
 from offcert.core.trace import Trace
 from offcert.core.units import Units, parse_limit, require_size
-from offcert.questions.schedule.device_memory import memory_beside
+from offcert.questions.schedule.device_memory import memory_beside, require_optimiser_counted
 from offcert.questions.schedule.problem import Problem
 from offcert.runtime import zoo
 from offcert.runtime.capture import Clock, capture
@@ -139,6 +140,8 @@ def profile(
     label = _label(model, shape)
     try:
         loaded = workload.load(shapes_only=not measure) if isinstance(model, str) else model
+        if device_memory is not None:
+            require_optimiser_known(loaded, optimiser)
         made = _made(loaded, workload, asked)
         uncounted = _with_optimiser(made.uncounted, loaded, optimiser)
     except OffcertError:
@@ -150,7 +153,7 @@ def profile(
     # Problems of stages are what they always were, unless more is asked for.
     if chosen is not Clock.STAGES or device_memory is not None or optimiser is not None:
         source["uncounted"] = uncounted
-    source |= _origin(made.found, measure, asked.hardware)
+    source |= _origin(made, measure, asked.hardware)
     if device_memory is not None:
         memory = memory_beside(device_memory, uncounted)
     left = _memory_left(made.found, source.get("uncounted", {}))
@@ -208,12 +211,15 @@ class _Made:
         The record of its origin.
     uncounted : mapping of str to int
         The bytes that it does not count.
+    attention : mapping of str to Fraction
+        By kernel that attention runs on, the part of its peak that the hardware reaches.
     """
 
     found: Measurement
     network: Trace | Network
     source: Mapping[str, Any]
     uncounted: Mapping[str, int]
+    attention: Mapping[str, Fraction] = field(default_factory=dict)
 
 
 def _made(made: nn.Module | TrainingStep, workload: Workload, asked: _Asked) -> _Made:
@@ -225,9 +231,10 @@ def _made(made: nn.Module | TrainingStep, workload: Workload, asked: _Asked) -> 
     return _modelled(made, workload, asked)
 
 
-def _origin(found: Measurement, measured: bool, model: Hardware | None) -> dict[str, Any]:
-    """Return a record of where durations come from: hardware, versions, measurement."""
-    stated = {} if model is None or measured else model.origin
+def _origin(made: _Made, measured: bool, model: Hardware | None) -> dict[str, Any]:
+    """Return a record of where durations come from: hardware, kernels, versions, measurement."""
+    found = made.found
+    stated = {} if model is None or measured else model.origin(made.attention)
     version = torch.__version__.partition("+")[0]
     origin = {"hardware": found.device, "measured": measured, "torch": version} | stated
     return origin | {"measurement": dict(found.details)} if found.details else origin
@@ -331,7 +338,7 @@ def _described(step: TrainingStep, captured: Capture, found: Measurement) -> _Ma
     source |= {"clock": str(captured.clock), "capture": captured.to_json()}
     known = captured.network
     network = found.trace if known is None else retimed_network(known, found.trace)
-    return _Made(found, network, source, captured.uncounted)
+    return _Made(found, network, source, captured.uncounted, captured.attention)
 
 
 def _step(made: nn.Module | TrainingStep, workload: Workload) -> TrainingStep:
@@ -349,6 +356,20 @@ def _on_device(made: nn.Module | TrainingStep, device: Device | None) -> nn.Modu
     if device is not None:
         return made.to(device.tensors)
     return made.to("cuda") if torch.cuda.is_available() else made
+
+
+def require_optimiser_known(made: nn.Module | TrainingStep, name: str | None) -> None:
+    """Raise an `InputError` before a step is captured if its optimiser's state is not known.
+
+    Parameters
+    ----------
+    made : nn.Module or TrainingStep
+        The model, or the step, which may have an optimiser.
+    name : str or None
+        The optimiser that is named for it.
+    """
+    if name is None and not (isinstance(made, TrainingStep) and made.optimiser is not None):
+        require_optimiser_counted({})
 
 
 def _with_optimiser(

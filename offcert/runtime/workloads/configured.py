@@ -90,10 +90,16 @@ DTYPES = {
     "float16": "float16",
     "float32": "float32",
 }
-# What PyTorch's attention runs on: kernels that keep no scores, or products and a softmax.
+# What PyTorch's attention may run on: kernels that keep no scores, or products and a softmax.
 ATTENTION = {
-    "flash": SDPBackend.FLASH_ATTENTION,
-    "math": SDPBackend.MATH,
+    "flash": [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH],
+    "efficient": [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH],
+    "math": [SDPBackend.MATH],
+}
+
+_ENABLED = {
+    SDPBackend.FLASH_ATTENTION: torch.backends.cuda.flash_sdp_enabled,
+    SDPBackend.EFFICIENT_ATTENTION: torch.backends.cuda.mem_efficient_sdp_enabled,
 }
 
 
@@ -127,7 +133,8 @@ def training_step(
     autocast : str, optional
         The type of autocast around the forward pass; parameters are then of float32.
     attention : str
-        ``"flash"``, which keeps no scores, or ``"math"``, which does.
+        ``"flash"`` or ``"efficient"``, which keep no scores, where the device can, or ``"math"``,
+        which does.
     lora : int, optional
         Freeze the model, and train adapters of this rank on its linear layers.
     tail_chunks : int, optional
@@ -284,6 +291,8 @@ def _batches(model: Any, batch: int, sequence: int | None) -> Callable[[], dict[
 def _contexts(model: nn.Module, autocast: str | None, attention: str) -> Callable[[], Any]:
     """Return a function that makes the contexts of a forward pass."""
     kind = device_of(model).type
+    # The one kernel of the CPU stands for either.
+    chosen = "flash" if attention == "efficient" and kind != "cuda" else attention
     dtype = None if autocast is None else getattr(torch, _dtype("autocast", autocast))
     if dtype is torch.float32:
         raise InputError("autocast must be to bf16 or fp16, not to fp32")
@@ -293,7 +302,9 @@ def _contexts(model: nn.Module, autocast: str | None, attention: str) -> Callabl
         with ExitStack() as stack:
             if not isinstance(model, UNet):
                 stack.enter_context(_nothing_packed())
-            stack.enter_context(sdpa_kernel([ATTENTION[attention], SDPBackend.MATH]))
+            # What is switched off around it stays off.
+            off = {kernel for kernel, enabled in _ENABLED.items() if not enabled()}
+            stack.enter_context(sdpa_kernel([k for k in ATTENTION[chosen] if k not in off]))
             if dtype is not None:
                 stack.enter_context(torch.autocast(kind, dtype))
             yield

@@ -147,6 +147,10 @@ def test_an_interrupt_ends_with_what_is_known() -> None:
 
     found = diagnose([size(1), Size({"batch": 2}, 2, stop), size(4)], 45, time_limit=30.0)
     assert [each.samples for each in found] == [1]
+    # Of sizes that were not looked at nothing is known: the largest one is that of the others.
+    assert "interrupted: 2 of 3 sizes were not looked at" in describe_doctor(found, "step", 3)
+    assert doctor_summary(found, 3)["interrupted"]
+    assert "interrupted" not in describe_doctor(found, "step", 1)
 
 
 def test_the_budget_that_is_short_is_named() -> None:

@@ -67,7 +67,8 @@ def test_a_dash_is_the_standard_input(problem_file: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_closed_standard_output_is_one_sentence() -> None:
-    found = process(f"{sys.executable} -m offcert methods >&-")
+@pytest.mark.parametrize("arguments", ["methods", "certify --help", "--version"])
+def test_a_closed_standard_output_is_one_sentence(arguments: str) -> None:
+    found = process(f"{sys.executable} -m offcert {arguments} >&-")
     assert found.returncode == 2
     assert found.stderr == "offcert: the output cannot be written: Bad file descriptor\n"

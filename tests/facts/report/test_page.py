@@ -111,7 +111,7 @@ def test_the_command_writes_a_page_of_a_folder_or_says_what_is_none(
     capsys.readouterr()
     before = target.read_bytes()
     (tmp_path / "empty").mkdir()
-    for given, said in ((tmp_path / "empty", "no folder with a curve"), (target, "not valid JSON")):
+    for given, said in ((tmp_path / "empty", "holds no certificates"), (target, "not valid JSON")):
         other = tmp_path / "other.html"
         assert main(["report", str(given), "-o", str(other)]) == 2
         assert said in capsys.readouterr().err

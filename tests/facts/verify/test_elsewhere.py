@@ -14,6 +14,7 @@ from offcert.cli import main
 from offcert.core.errors import InputError
 from offcert.core.network import Network
 from offcert.core.result import SolveStatus
+from offcert.core.strategy import Strategy
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.heuristics.evictions.rules import sequential
 from offcert.instances.library import load
@@ -32,6 +33,7 @@ from support.oracles.joint import least_time
 from support.oracles.schedules import brute_force
 from support.problems.joint import joint_bounds_of, solvable
 from support.problems.joint_certificates import (
+    certificate_of,
     checkpointed,
     least_memory_certificate,
     random_certificate,
@@ -159,11 +161,23 @@ def test_executions_take_the_other_networks_numbers() -> None:
 
 
 def test_what_runs_again_is_legal_only_where_something_may() -> None:
+    """A profile lets run again what the certificate's problem lets; a certificate says itself."""
     certificate = checkpointed()
     plain = replace(certificate.problem, recompute=Recompute.NONE)
-    assert verify_on(certificate, plain).fault == (
+    profiled = verify_on(certificate, plain)
+    assert profiled.objective == certificate.result.objective
+    assert profiled.lower_bound <= verify_on(certificate, certificate).lower_bound
+    roomy = plain.with_memory(plain.peak_memory)
+    nothing_again = solve(roomy, "greedy")
+    assert verify_on(certificate, nothing_again).fault == (
         "3 operations run again, and the problem lets nothing run again"
     )
+    # An execution in which nothing runs again is legal there.
+    network = roomy.computed
+    assert network is not None
+    again = replace(roomy, recompute=Recompute.ANY)
+    once = certificate_of(again, Strategy.plain(network))
+    assert verify_on(once, nothing_again).objective == roomy.trace.compute_time
     chain_only = replace(certificate.problem, recompute=Recompute.CHAIN)
     assert verify_on(certificate, chain_only).legal
 

@@ -20,7 +20,7 @@ from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.hardware import HARDWARE
 from offcert.runtime.segments.attach import Segments
 from offcert.runtime.watch.guard import OffloadWarning
-from offcert.training import offload, search
+from offcert.training import host_room, offload, search
 from offcert.training.auto import AutoOffload
 from offcert.verify.document import verify
 
@@ -33,7 +33,8 @@ def _slow_link(monkeypatch):
     # So slow beside the computing that most is computed again.
     slow = replace(HARDWARE["v100-pcie"], name="slow-link", link_bandwidth=10**8)
     monkeypatch.setitem(HARDWARE, slow.name, slow)
-    monkeypatch.setattr(search, "certify", partial(certify, target_gap=0.5))
+    for module in (search, host_room):
+        monkeypatch.setattr(module, "certify", partial(certify, target_gap=0.5))
 
 
 def resnet() -> TrainingStep:

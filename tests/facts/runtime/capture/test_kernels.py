@@ -2,12 +2,15 @@
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn.functional import scaled_dot_product_attention
 from torch.utils._pytree import tree_leaves, tree_map
 
+from offcert.runtime.capture import capture
 from offcert.runtime.capture.kernels import CpuKernels
 from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.hardware import HARDWARE
 from support.runtime.captured import compare
 
 aten = torch.ops.aten
@@ -83,3 +86,63 @@ def test_without_them_a_plan_for_mixed_precision_cannot_be_followed():
     saved = {(row[2], tuple(row[3])) for row in outcome.problem.source["capture"]["saved"]}
     # Statistics of each normalisation.
     assert {("float32", (4,)), ("float32", (2, 2)), ("float32", (2, 4, 6, 1))} <= saved
+
+
+class Attends(nn.Module):
+    """Attention of four heads of queries, and as many or fewer of keys and values."""
+
+    def __init__(self, heads: int, dtype: torch.dtype, masked: bool, autocast: bool) -> None:
+        super().__init__()
+        self.heads, self.masked, self.autocast = heads, masked, autocast
+        self.queries = nn.Linear(16, 64, dtype=dtype)
+        self.keys = nn.Linear(16, 16 * heads, dtype=dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        shared = self.heads < 4
+        mask = torch.ones(256, 256, dtype=torch.bool) if self.masked else None
+        query, key = (
+            layer(x).unflatten(-1, (-1, 16)).transpose(1, 2) for layer in (self.queries, self.keys)
+        )
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.autocast):
+            return scaled_dot_product_attention(
+                query, key, key, mask, 0.1, not self.masked, enable_gqa=shared
+            )
+
+
+@pytest.mark.parametrize(
+    ("card", "dtype", "heads", "kernel"),
+    [
+        ("a100-80gb-sxm", torch.bfloat16, 4, "flash-2"),
+        ("a100-80gb-sxm", torch.bfloat16, 2, "flash-2"),
+        ("a100-80gb-sxm", torch.float32, 4, "efficient"),
+        ("a100-80gb-sxm", torch.float32, 2, "math"),
+        ("v100-pcie", torch.float16, 4, "efficient"),
+        ("v100-pcie", torch.float16, 2, "math"),
+        ("v100-pcie", torch.bfloat16, 4, "math"),
+        ("t4", torch.float16, 4, "efficient"),
+    ],
+)
+def test_attention_keeps_what_the_cards_kernel_keeps(
+    card: str, dtype: torch.dtype, heads: int, kernel: str
+) -> None:
+    assert attention_on(card, dtype, heads) == kernel
+
+
+def test_a_mask_and_autocast_decide_about_the_kernel() -> None:
+    a100 = "a100-80gb-sxm"
+    assert attention_on(a100, torch.bfloat16, 4, masked=True) == "efficient"
+    assert attention_on(a100, torch.float32, 2, autocast=True) == "flash-2"
+
+
+def attention_on(
+    card: str, dtype: torch.dtype, heads: int, masked: bool = False, autocast: bool = False
+) -> str:
+    """Return how a card computes attention, after a look at whether the scores are kept."""
+    model = Attends(heads, dtype, masked, autocast)
+    step = TrainingStep(model, lambda m, x: m(x).sum(), torch.zeros(1, 256, 16, dtype=dtype))
+    found = capture(step, tensors="fake", hardware=HARDWARE[card])
+    (kernel,) = found.attention
+    # Of four heads and 256 tokens, in float32.
+    scores = 4 * 4 * 256 * 256
+    assert (found.trace.peak_memory > scores) == (kernel == "math")
+    return kernel

@@ -6,7 +6,8 @@ from torch.nn.functional import scaled_dot_product_attention
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from offcert.runtime.hardware import Hardware, OperationClass, hardware
-from offcert.runtime.hardware.cost import attention_scratch, computed_as, operator_cost, operator_ns
+from offcert.runtime.hardware.attention import attention_scratch
+from offcert.runtime.hardware.cost import computed_as, operator_cost, operator_ns
 from offcert.runtime.profiling.profile import profile
 
 aten = torch.ops.aten

@@ -87,11 +87,11 @@ def test_types_and_what_is_reached_by_hand():
     half = replace(toy, efficiency={"product": Fraction(1, 2), "product-bfloat16": Fraction(3, 4)})
     assert roofline_ns(half, 36, 0) == 24 + 10
     assert roofline_ns(half, 36, 0, "bfloat16") == 4 + 10
-    assert toy.origin == {
+    assert toy.origin() == {
         "hardware": "toy",
         "efficiency": {"attention": str(1 / 3), "traffic": "0.5"},
     }
-    assert TOY.origin == {"hardware": "toy"}
+    assert TOY.origin() == {"hardware": "toy"}
 
 
 def test_attention_is_that_of_the_kernel_that_is_named():
@@ -102,10 +102,18 @@ def test_attention_is_that_of_the_kernel_that_is_named():
     for model, part in ((second, 0.35), (third, 0.75)):
         found = roofline_ns(model, flops, 0, "bfloat16", OperationClass.ATTENTION)
         assert abs(found - (1e9 / (989.4 * part) + 2000)) < 1
-        assert model.origin["attention"] == model.attention
+        said = model.origin({model.attention: model.reached(OperationClass.ATTENTION)})
+        assert (said["attention"], said["efficiency"]["attention"]) == (model.attention, str(part))
+    assert "attention" not in second.origin()["efficiency"]
+    lean = hardware("a100-80gb-sxm", attention="efficient")
+    # No quicker than FlashAttention-2, which has no float32.
+    assert lean.reached(OperationClass.ATTENTION, "float16") == Fraction("0.73")
+    assert lean.reached(OperationClass.ATTENTION, "float32") == 1
     at_peak = hardware(third, peak=True)
     assert at_peak.reached(OperationClass.ATTENTION) == 1
-    with pytest.raises(InputError, match=r"a100-80gb-sxm must be by flash-2, not \"flash-3\""):
+    with pytest.raises(
+        InputError, match=r"a100-80gb-sxm must be by flash-2, efficient, not \"flash-3\""
+    ):
         hardware("a100-80gb-sxm", attention="flash-3")
 
 

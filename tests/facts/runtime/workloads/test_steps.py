@@ -11,12 +11,15 @@ import torch
 from offcert.cli import main
 from offcert.core.errors import InputError
 from offcert.questions.schedule.files import read_problem
+from offcert.questions.schedule.plan import Plan
 from offcert.runtime.capture import capture
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.hardware import HARDWARE
+from offcert.runtime.pairs.train import train
 from offcert.runtime.profiling.profile import profile
 from offcert.runtime.workloads.configured import training_step
 from offcert.runtime.workloads.shapes import SHAPES
+from offcert.runtime.workloads.workload import CONFIGURED
 
 TINY: dict[str, Any] = {
     "model_type": "llama",
@@ -84,6 +87,15 @@ def test_scores_are_kept_by_products_and_a_softmax_only() -> None:
     assert scores < peaks["math"] - peaks["flash"] < 4 * scores
 
 
+def test_training_computes_attention_as_the_card_of_its_plan() -> None:
+    """A V100 has no kernel where heads share keys; the CPU has one, but the plan keeps scores."""
+    given = {"config": TINY | {"num_hidden_layers": 1}, "sequence": 32, "dtype": "fp32"}
+    problem = profile(CONFIGURED, hardware="v100-pcie", options=given)
+    assert (problem.source or {})["attention"] == "math"
+    found = train(problem, Plan(()), steps=1)
+    assert found.ok
+
+
 def test_a_file_becomes_a_problem(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config, output = tmp_path / "config.json", tmp_path / "p.json"
     config.write_text(json.dumps(TINY | {"torch_dtype": "float16", "use_cache": True}))
@@ -113,7 +125,7 @@ def test_a_file_becomes_a_problem(tmp_path: Path, capsys: pytest.CaptureFixture[
         (TINY, {"sequence": 0}, "sequence must be a positive integer, not 0"),
         (TINY, {"dtype": "int8"}, "dtype must be one of bf16"),
         (TINY, {"autocast": "fp32"}, "autocast must be to bf16 or fp16"),
-        (TINY, {"attention": "flush"}, "attention must be one of flash, math"),
+        (TINY, {"attention": "flush"}, "attention must be one of flash, efficient, math"),
         ("vit-l-16", {}, "sequence is for models that read text"),
     ],
 )

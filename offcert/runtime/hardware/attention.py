@@ -1,0 +1,119 @@
+"""How a card computes attention: by which kernel, and what that takes beside its tensors.
+
+A capture runs on the CPU, whose one kernel keeps no scores; the card has several, and the tensors
+of a call decide which of them serves (`kernel_of`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+
+from offcert.runtime.hardware.model import EFFICIENT, FLASH_2, MATH, Hardware
+
+aten = torch.ops.aten
+
+
+def kernel_of(
+    card: Hardware,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    dtype: torch.dtype,
+    masked: bool,
+    causal: bool,
+) -> str:
+    """Return how PyTorch computes attention on a card: by which kernel, or by products.
+
+    FlashAttention is for half precision, from Ampere on, without a mask, with heads of at most 256;
+    the memory-efficient kernel is for as many heads of keys as of queries. Where neither serves,
+    products and a softmax do, which keep the scores.
+
+    Parameters
+    ----------
+    card : Hardware
+        The accelerator; one that multiplies bfloat16 on tensor cores is as new as Ampere.
+    query, key, value : Tensor
+        Of attention, (..., heads, tokens, width).
+    dtype : torch.dtype
+        The type in which it is computed: under autocast another than theirs.
+    masked, causal : bool
+        Whether there is a mask, or one that each token sees those before it.
+
+    References
+    ----------
+    ``sdp_utils.cpp`` of PyTorch: ``can_use_flash_attention``, ``can_use_mem_efficient_attention``.
+    """
+    recent = card.on_tensor_cores("bfloat16")
+    half = dtype is torch.float16 or (recent and dtype is torch.bfloat16)
+    fits = query.shape[-1] == value.shape[-1] <= 256
+    fits &= not causal or query.shape[-2] == key.shape[-2]
+    if card.attention != EFFICIENT and recent and half and fits and not masked:
+        return card.attention
+    shared = key.shape[-3] != query.shape[-3] if query.dim() > 3 else False
+    return EFFICIENT if (half or dtype is torch.float32) and not shared else MATH
+
+
+def attention_by(
+    card: Hardware, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> str | None:
+    """Return how a call of attention is computed on a card; None for other operators.
+
+    The kernel of the CPU stands for that which the card has for the same tensors.
+    """
+    packet = func.overloadpacket
+    if packet is aten._safe_softmax:
+        # Nothing else calls it.
+        return MATH
+    if not is_fused(func):
+        return None
+    if "cpu" not in packet.__name__:
+        lean = "efficient" in packet.__name__
+        return EFFICIENT if lean else FLASH_2 if card.attention == EFFICIENT else card.attention
+    query, key, value = args[1:4] if "backward" in packet.__name__ else args[:3]
+    masked = argument(func, args, kwargs, "attn_mask") is not None
+    causal = bool(argument(func, args, kwargs, "is_causal"))
+    kernel = kernel_of(card, query, key, value, query.dtype, masked, causal)
+    # Where the card has none, real tensors alone have met this kernel, which keeps no scores.
+    return EFFICIENT if kernel == MATH else kernel
+
+
+def attention_scratch(func: OpOverload, args: Sequence[Any]) -> int:
+    """Return the bytes that a kernel of attention allocates and frees within an operator.
+
+    FlashAttention's backward pass adds up the gradient of the queries in float32, with rows filled
+    up to 128 and columns to 32, and row sums beside it; where several heads share keys and values,
+    it makes their gradients for every head first. For the memory-efficient kernel the same is
+    assumed: it adds up that gradient, too, and in float32 it sums a product of that size by rows.
+    Kernels on the CPU, which are captured, do otherwise.
+
+    References
+    ----------
+    Dao: FlashAttention-2. 2023, algorithm 2; `mha_bwd` of its implementation.
+    """
+    if func.overloadpacket is not aten._scaled_dot_product_flash_attention_for_cpu_backward:
+        return 0
+    query, key = args[1:3]
+    batch, heads, rows, width = query.shape
+    rows = -(-rows // 128) * 128
+    scratch = 4 * batch * heads * rows * (-(-width // 32) * 32 + 1)
+    if key.shape[1] != heads:
+        scratch += 2 * batch * heads * key.shape[2] * width * key.itemsize
+    return int(scratch)
+
+
+def is_fused(func: OpOverload) -> bool:
+    """Return whether an operator is attention by a kernel, forward or backward."""
+    return func.overloadpacket.__name__.startswith("_scaled_dot_product_")
+
+
+def argument(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], name: str) -> Any:
+    """Return the argument of an operator by its name, or its default; None if it has none."""
+    for index, each in enumerate(func._schema.arguments):
+        if each.name == name:
+            return args[index] if index < len(args) else kwargs.get(name, each.default_value)
+    return None
