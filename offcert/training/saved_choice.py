@@ -19,7 +19,7 @@ from torch.utils.flop_counter import flop_registry
 
 from offcert.certify.saving import Name, SavedChoice, Saving, choose
 from offcert.core.errors import InputError
-from offcert.runtime.compiled.joint_graph import JointGraph, Key, NodeDemand, mark
+from offcert.runtime.compiled.joint_graph import JointGraph, Key, NodeDemand, mark_choice
 from offcert.runtime.compiled.true_peak import divided, peak_of
 
 # Whole units of the dearest operator, where times are no whole numbers. Arbitrary.
@@ -280,7 +280,7 @@ class GraphChoice:
             for node in (self.joint.made[key].node, self.joint.made[key].maker.node):
                 self.info._required_fw_nodes.add(node)
                 self.info.fw_order.setdefault(node, len(self.info.fw_order))
-        mark(self.joint, wanted.saved, [self.joint.works[node] for node in again])
+        mark_choice(self.joint, wanted.saved, [self.joint.works[node] for node in again])
         found = self._cut(again)
         assert found is not None
         return found

@@ -17,6 +17,7 @@ import numpy as np
 from offcert.core.compiled import IntArray, plain_inner
 from offcert.core.errors import InputError
 from offcert.core.trace import require_integer
+from offcert.heuristics.checkpoint.live import chen_memory
 
 # The largest total of sizes. Derived: kernels add up to three totals in 64 bits.
 LARGEST_SUM = 2**60
@@ -178,24 +179,6 @@ def budget_search(
     return Selection(checkpoints, memory)
 
 
-def chen_memory(sizes: Sequence[int], checkpoints: Sequence[int]) -> int:
-    """Return the bytes stored between segments, and those of the largest segment.
-
-    A segment counts with the checkpoint that ends it (``temp`` of the published algorithm). The
-    input and the output of the chain are not between segments.
-
-    Parameters
-    ----------
-    sizes : sequence of int
-        Bytes of ``d_0 … d_n``.
-    checkpoints : sequence of int
-        Increasing, from 0 to n.
-    """
-    totals = list(accumulate(sizes))
-    between = sum(sizes[checkpoint] for checkpoint in checkpoints[1:-1])
-    return between + max(totals[i] - totals[h] for h, i in pairwise(checkpoints))
-
-
 def _grid(sizes: Sequence[int], budgets: int) -> Iterator[int]:
     """Yield 0, and some budgets around the guess that follows from it."""
     yield 0
@@ -244,7 +227,7 @@ def sqrt_rule(sizes: Sequence[int]) -> Selection:
     Returns
     -------
     Selection
-        Its memory is Chen's: `offcert.heuristics.checkpoint.sizes.chen_memory`.
+        Its memory is Chen's: `offcert.heuristics.checkpoint.live.chen_memory`.
 
     Raises
     ------

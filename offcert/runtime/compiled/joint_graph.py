@@ -304,7 +304,9 @@ class JointGraph:
         return sizes, begin, end
 
 
-def mark(graph: JointGraph, saved: Collection[Key], again: Collection[ForwardOperator]) -> None:
+def mark_choice(
+    graph: JointGraph, saved: Collection[Key], again: Collection[ForwardOperator]
+) -> None:
     """Tell PyTorch's partitioner what to save and what to run again, by its own marks."""
     for key in saved:
         each = graph.made[key]
