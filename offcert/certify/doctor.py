@@ -12,7 +12,7 @@ from offcert.certify.ladder import certify
 from offcert.certify.others.ways import OtherWay, other_ways
 from offcert.certify.search import SearchProgress
 from offcert.core.errors import InputError
-from offcert.core.options import require_seconds
+from offcert.core.options import require_count, require_seconds, require_seed
 from offcert.core.trace import Trace, require_integer
 from offcert.core.units import Units, format_size
 from offcert.proofs.certificate import Certificate
@@ -306,6 +306,8 @@ def diagnose(
     if not sizes:
         raise InputError("at least one size is needed")
     require_integer(device_memory, "device memory", 1)
+    require_count(workers, "workers")
+    require_seed(seed, "seed")
     for name, limit in (("host memory", host_memory), ("pageable memory", pageable_memory)):
         if limit is not None:
             require_integer(limit, name, 0)

@@ -20,6 +20,9 @@ _PERCENT = re.compile(rf"{_NUMBER}\s*%")
 _TIME = re.compile(rf"{_NUMBER}\s*(ns|us|µs|ms|s)?")
 # Units of time in nanoseconds. Given by SI.
 _NANOSECONDS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9}
+# Digits behind the point that tell a byte from the next in tebibytes, and more than a nanosecond
+# from the next in seconds. Derived from the units.
+_MOST_DIGITS = 13
 _RATE = re.compile(rf"{_NUMBER}\s*([kKMGT]i?)?B/s")
 
 
@@ -206,24 +209,35 @@ def parse_bandwidth(text: str, units: Units, field: str = "bandwidth") -> Fracti
     return rate
 
 
-def format_size(size: int, units: Units) -> str:
-    """Return a size for people."""
+def format_size(size: int, units: Units, beside: int | None = None) -> str:
+    """Return a size for people, with digits enough to tell it from another `beside` it."""
     if units.size != "B":
         return f"{size}"
     for prefix in ("Ti", "Gi", "Mi", "Ki"):
         if size >= _PREFIXES[prefix]:
-            return f"{size / _PREFIXES[prefix]:.2f} {prefix}B"
+            return f"{_decimal(size, int(_PREFIXES[prefix]), 2, beside)} {prefix}B"
     return f"{size} B"
 
 
-def format_time(ticks: int, units: Units) -> str:
-    """Return a time for people."""
+def format_time(ticks: int, units: Units, beside: int | None = None) -> str:
+    """Return a time for people, with digits enough to tell it from another `beside` it."""
     if units.time != "ns":
         return f"{ticks}"
     for name, factor in (("s", 10**9), ("ms", 10**6), ("µs", 10**3)):
         if ticks >= factor:
-            return f"{ticks / factor:.3f} {name}"
+            return f"{_decimal(ticks, factor, 3, beside)} {name}"
     return f"{ticks} ns"
+
+
+def _decimal(number: int, unit: int, digits: int, beside: int | None) -> str:
+    """Return a number in units of its size, with more digits until another one looks different."""
+    text = f"{number / unit:.{digits}f}"
+    while beside not in (None, number) and digits < _MOST_DIGITS:
+        if text != f"{beside / unit:.{digits}f}":
+            break
+        digits += 1
+        text = f"{number / unit:.{digits}f}"
+    return text
 
 
 def format_rate(rate: Fraction, units: Units) -> str:

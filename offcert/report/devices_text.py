@@ -41,10 +41,10 @@ def describe_devices(certificate: DevicesCertificate) -> str:
         f"  computing    {format_time(computing, units)} on each",
     ]
     if certificate.objective is not None:
-        lines.append(f"  makespan     {format_time(certificate.objective, units)}")
-    lines.append(
-        f"  lower bound  {format_time(certificate.lower_bound, units)}{certificate.known.word}"
-    )
+        time = format_time(certificate.objective, units, certificate.lower_bound)
+        lines.append(f"  makespan     {time}")
+    least = format_time(certificate.lower_bound, units, certificate.objective)
+    lines.append(f"  lower bound  {least}{certificate.known.word}")
     if certificate.objective is not None:
         lines.append(f"  gap          {format_gap(certificate.gap)}{certificate.known.word}")
         lines.append(f"  found by     {certificate.found_by}")

@@ -194,7 +194,7 @@ def _add_bounds(root: Element, certificate: Certificate) -> None:
     _add_row(element(table, "thead"), "th", ("lower bound", "method", "evidence"))
     body = element(table, "tbody")
     for bound in bounds[:_MOST_ROWS]:
-        value = format_objective(bound.value, certificate.problem)
+        value = format_objective(bound.value, certificate.problem, certificate.result.objective)
         _add_row(body, "td", (value, cut(bound.method), str(bound.evidence)))
     more = len(bounds) - _MOST_ROWS
     claimed = "As the certificate claims; offcert.verify checks it."

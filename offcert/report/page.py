@@ -257,7 +257,7 @@ def _known(certificate: Certificate) -> str:
     problem, result = certificate.problem, certificate.result
     if not result.bounds:
         return ""
-    proved = format_objective(result.proved_bound, problem)
+    proved = format_objective(result.proved_bound, problem, result.objective)
     what = "shorter than" if problem.minimise is Minimise.TIME else "with less memory than"
     text = f"Proved: no schedule is {what} {proved}."
     if result.lower_bound > result.proved_bound:
@@ -305,7 +305,9 @@ def _bounds(
     sound = verification is None or verification.valid
     return [
         {
-            "value": format_objective(bound.value, certificate.problem),
+            "value": format_objective(
+                bound.value, certificate.problem, certificate.result.objective
+            ),
             "proved": bound.evidence is Evidence.PROVED and sound,
             "said": _said(bound.evidence, verification),
             "method": clean(cut(bound.method)),

@@ -41,9 +41,11 @@ def describe_step(certificate: SplitCertificate) -> str:
     lines = [f"{step.name}, batch {step.batch}, at {memory}: {certificate.status}"]
     if certificate.split is not None and certificate.objective is not None:
         lines.append(f"  sub-batch      {step.sizes[certificate.split]}")
-        lines.append(f"  step           {format_time(certificate.objective, units)}")
+        time = format_time(certificate.objective, units, certificate.lower_bound)
+        lines.append(f"  step           {time}")
     if certificate.lower_bound is not None:
-        lines.append(f"  lower bound    {format_time(certificate.lower_bound, units)} (proved)")
+        least = format_time(certificate.lower_bound, units, certificate.objective)
+        lines.append(f"  lower bound    {least} (proved)")
     if certificate.objective is not None:
         lines.append(f"  gap            {format_gap(certificate.gap)}")
     counts = ", ".join(f"{count} {name}" for name, count in _alternatives(certificate).items())
@@ -74,10 +76,10 @@ def _describe_valid(verification: Verification[SplitCertificate]) -> str:
     units = certificate.problem.units
     lines = [f"VALID: {certificate.status}"]
     if certificate.lower_bound is not None:
-        bound = format_time(certificate.lower_bound, units)
+        bound = format_time(certificate.lower_bound, units, certificate.objective)
         value = "none"
         if certificate.objective is not None:
-            value = format_time(certificate.objective, units)
+            value = format_time(certificate.objective, units, certificate.lower_bound)
         lines.append(f"  step {value}, lower bound {bound} (proved)")
     return "\n".join([*lines, *describe_step(certificate).splitlines()[1:]])
 

@@ -258,7 +258,7 @@ def describe_certificate(certificate: Certificate) -> str:
     lines += notes_lines(certificate.notes)
     lines.append(f"  found in     {result.runtime:.1f} s")
     for bound in result.bounds:
-        value = format_objective(bound.value, problem)
+        value = format_objective(bound.value, problem, result.objective)
         lines.append(f"  bound {value:>14}  {bound.method} ({bound.evidence})")
     return "\n".join([*lines, *_recompute_hint(certificate)])
 
@@ -287,16 +287,21 @@ def _found_lines(certificate: Certificate) -> list[str]:
     lines = []
     assert result.objective is not None
     if problem.minimise is Minimise.MEMORY:
-        lines.append(f"  memory       {format_objective(result.objective, problem)}")
+        memory = format_objective(result.objective, problem, result.lower_bound)
+        lines.append(f"  memory       {memory}")
     if result.schedule is not None:
         ticks = result.schedule.makespan
         slowdown = ticks / max(1, problem.trace.compute_time)
-        time = format_time(ticks, problem.units)
+        # Where memory is minimised, the bound is no time.
+        least = result.lower_bound if problem.minimise is Minimise.TIME else None
+        time = format_time(ticks, problem.units, least)
         lines.append(f"  step time    {time} ({slowdown:.3f} times the compute time)")
-    lines.append(f"  lower bound  {format_objective(result.lower_bound, problem)}{result.word}")
+    bound = format_objective(result.lower_bound, problem, result.objective)
+    lines.append(f"  lower bound  {bound}{result.word}")
     lines.append(f"  gap          {format_gap(result.gap)}{result.word}")
     lines += robust_lines(certificate)
-    lines.append(f"  offloaded    {len(offloaded_names(certificate))} tensors")
+    moved = len(offloaded_names(certificate))
+    lines.append(f"  offloaded    {moved} tensor{'' if moved == 1 else 's'}")
     reruns = reruns_of(certificate)
     if reruns is not None:
         lines.append(f"  recomputed   {reruns.said(problem.units)}")
@@ -322,12 +327,14 @@ def _describe_valid(verification: Verification[Certificate]) -> str:
     lines = [f"VALID: {result.status}"]
     if result.status is not SolveStatus.INFEASIBLE and verification.evidence is not None:
         what = "makespan" if problem.minimise is Minimise.TIME else "memory"
-        found = "none" if result.objective is None else format_objective(result.objective, problem)
-        bound_of_all = format_objective(result.lower_bound, problem)
+        bound_of_all = format_objective(result.lower_bound, problem, result.objective)
+        found = "none"
+        if result.objective is not None:
+            found = format_objective(result.objective, problem, result.lower_bound)
         lines.append(f"  {what} {found}, lower bound {bound_of_all} ({verification.evidence})")
     lines += [*robust_lines(certificate), *_execution_lines(certificate), *times_lines(problem)]
     for bound in verification.bounds:
-        value = format_objective(bound.value, problem)
+        value = format_objective(bound.value, problem, result.objective)
         lines.append(f"  bound {value:>14}  {bound.method}: {bound.evidence}, {bound.finding}")
     for bound in verification.robust_bounds:
         value = format_objective(bound.value, problem)

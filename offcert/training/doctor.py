@@ -16,11 +16,13 @@ from offcert.certify.search import SearchProgress
 from offcert.core.errors import InputError
 from offcert.core.options import require_count
 from offcert.core.units import require_size
+from offcert.questions.schedule.device_memory import require_optimiser_counted
 from offcert.questions.schedule.problem import Problem
+from offcert.runtime import zoo
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.hardware import Hardware
 from offcert.runtime.hardware import hardware as find_hardware
-from offcert.runtime.profiling.profile import profile
+from offcert.runtime.profiling.profile import profile, require_optimiser_known
 from offcert.runtime.workloads.workload import input_shape as parse_shape
 
 # Parts of a size: the keyword under which a callable is given it, and its place in the shape of an
@@ -98,6 +100,11 @@ def doctor(
     chosen = find_hardware(hardware) if isinstance(hardware, str) else hardware
     shape = None if input_shape is None else parse_shape(input_shape)
     _require_sizes(model, shape, {"batch": batch, "sequence": sequence})
+    # What else is named, or called, may bring its optimiser.
+    if isinstance(model, nn.Module | TrainingStep):
+        require_optimiser_known(model, optimiser)
+    elif model in zoo.names() and optimiser is None:
+        require_optimiser_counted({})
     settings = {"hardware": chosen, "optimiser": optimiser, "seed": seed} | profiled
     sizes = []
     for pair in product(batch or (None,), sequence or (None,)):
@@ -165,7 +172,9 @@ def _of_callable(
     asked: Mapping[str, int],
     settings: Mapping[str, Any],
 ) -> Problem:
-    problem = profile(make(**asked), **settings)
+    made = make(**asked)
+    require_optimiser_known(made, settings["optimiser"])
+    problem = profile(made, **settings)
     label = " ".join(f"{name} {number}" for name, number in asked.items())
     return replace(problem, name=f"{getattr(make, '__name__', 'step')} {label}".strip())
 

@@ -214,29 +214,19 @@ def run_heuristic(name: str) -> Callable[[PlacementSearch, Effort], None]:
     return step
 
 
-def _greedy(name: str) -> Heuristic:
+def _in_order(name: str) -> Heuristic:
     return getattr(import_module("offcert.heuristics.placement.in_order"), name)
-
-
-def _online(name: str) -> Heuristic:
-    return getattr(import_module("offcert.heuristics.placement.in_order"), name)
-
-
-def _modnn() -> Heuristic:
-    from offcert.heuristics.placement.in_order import modnn_pool
-
-    return modnn_pool
 
 
 # Loaded when they run.
 HEURISTICS: dict[str, Callable[[], Heuristic]] = {
-    "first-fit": partial(_online, "first_fit"),
-    "best-fit": partial(_online, "best_fit"),
-    "modnn-pool": _modnn,
-    "greedy-size": partial(_greedy, "greedy_by_size"),
-    "greedy-lifetime": partial(_greedy, "greedy_by_lifetime"),
-    "greedy-area": partial(_greedy, "greedy_by_area"),
-    "greedy-degree": partial(_greedy, "greedy_by_degree"),
+    "first-fit": partial(_in_order, "first_fit"),
+    "best-fit": partial(_in_order, "best_fit"),
+    "modnn-pool": partial(_in_order, "modnn_pool"),
+    "greedy-size": partial(_in_order, "greedy_by_size"),
+    "greedy-lifetime": partial(_in_order, "greedy_by_lifetime"),
+    "greedy-area": partial(_in_order, "greedy_by_area"),
+    "greedy-degree": partial(_in_order, "greedy_by_degree"),
 }
 
 

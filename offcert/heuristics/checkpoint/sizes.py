@@ -13,13 +13,10 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
-from offcert.core.compiled import plain_inner
+from offcert.core.compiled import IntArray, plain_inner
 from offcert.core.errors import InputError
 from offcert.core.trace import require_integer
-
-Integers = NDArray[np.int64]
 
 # The largest total of sizes. Derived: kernels add up to three totals in 64 bits.
 LARGEST_SUM = 2**60
@@ -41,7 +38,7 @@ class Selection:
     memory: int
 
 
-def size_array(sizes: Sequence[int], field: str = "sizes") -> Integers:
+def size_array(sizes: Sequence[int], field: str = "sizes") -> IntArray:
     """Return ``d_0 … d_n`` as an array of ``int64``.
 
     Parameters
@@ -66,7 +63,7 @@ def size_array(sizes: Sequence[int], field: str = "sizes") -> Integers:
     return np.array(sizes, dtype=np.int64)
 
 
-def gradient_array(sizes: Integers, gradients: Sequence[int] | None) -> Integers:
+def gradient_array(sizes: IntArray, gradients: Sequence[int] | None) -> IntArray:
     """Return the sizes of the gradients of ``d_0 … d_n``; by default those of the data.
 
     Raises
@@ -82,7 +79,7 @@ def gradient_array(sizes: Integers, gradients: Sequence[int] | None) -> Integers
     return array
 
 
-def path(following: Integers) -> tuple[int, ...]:
+def path(following: IntArray) -> tuple[int, ...]:
     """Return the checkpoints from 0 to n of which each names the next."""
     last = len(following) - 1
     checkpoints = [0]
@@ -91,7 +88,7 @@ def path(following: Integers) -> tuple[int, ...]:
     return tuple(checkpoints)
 
 
-def path_back(previous: Integers) -> tuple[int, ...]:
+def path_back(previous: IntArray) -> tuple[int, ...]:
     """Return the checkpoints from 0 to n of which each names the one before."""
     checkpoints = [len(previous) - 1]
     while checkpoints[-1] != 0:
@@ -105,7 +102,7 @@ ROWS = 3
 
 
 @plain_inner
-def least_stored(sizes: Integers, totals: Integers, limit: int, scratch: Integers) -> int:
+def least_stored(sizes: IntArray, totals: IntArray, limit: int, scratch: IntArray) -> int:
     """Return the least bytes of checkpoints between which lie at most `limit` bytes each.
 
     ``STORED`` of `i` is the least for ``d_0 … d_i`` with both ends stored: ``d_i`` and the least

@@ -390,7 +390,10 @@ def parse_memory(text: str, problem: Problem) -> int:
     return parse_limit(text, problem.units, problem.memory_at)
 
 
-def format_objective(value: int, problem: Problem) -> str:
-    """Return for people a value of what a problem minimises: a time or a size."""
+def format_objective(value: int, problem: Problem, beside: int | None = None) -> str:
+    """Return for people a value of what a problem minimises: a time or a size.
+
+    With digits enough to tell it from another value `beside` it.
+    """
     form = format_time if problem.minimise is Minimise.TIME else format_size
-    return form(value, problem.units)
+    return form(value, problem.units, beside)

@@ -69,10 +69,11 @@ class Result(Bounded):
             lacking = limited(self.infeasibility.lacking, units)
             return f"{self.status}: {cut(self.infeasibility.name)} lacks {lacking}"
         form = format_time if self.minimise is Minimise.TIME else format_size
-        bound = f"lower bound {form(self.lower_bound, units)} ({self.evidence or 'none'})"
+        least = form(self.lower_bound, units, self.objective)
+        bound = f"lower bound {least} ({self.evidence or 'none'})"
         if self.objective is None:
             return f"{self.status}: no schedule, {bound}"
-        value = form(self.objective, units)
+        value = form(self.objective, units, self.lower_bound)
         if self.status is SolveStatus.OPTIMAL:
             return f"{self.status}: {value} ({self.evidence or 'no bound'})"
         return f"{self.status}: {value}, {bound}, gap {100 * self.gap:.3g} %"

@@ -15,7 +15,7 @@ from offcert.core.network import Network
 from offcert.core.platform import Link
 from offcert.core.trace import Trace
 from offcert.core.units import Units, parse_limit, require_size
-from offcert.questions.schedule.device_memory import memory_beside
+from offcert.questions.schedule.device_memory import memory_beside, require_optimiser_counted
 from offcert.questions.schedule.problem import Problem
 from offcert.runtime import zoo
 from offcert.runtime.capture import Clock, capture
@@ -140,6 +140,8 @@ def profile(
     label = _label(model, shape)
     try:
         loaded = workload.load(shapes_only=not measure) if isinstance(model, str) else model
+        if device_memory is not None:
+            require_optimiser_known(loaded, optimiser)
         made = _made(loaded, workload, asked)
         uncounted = _with_optimiser(made.uncounted, loaded, optimiser)
     except OffcertError:
@@ -354,6 +356,20 @@ def _on_device(made: nn.Module | TrainingStep, device: Device | None) -> nn.Modu
     if device is not None:
         return made.to(device.tensors)
     return made.to("cuda") if torch.cuda.is_available() else made
+
+
+def require_optimiser_known(made: nn.Module | TrainingStep, name: str | None) -> None:
+    """Raise an `InputError` before a step is captured if its optimiser's state is not known.
+
+    Parameters
+    ----------
+    made : nn.Module or TrainingStep
+        The model, or the step, which may have an optimiser.
+    name : str or None
+        The optimiser that is named for it.
+    """
+    if name is None and not (isinstance(made, TrainingStep) and made.optimiser is not None):
+        require_optimiser_counted({})
 
 
 def _with_optimiser(

@@ -94,6 +94,15 @@ def test_people_read_short_numbers() -> None:
     assert format_time(999, NS) == "999 ns"
 
 
+def test_two_numbers_that_differ_never_look_the_same() -> None:
+    assert format_time(1_016_404, NS, beside=1_016_000) == "1.0164 ms"
+    assert format_time(1_016_000, NS, beside=1_016_404) == "1.0160 ms"
+    assert format_time(1_016_404, NS, beside=1_016_404) == "1.016 ms"
+    assert format_time(10**9 + 1, NS, beside=10**9) == "1.000000001 s"
+    for size in (2**10, 2**20, 2**30, 2**40):
+        assert format_size(size + 1, NS, beside=size) != format_size(size, NS, beside=size + 1)
+
+
 @pytest.mark.parametrize(
     ("gap", "text"),
     [(0.0, "0.0000 %"), (0.01126, "1.1260 %"), (5.14e-7, "0.0001 %"), (3e-7, "3.0e-05 %")],

@@ -58,6 +58,19 @@ def test_a_step_has_one_size() -> None:
     assert (dict(found.asked), found.samples, found.fits) == ({"batch": 3}, 3, True)
 
 
+@pytest.mark.parametrize("model", ["gpt-tiny", nn.Linear(8, 2), make_step(), make_step])
+def test_an_unknown_optimiser_is_told_before_anything_is_captured(
+    model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("offcert.runtime.profiling.profile.capture", None)
+    shape = "2x8" if isinstance(model, str | nn.Module) else None
+    with pytest.raises(InputError, match="profile with an optimiser"):
+        offcert.doctor(model, shape, device_memory="1MiB")
+    if not callable(model) or isinstance(model, nn.Module):
+        with pytest.raises(InputError, match="profile with an optimiser"):
+            offcert.profile(model, shape, hardware="v100-pcie", device_memory="1MiB")
+
+
 @pytest.mark.parametrize(
     ("model", "options", "fault"),
     [
@@ -65,6 +78,7 @@ def test_a_step_has_one_size() -> None:
         (make_step, {"batch": [0]}, r"batch\[0\] must be at least 1"),
         ("gpt-tiny", {"input_shape": "4", "sequence": [2]}, "has no sequence"),
         (make_step, {"device_memory": "much"}, "device_memory"),
+        (make_step, {"workers": 0}, "workers must be at least 1"),
     ],
 )
 def test_bad_input_is_told(model: Any, options: dict[str, Any], fault: str) -> None:
