@@ -112,6 +112,7 @@ def test_a_round_on_a_long_trace_takes_no_longer_than_on_a_short_one() -> None:
     assert 0 < length_of_round(long, 10_000) * size <= 10_000 * 1_000
 
 
+@pytest.mark.slow
 def test_traces_with_many_operations_between_gaps_are_fine_and_the_rest_of_the_library_is_not() -> (
     None
 ):

@@ -200,6 +200,7 @@ def test_where_nothing_can_be_kept_kernels_are_compiled_all_the_same(package: Pa
     assert [_run(package, NUMBA_CACHE_DIR="/dev/null/nowhere") for _ in range(2)] == 2 * [(5024, 0)]
 
 
+@pytest.mark.slow
 def test_without_a_home_kernels_are_kept_where_nobody_else_writes(
     package: Path, tmp_path: Path
 ) -> None:

@@ -217,6 +217,7 @@ def test_no_change_of_a_proof_makes_a_false_bound_pass(kind: str) -> None:
     assert refused >= 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_tick_more_than_the_optimum_is_never_established(kind: str) -> None:
     for problem, bound, best in proofs(kind):

@@ -114,6 +114,7 @@ def _places(order: tuple[tuple[Kind, int], ...], trace: Trace) -> list[tuple[int
     return [places for places, _ in found]
 
 
+@pytest.mark.slow
 @by_seeds(0, 400, 200)
 def test_agrees_with_the_best_of_all_plans(seeds: range) -> None:
     checked = 0

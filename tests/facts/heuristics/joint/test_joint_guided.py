@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+import pytest
 from test_joint_repeats import layered
 
 from offcert.heuristics.joint.evaluation import estimate, evaluate
@@ -54,6 +55,7 @@ def captured(name: str, shape: str) -> Problem:
     return replace(problem, recompute=Recompute.ANY).with_memory(problem.trace.peak_memory // 2)
 
 
+@pytest.mark.slow
 def test_what_a_relaxation_says_becomes_programs_that_training_carries_out() -> None:
     problem = captured("resnet18", "4x3x64x64")
     network = problem.computed

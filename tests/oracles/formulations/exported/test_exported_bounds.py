@@ -181,6 +181,7 @@ def test_joint_facts_are_those_that_verification_takes(seeds: range) -> None:
             assert float(Fraction(low, per)) == pytest.approx(constant), (family, place)
 
 
+@pytest.mark.slow
 def test_joint_bounds_are_proved_by_their_certificates() -> None:
     """Also by cases; what the program states is no more than the least time."""
     branched = 0
