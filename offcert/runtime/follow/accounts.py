@@ -51,7 +51,7 @@ class Accounts:
         self._moved = self._said = False
 
     def promise(self, step_plan: StepPlan, numbers: dict[str, float]) -> None:
-        """Keep what a plan promises; the first step by it is told of."""
+        """Keep the promises of a plan; the first step by it is told of."""
         self.promises.append(numbers)
         self._promising.append(step_plan)
 
@@ -159,7 +159,7 @@ class Accounts:
         self._moved |= run.offloaded_bytes > 0
 
     def _tell_first(self, run: StepRun) -> None:
-        """Log what the first step by each plan measured; a makeshift has no certificate."""
+        """Log the report of the first step by each plan; a makeshift has no certificate."""
         waiting = [each for each in self._promising if each is not run.step_plan]
         promised = len(waiting) < len(self._promising)
         if promised or not (self._said or self.promises):

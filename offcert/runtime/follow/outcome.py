@@ -53,7 +53,7 @@ class Outcome:
         return self._accounts.promises
 
     def promise(self, step_plan: StepPlan, numbers: dict[str, float]) -> None:
-        """Keep what a plan promises, and log what the first step by it measures."""
+        """Keep the promises of a plan, and log the report of the first step by it."""
         self._accounts.promise(step_plan, numbers)
 
     @property
