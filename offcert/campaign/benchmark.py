@@ -27,6 +27,7 @@ from offcert.campaign.storage import FAILED, NO_PLAN
 from offcert.campaign.table import Table
 from offcert.certify.own_method import GIVEN
 from offcert.certify.placing import place
+from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
 from offcert.core.named import named
@@ -35,7 +36,7 @@ from offcert.core.threads import cores
 from offcert.instances.library import Library
 from offcert.proofs.questions import SCHEDULE
 from offcert.proofs.reading import asked_by
-from offcert.questions.placement.files import placement_problem_digest
+from offcert.questions.placement.files import placement_problem_to_json
 from offcert.questions.placement.problem import PlacementProblem
 from offcert.questions.schedule.problem import Problem
 
@@ -204,7 +205,7 @@ def placements_measured(problems: Sequence[PlacementProblem], how: Measuring) ->
         good = [each for each in same.values() if not isinstance(each, Failure)]
         best = min((each[0] for each in good if each[0] is not None), default=None)
         proved = max((each[1] for each in good), default=problem.load)
-        digest = placement_problem_digest(problem)
+        digest = canonical_digest(placement_problem_to_json(problem))
         for name, each in same.items():
             value, _, seconds, status, reason = (
                 (None, 0, each.seconds, FAILED, each.reason) if isinstance(each, Failure) else each

@@ -17,7 +17,7 @@ from offcert.campaign.execute import execute
 from offcert.campaign.pool import Failure, Pool, Task
 from offcert.campaign.storage import FAILED, Row
 from offcert.campaign.table import Table
-from offcert.core.documents import write_json
+from offcert.core.documents import make_folder, write_json
 from offcert.core.errors import InputError
 from offcert.core.threads import cores
 
@@ -148,7 +148,7 @@ def run(
     wanted = {cell.key: cell for cell in cells}
     missing = [cell for cell in wanted.values() if not _is_done(cell, table, options)]
     if options.certificates is not None:
-        _make_folder(Path(options.certificates))
+        make_folder(Path(options.certificates))
     with closing(_answers(missing, options)) as answers:
         for number, (cell, answer) in enumerate(answers, start=1):
             row = cell.row(_facts(cell, answer, table, options))
@@ -165,13 +165,6 @@ def run(
         seconds=time.monotonic() - begun,
         rows=rows,
     )
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{folder} cannot be made: {error.strerror}") from None
 
 
 def _is_done(cell: Cell, table: Table, options: Options) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from offcert.core.documents import write_text
+from offcert.core.documents import make_folder, write_text
 from offcert.core.errors import InputError, MethodError, OffcertError
 from offcert.core.result import Bound, Evidence
 from offcert.core.trace import require_integer
@@ -72,7 +72,7 @@ class ModelFiles:
         for ending, text in self.files.items():
             name = target / ending[1:] if tables else target.with_suffix(ending)
             if tables:
-                _make_folder(target)
+                make_folder(target)
             write_text(name, text)
             written.append(name)
         return written
@@ -137,13 +137,6 @@ def export_retention(problem: Problem, form: str) -> ExportedRetention:
         raise InputError(str(error)) from None
     text = "\n".join(PROGRAMS[form](program)) + "\n"
     return ExportedRetention({f".{form}": text}, len(program.names), len(program.rows))
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{folder} cannot be made: {error.strerror}") from None
 
 
 def export(

@@ -58,6 +58,7 @@ def add(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    from offcert.core.documents import make_folder
     from offcert.report.curves import Quantity, curves_of
     from offcert.report.points import by_problem
 
@@ -67,7 +68,7 @@ def _run(options: argparse.Namespace) -> int:
     drawn = {name: curves_of(points, Quantity(options.what)) for name, points in groups.items()}
     pages = {target: list(drawn.values())} if single else _pages(options, target, groups, drawn)
     if not single:
-        _make_folder(target)
+        make_folder(target)
     from offcert.report.curve_figures import save_grid
 
     for path, panels in pages.items():
@@ -146,12 +147,3 @@ def _grids(groups: dict[str, list[Point]]) -> Iterator[tuple[str, list[str]]]:
         for number, first in enumerate(range(0, len(names), MOST_PANELS)):
             page = f"-{number + 1}" if len(names) > MOST_PANELS else ""
             yield label + page, names[first : first + MOST_PANELS]
-
-
-def _make_folder(folder: Path) -> None:
-    from offcert.core.errors import InputError
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{folder} cannot be made: {error.strerror}") from None

@@ -111,9 +111,30 @@ def _run(options: argparse.Namespace) -> int:
         write_problem(options.output, problem)
     if options.save_hardware is not None:
         _save_hardware(options.save_hardware)
-    text = "\n".join([describe_problem(problem), *_measured_lines(problem)])
-    show(options, problem_summary(problem), text)
+    short = _short_lines(options, problem)
+    text = "\n".join([describe_problem(problem), *_measured_lines(problem), *short])
+    show(options, problem_summary(problem) | ({"short": "device memory"} if short else {}), text)
     return 0
+
+
+def _short_lines(options: argparse.Namespace, problem: Problem) -> list[str]:
+    """Return a line if the card has less memory than the problem, whose limit nobody has named."""
+    from offcert.core.units import format_size
+
+    if options.measure or options.memory or options.device_memory:
+        return []
+    beside, available = (problem.source or {}).get("uncounted", {}), machine(options).memory
+    needed = sum(beside.values()) + problem.least_memory
+    if needed <= available:
+        return []
+    sizes = [format_size(size, problem.units) for size in (needed, available)]
+    text = "  short of       device memory: {} needed, {} available; ".format(*sizes)
+    most = max(beside, key=beside.__getitem__, default="")
+    if beside.get(most, 0) > problem.least_memory:
+        return [f"{text}of these {format_size(beside[most], problem.units)} for {most}"]
+    return [
+        f"{text}of these {format_size(problem.least_memory, problem.units)} for the step itself"
+    ]
 
 
 def _save_hardware(path: str) -> None:

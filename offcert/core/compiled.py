@@ -18,11 +18,18 @@ from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
 import numba
+import numpy as np
 from numba.core import types
 from numba.core.dispatcher import Dispatcher
+from numpy.typing import NDArray
 
 from offcert.core.inner import InnerCompiler
 from offcert.core.kernel_cache import KernelCache
+
+# What kernels take and return.
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+FloatArray = NDArray[np.float64]
 
 # Its types say less than what is asked of it here.
 _njit: Any = numba.njit

@@ -133,7 +133,7 @@ class Expansion:
         self.within = within
         self.lasting = held_to_the_end(computations) if within else frozenset()
         self.copies: list[_Copy] = []
-        self.kept: dict[int, _Copy] = {}
+        self.there: dict[int, _Copy] = {}
         self.operations: list[Operation] = []
         self.counts = [0] * len(computations)
         self.writer = writer
@@ -164,14 +164,14 @@ class Expansion:
             )
         computation = self.computations[run.computation]
         for value in computation.reads:
-            if value not in self.kept:
+            if value not in self.there:
                 raise InputError(
                     f"runs[{position}] ({computation.name}) reads {values[value].name}, "
                     "which is not there"
                 )
             self._use(value, position)
         for value in computation.holds:
-            if value in self.kept and self._is_held(value, position):
+            if value in self.there and self._is_held(value, position):
                 self._use(value, position)
         own = {value for value in computation.writes if values[value].base is None}
         extra = set(run.discards) - own
@@ -202,7 +202,7 @@ class Expansion:
         return part is None or self.writer[value] in part or value in self.lasting
 
     def _use(self, value: int, position: int) -> None:
-        copy = self.kept[value]
+        copy = self.there[value]
         if copy.uses[-1] != position:
             copy.uses.append(position)
 
@@ -211,16 +211,16 @@ class Expansion:
         if base is None:
             # What was made of the copy before is lost with it.
             for other in self.changed.get(value, ()):
-                self.kept.pop(other, None)
+                self.there.pop(other, None)
             self._keep(value, position)
         else:
-            self.kept[value] = self.kept[base]
-            self.kept[base].settled = position
+            self.there[value] = self.there[base]
+            self.there[base].settled = position
 
     def _keep(self, value: int, position: int) -> None:
         copy = _Copy(value, [position], position)
         self.copies.append(copy)
-        self.kept[value] = copy
+        self.there[value] = copy
 
     def _tensor(self, copy: _Copy) -> Tensor | None:
         if copy.uses == [-1]:

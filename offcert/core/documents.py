@@ -138,6 +138,20 @@ def require_writable(path: str | Path) -> None:
         raise InputError(f"{path} cannot be written: {error.strerror}") from None
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those that it lies in, if there is none.
+
+    Raises
+    ------
+    InputError
+        If that cannot be done.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder} cannot be made: {error.strerror}") from None
+
+
 def write_atomically(path: str | Path, write: Callable[[Path], None]) -> None:
     """Let `write` fill a file in a folder of its own beside `path`, then rename it to `path`.
 

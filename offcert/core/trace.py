@@ -309,6 +309,15 @@ class Trace:
         )
 
     @cached_property
+    def live_before(self) -> tuple[int, ...]:
+        """For each operation, bytes held from the one before it on if nothing is ever evicted."""
+        change = [0] * (len(self.operations) + 1)
+        for tensor in self.tensors:
+            change[tensor.uses[0] + 1] += tensor.size
+            change[tensor.uses[-1] + 1] -= tensor.size
+        return tuple(accumulate(change[:-1]))
+
+    @cached_property
     def least_demand(self) -> tuple[int, ...]:
         """For each operation, bytes on the device while it runs if all that may be absent is."""
         return tuple(

@@ -11,7 +11,7 @@ from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
 from offcert.core.platform import Platform
-from offcert.instances.generator import MOST, Generator, knob
+from offcert.instances.generator import MOST, Generator, knob, spread_around
 from offcert.questions.schedule.problem import Problem, Recompute
 
 _RECOMPUTE = tuple(map(str, Recompute))
@@ -46,9 +46,11 @@ class CheckpointChains(Generator):
     def draw(self, seed: int) -> Problem:
         """Return the chain of a seed, with no memory yet."""
         rng = random.Random(f"checkpoint-chain {self.stages} {seed}")
-        output = [self._near(rng, self._output(index)) for index in range(self.stages + 1)]
-        forward = [self._near(rng, 300) for _ in range(self.stages)]
-        backward = [self._near(rng, 2 * time) for time in forward]
+        output = [
+            spread_around(rng, self._output(index), self.spread) for index in range(self.stages + 1)
+        ]
+        forward = [spread_around(rng, 300, self.spread) for _ in range(self.stages)]
+        backward = [spread_around(rng, 2 * time, self.spread) for time in forward]
         more = 2 * (self.saved - 1)
         saved = [size + _part(rng, size, more) for size in output[1:]]
         workspace = [rng.choice((0, 0, 0, size)) for size in output[1:]]
@@ -68,10 +70,6 @@ class CheckpointChains(Generator):
         """Return how large an output is before the noise; a straight fall keeps to integers."""
         first, last = 600, Fraction(600) / self.shrink
         return max(1, int(first - (first - last) * index / self.stages))
-
-    def _near(self, rng: random.Random, middle: int) -> int:
-        low = -(-middle // self.spread)
-        return rng.randint(max(1, low), max(1, int(middle * self.spread)))
 
 
 def _part(rng: random.Random, size: int, most: Fraction) -> int:

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from offcert.core.chain import Chain
 from offcert.core.platform import Platform
-from offcert.instances.generator import MOST, Generator, knob
+from offcert.instances.generator import MOST, Generator, knob, spread_around
 from offcert.questions.schedule.problem import Problem
 
 # The mean size of the first stage's input. Arbitrary: only ratios matter.
@@ -108,9 +108,9 @@ class UniformChains(Generator):
     def draw(self, seed: int) -> Problem:
         """Return the chain of a seed, with no memory yet."""
         rng = random.Random(f"uniform {self.stages} {seed}")
-        activation = [self._near(rng, self.size) for _ in range(self.stages + 1)]
-        forward = [self._near(rng, self.time) for _ in range(self.stages)]
-        backward = [self._near(rng, 2 * self.time) for _ in range(self.stages)]
+        activation = [spread_around(rng, self.size, self.spread) for _ in range(self.stages + 1)]
+        forward = [spread_around(rng, self.time, self.spread) for _ in range(self.stages)]
+        backward = [spread_around(rng, 2 * self.time, self.spread) for _ in range(self.stages)]
         workspace = [
             rng.randint(0, size) if rng.randrange(4) < self.spikes else 0
             for size in activation[:-1]
@@ -119,7 +119,3 @@ class UniformChains(Generator):
         time = self.ratio * sum(forward + backward)
         name = f"uniform-{self.stages}-{seed}"
         return Problem(name, chain, Platform(0, 2 * sum(activation) / time))
-
-    def _near(self, rng: random.Random, middle: int) -> int:
-        low = -(-middle // self.spread)
-        return rng.randint(max(1, low), max(1, int(middle * self.spread)))

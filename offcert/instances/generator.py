@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
@@ -105,6 +106,12 @@ class Generator(ABC):
     def __iter__(self) -> Iterator[Problem]:
         """Yield the problems of seeds 0, 1, 2, … at the least feasible memory, without end."""
         return map(self.problem, count())
+
+
+def spread_around(rng: random.Random, middle: int, spread: Fraction) -> int:
+    """Return a random integer, at least 1, from a part of another one to that many times it."""
+    low = -(-middle // spread)
+    return rng.randint(max(1, low), max(1, int(middle * spread)))
 
 
 def _rational(name: str, value: Any, least: int | None) -> Fraction:

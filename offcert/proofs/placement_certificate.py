@@ -237,6 +237,6 @@ def placement_kind_of(method: str) -> Provable | Claimable | None:
     return PLACEMENT_PROOFS.get(method) or PLACEMENT_CLAIMS.get(method)
 
 
-def proved(method: str, value: int, proof: Proof) -> Bound:
+def proved_bytes(method: str, value: int, proof: Proof) -> Bound:
     """Return a bound of so many bytes that verification establishes again."""
     return PLACEMENT_PROOFS[method].bound(value, proof)

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from offcert.core.execution import Execution
+from offcert.core.messages import cut
 from offcert.core.units import Units, format_size, format_time
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Problem, Recompute
@@ -120,3 +121,30 @@ def within(certificate: Certificate) -> str:
     if problem.minimise == "memory":
         return problem.objective_summary
     return format_size(problem.platform.memory, problem.units)
+
+
+def times_lines(problem: Problem, width: int = 13) -> list[str]:
+    """Return a line about whose times these are, and which part of its peaks a model reaches.
+
+    There is none of times that nobody has measured or modelled.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem; its source says so.
+    width : int
+        Letters of the line's label.
+    """
+    source = problem.source or {}
+    name = source.get("hardware")
+    if not isinstance(name, str):
+        return []
+    label = f"  {'times':<{width}}"
+    if source.get("measured"):
+        return [f"{label}measured on {cut(name)}"]
+    reached = source.get("efficiency")
+    rows = reached.items() if isinstance(reached, dict) else ()
+    parts = [f"{cut(kind)} {cut(str(part))}" for kind, part in rows]
+    said = f"; of its peaks are reached: {', '.join(parts)}" if parts else " at its peak rates"
+    by = f"; attention by {cut(str(source['attention']))}" if "attention" in source else ""
+    return [f"{label}roofline of {cut(name)}{said}{by}"]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from offcert.core.units import format_gap, format_size, format_time
 from offcert.proofs.settings import Notes
 from offcert.questions.schedule.problem import format_objective
+from offcert.report.execution import times_lines
 from offcert.verify.document import Verification
 from offcert.verify.findings import CheckedBound
 
@@ -50,6 +51,7 @@ def describe_elsewhere(found: Elsewhere) -> str:
         f"  peak         {format_size(found.peak, units)} of {limit}",
         f"  lower bound  {format_objective(found.lower_bound, problem)} on that problem (proved)",
         f"  gap          {format_gap(found.gap)} to that bound",
+        *times_lines(problem),
     ]
     for bound in found.bounds:
         value = format_objective(bound.value, problem)

@@ -112,7 +112,7 @@ def gantt_svg(certificate: Certificate, *, width: int = 1100, whole: bool = True
     most, pixels = _FILE if whole else _NOTEBOOK
     if len(bars) > most:
         bars = joined(bars, pixels / (frame.x(frame.span) - frame.x(0)) * frame.span)
-    draw_legend(root, bars)
+    draw_legend(root, shown_looks(bars))
     for index, row in enumerate(rows):
         _draw_row(root, frame, index, row, [bar for bar in bars if bar.row == row])
     draw_memory(
@@ -178,17 +178,17 @@ def picture(frame: Panel, title: str, looks: Mapping[str, Look] = LOOKS) -> Elem
     return root
 
 
-def fill_of(look: str, width: float) -> str:
-    """Return the fill of a bar of so many pixels: a colour, or stripes."""
-    striped = LOOKS[look].hatch and width >= _STRIPED
-    return f"url(#offcert-{look})" if striped else LOOKS[look].colour
+def fill_of(name: str, pixels: float, looks: Mapping[str, Look] = LOOKS) -> str:
+    """Return the fill of a bar of so many pixels, by its look's name: a colour, or stripes."""
+    striped = looks[name].hatch and pixels >= _STRIPED
+    return f"url(#offcert-{name})" if striped else looks[name].colour
 
 
-def draw_legend(root: Element, bars: Sequence[Bar]) -> None:
-    """Explain the looks of bars in a line under the heading."""
+def draw_legend(root: Element, looks: Mapping[str, Look]) -> None:
+    """Explain looks in a line under the heading."""
     x = float(LEFT)
-    for name, look in shown_looks(bars).items():
-        element(root, "rect", x=x, y=31, width=22, height=12, fill=fill_of(name, 22))
+    for name, look in looks.items():
+        element(root, "rect", x=x, y=31, width=22, height=12, fill=fill_of(name, 12, looks))
         element(root, "text", look.name, x=x + 28, y=41)
         x += 28 + LETTER * len(look.name) + 24
 
@@ -342,7 +342,8 @@ def _draw_bound(root: Element, frame: Frame, certificate: Certificate) -> None:
     text = f"lower bound {format_objective(result.lower_bound, certificate.problem)}"
     text += f" ({result.evidence})"
     if certificate.problem.minimise is Minimise.MEMORY:
-        _draw_least_bytes(root, frame, result.lower_bound, text)
+        line = ("bound", 1.6, "2 3")
+        draw_level(root, frame.width, frame.y(result.lower_bound), 13, text, BOUND, line)
         return
     x = frame.x(result.lower_bound)
     mark = element(
@@ -360,18 +361,30 @@ def _draw_bound(root: Element, frame: Frame, certificate: Certificate) -> None:
     element(root, "text", text, y=_ROWS_TOP - 12, fill=BOUND, **side)
 
 
-def _draw_least_bytes(root: Element, frame: Frame, least: int, text: str) -> None:
-    y = frame.y(least)
+def draw_level(
+    root: Element,
+    width: int,
+    y: float,
+    below: int,
+    text: str,
+    colour: str,
+    line: tuple[str, float, str],
+) -> None:
+    """Draw a line across a picture of `width` pixels, and `below` it a text at its right end.
+
+    The line has a class, a thickness and dashes, as SVG writes them.
+    """
+    kind, thickness, dashes = line
     mark = element(
         root,
         "path",
-        class_="bound",
-        d=f"M{LEFT},{y:.2f} H{frame.width - RIGHT}",
-        stroke=BOUND,
-        stroke_width=1.6,
-        stroke_dasharray="2 3",
+        class_=kind,
+        d=f"M{LEFT},{y:.2f} H{width - RIGHT}",
+        stroke=colour,
+        stroke_width=thickness,
+        stroke_dasharray=dashes,
     )
     element(mark, "title", text)
     halo = {"stroke": "#ffffff", "stroke_width": 3, "paint_order": "stroke"}
-    x = frame.width - RIGHT - 6
-    element(root, "text", text, x=x, y=y + 13, fill=BOUND, text_anchor="end", **halo)
+    x = width - RIGHT - 6
+    element(root, "text", text, x=x, y=y + below, fill=colour, text_anchor="end", **halo)

@@ -274,7 +274,8 @@ def compare(certificate: Certificate, entries: Iterable[Mapping[str, Any]]) -> C
     """Say how far a measured history follows a plan, and which event is the first that does not.
 
     Events are told by their sizes, rounded as the allocator does; of events of the plan at one
-    moment any order will do. Workspaces are left out, as are sizes that no tensor of the plan has.
+    moment any order will do. Sizes that no tensor of the plan has are left out, most workspaces
+    among them; a workspace as large as some tensor is taken for an event that deviates.
 
     Parameters
     ----------

@@ -13,15 +13,20 @@ from offcert.core.units import format_size
 from offcert.proofs.placement_certificate import PlacementCertificate
 from offcert.questions.placement.problem import Placement
 from offcert.report.bars import BOUND, LIMIT, Look, size_scale, time_scale
-from offcert.report.gantt_svg import LEFT, RIGHT, draw_time_axis, picture
-from offcert.report.svg import LETTER, Element, element, require_picture, save, ticks
+from offcert.report.gantt_svg import (
+    LEFT,
+    RIGHT,
+    draw_legend,
+    draw_level,
+    draw_time_axis,
+    fill_of,
+    picture,
+)
+from offcert.report.svg import Element, element, require_picture, save, ticks
 
 # Letters of the longest name, and pixels of the picture and of the margin above. Arbitrary.
 _LONGEST_NAME = 80
 _WIDTH, _HEIGHT, _TOP = 1100, 440, 64
-# Pixels below whose width or height rectangles are drawn without stripes, which nobody would see.
-# Arbitrary.
-_STRIPED = 5.0
 # Rectangles up to which they have white lines around them: on more, these would hide them.
 # Arbitrary.
 MOST_OUTLINED = 400
@@ -193,7 +198,7 @@ def space_svg(
     end = max((residence.end for residence in residences), default=1)
     frame = _Frame(begin, max(end, begin + 1), largest_of(placed) * 31 // 30 + 1, width)
     root = picture(frame, title_of(placed), SPACES)
-    _draw_legend(root, spaces)
+    draw_legend(root, shown_spaces(spaces))
     _draw_sizes(root, frame, placed)
     group = element(root, "g", class_="spaces")
     outlined = len(spaces) <= MOST_OUTLINED
@@ -203,21 +208,8 @@ def space_svg(
     labels = [(value * scale, f"{value:g}") for value in ticks(frame.end / scale)]
     draw_time_axis(root, frame, labels, f"time ({unit})")
     for size, text, colour in lines_of(placed):
-        _draw_line(root, frame, size, text, colour)
+        draw_level(root, frame.width, frame.y(size), -4, text, colour, ("line", 1.4, "7 4"))
     return root
-
-
-def _fill(kind: str, width: float, height: float) -> str:
-    striped = SPACES[kind].hatch and min(width, height) >= _STRIPED
-    return f"url(#offcert-{kind})" if striped else SPACES[kind].colour
-
-
-def _draw_legend(root: Element, spaces: Sequence[Space]) -> None:
-    x = float(LEFT)
-    for kind, look in shown_spaces(spaces).items():
-        element(root, "rect", x=x, y=31, width=22, height=12, fill=_fill(kind, 22, 12))
-        element(root, "text", look.name, x=x + 28, y=41)
-        x += 28 + LETTER * len(look.name) + 24
 
 
 def _draw_sizes(root: Element, frame: _Frame, placed: PlacementCertificate) -> None:
@@ -234,26 +226,9 @@ def _draw_space(group: Element, frame: _Frame, space: Space, outlined: bool) -> 
     left, right = frame.x(space.start), frame.x(space.end)
     top, bottom = frame.y(space.high), frame.y(space.low)
     width, height = max(right - left, 0.4), max(bottom - top, 0.4)
-    fill = _fill(space.kind, width, height)
+    fill = fill_of(space.kind, min(width, height), SPACES)
     rect = element(group, "rect", x=left, y=top, width=width, height=height, fill=fill)
     if outlined:
         rect.set("stroke", "#ffffff")
         rect.set("stroke-width", "0.6")
     element(rect, "title", space.title)
-
-
-def _draw_line(root: Element, frame: _Frame, size: int, text: str, colour: str) -> None:
-    y = frame.y(size)
-    mark = element(
-        root,
-        "path",
-        class_="line",
-        d=f"M{LEFT},{y:.2f} H{frame.width - RIGHT}",
-        stroke=colour,
-        stroke_width=1.4,
-        stroke_dasharray="7 4",
-    )
-    element(mark, "title", text)
-    halo = {"stroke": "#ffffff", "stroke_width": 3, "paint_order": "stroke"}
-    x = frame.width - RIGHT - 6
-    element(root, "text", text, x=x, y=y - 4, fill=colour, text_anchor="end", **halo)

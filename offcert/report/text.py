@@ -19,7 +19,13 @@ from offcert.core.units import format_gap, format_size, format_time
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.device_memory import describe_uncounted, uncounted_bytes
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute, format_objective
-from offcert.report.execution import choices_lines, choices_summary, reruns_of, within
+from offcert.report.execution import (
+    choices_lines,
+    choices_summary,
+    reruns_of,
+    times_lines,
+    within,
+)
 from offcert.report.findings import Text, checked_bounds, known_summary, notes_lines, notes_summary
 from offcert.report.placement_text import placed_summary, valid_placement_lines
 from offcert.report.robust import robust_lines, robust_summary
@@ -107,7 +113,7 @@ def origin_lines(problem: Problem) -> list[str]:
     lines = []
     if "clock" in found:
         lines.append(f"  clock          {_CLOCKS.get(found['clock'], found['clock'])}")
-    lines += _times(problem)
+    lines += times_lines(problem, 15)
     if "tensors" in found:
         tensors = _TENSORS.get(found["tensors"], found["tensors"])
         lines.append(f"  captured on    {tensors}; device: {found.get('device')}")
@@ -118,22 +124,6 @@ def origin_lines(problem: Problem) -> list[str]:
         if "optimiser" not in sizes:
             lines.append("                 and the optimiser's state, which is not known")
     return lines
-
-
-def _times(problem: Problem) -> list[str]:
-    """Return in a line whose times these are, and which part of its peaks a model reaches."""
-    source = problem.source or {}
-    name = source.get("hardware")
-    if not isinstance(name, str):
-        return []
-    if source.get("measured"):
-        return [f"  times          measured on {cut(name)}"]
-    reached = source.get("efficiency")
-    rows = reached.items() if isinstance(reached, dict) else ()
-    parts = [f"{cut(kind)} {cut(str(part))}" for kind, part in rows]
-    reached = f"; of its peaks are reached: {', '.join(parts)}" if parts else " at its peak rates"
-    by = f"; attention by {cut(str(source['attention']))}" if "attention" in source else ""
-    return [f"  times          roofline of {cut(name)}{reached}{by}"]
 
 
 def _capture(problem: Problem) -> dict[str, Any]:
@@ -315,7 +305,7 @@ def _found_lines(certificate: Certificate) -> list[str]:
     reruns = reruns_of(certificate)
     if reruns is not None:
         lines.append(f"  recomputed   {reruns.said(problem.units)}")
-    return lines
+    return [*lines, *times_lines(problem)]
 
 
 def _checked(verification: Verification[Certificate]) -> dict[str, Any]:
@@ -342,7 +332,7 @@ def _describe_valid(verification: Verification[Certificate]) -> str:
         if result.objective is not None:
             found = format_objective(result.objective, problem, result.lower_bound)
         lines.append(f"  {what} {found}, lower bound {bound_of_all} ({verification.evidence})")
-    lines += [*robust_lines(certificate), *_execution_lines(certificate)]
+    lines += [*robust_lines(certificate), *_execution_lines(certificate), *times_lines(problem)]
     for bound in verification.bounds:
         value = format_objective(bound.value, problem, result.objective)
         lines.append(f"  bound {value:>14}  {bound.method}: {bound.evidence}, {bound.finding}")

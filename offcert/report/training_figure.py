@@ -29,6 +29,7 @@ from offcert.report.bars import (
     WAITS,
     Bar,
     joined,
+    shown_looks,
 )
 from offcert.report.gantt_svg import (
     LEFT,
@@ -172,7 +173,7 @@ def training_svg(record: TrainingRecord) -> Element:
         for index, row in enumerate(rows):
             at = _TOP + _ROW * (2 * index + number)
             _draw_row(root, frame, at, row, name, [bar for bar in bars if bar.row == row])
-    draw_legend(root, shown)
+    draw_legend(root, shown_looks(shown))
     draw_memory(root, frame, record, record.limit, list(_curves(record)), step=0.25)
     labels, unit = time_labels(record, frame.span)
     draw_time_axis(root, frame, labels, f"time ({unit})")

@@ -80,7 +80,7 @@ def tell_of_plans(
     for certificate, plan in plans:
         if isinstance(certificate, Certificate) and certificate.result.schedule is not None:
             LOG.info("%s", said_of_plan(certificate, plan, streams=followed.streams, folder=folder))
-            followed.promises.append(plan_numbers(certificate, plan))
+            followed.promise(plan, plan_numbers(certificate, plan))
 
 
 def tell_of_waiting(problem: Problem) -> None:

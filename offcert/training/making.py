@@ -24,7 +24,7 @@ from offcert.training.barred import opaque_modules, price, without
 from offcert.training.branches import Branches
 from offcert.training.feedback import tell_of_plans, tell_of_waiting
 from offcert.training.growth import outgrown
-from offcert.training.kept import PlanFolder
+from offcert.training.plan_folder import PlanFolder
 from offcert.training.planner import Planner, first_call
 from offcert.training.search import Done, Found, Order
 from offcert.training.study import Times

@@ -26,7 +26,7 @@ from offcert.questions.schedule.device_memory import (
 )
 from offcert.questions.schedule.problem import Problem, Recompute, parse_memory
 from offcert.runtime.capture import Capture
-from offcert.runtime.capture.run import uncounted_bytes as uncounted_bytes_of
+from offcert.runtime.capture.run import uncounted_bytes_of
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.hardware import hardware as find_hardware
 from offcert.runtime.hardware.bandwidth import measured, modelled, retimed, retimed_network

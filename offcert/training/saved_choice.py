@@ -19,7 +19,7 @@ from torch.utils.flop_counter import flop_registry
 
 from offcert.certify.saving import Name, SavedChoice, Saving, choose
 from offcert.core.errors import InputError
-from offcert.runtime.compiled.joint_graph import JointGraph, Key, NodeDemand, mark
+from offcert.runtime.compiled.joint_graph import JointGraph, Key, NodeDemand, mark_choice
 from offcert.runtime.compiled.true_peak import divided, peak_of
 
 # Whole units of the dearest operator, where times are no whole numbers. Arbitrary.
@@ -175,9 +175,9 @@ class GraphChoice:
         others = [
             key
             for key in self._saving.sizes
-            if key not in best.saved and self.joint.kept[key].maker.node in best.again
+            if key not in best.saved and self.joint.made[key].maker.node in best.again
         ]
-        for key in sorted(others, key=lambda each: -self.joint.kept[each].maker.time):
+        for key in sorted(others, key=lambda each: -self.joint.made[each].maker.time):
             if self._left <= 0:
                 break
             best = self._better(best, self._outcome(self._read(best.saved | {key})))
@@ -217,10 +217,10 @@ class GraphChoice:
         return Saving(
             {
                 key: each.size
-                for key, each in joint.kept.items()
+                for key, each in joint.made.items()
                 if each.node is not None and not partitioners.must_recompute(each.maker.node)
             },
-            {key: each.maker.node.name for key, each in joint.kept.items()},
+            {key: each.maker.node.name for key, each in joint.made.items()},
             {name: work.time for name, work in again.items()},
             {name: work.reads for name, work in again.items()},
             joint.needs,
@@ -249,7 +249,7 @@ class GraphChoice:
     ) -> GraphOutcome:
         again = self.joint.again(saved)
         if nodes is None:
-            chosen = [self.joint.kept[key].node for key in saved]
+            chosen = [self.joint.made[key].node for key in saved]
             nodes = [n for n in self.info.inputs if n.op == "placeholder"]
             nodes = [*nodes, *sorted(filter(None, chosen), key=self.joint.place.__getitem__)]
         module = self.graph.owning_module
@@ -258,7 +258,7 @@ class GraphChoice:
         return GraphOutcome(
             frozenset(saved),
             sum(work.time for work in again),
-            sum(self.joint.kept[key].size for key in saved),
+            sum(self.joint.made[key].size for key in saved),
             peak_of(pair[0].graph, pair[1].graph, self._outputs),
             tuple(work.node for work in again if work.node in self.joint.first),
             frozenset(work.node for work in again),
@@ -277,10 +277,10 @@ class GraphChoice:
             return found
         for key in wanted.saved:
             # A mark counts for what the forward pass needs, which is said here.
-            for node in (self.joint.kept[key].node, self.joint.kept[key].maker.node):
+            for node in (self.joint.made[key].node, self.joint.made[key].maker.node):
                 self.info._required_fw_nodes.add(node)
                 self.info.fw_order.setdefault(node, len(self.info.fw_order))
-        mark(self.joint, wanted.saved, [self.joint.works[node] for node in again])
+        mark_choice(self.joint, wanted.saved, [self.joint.works[node] for node in again])
         found = self._cut(again)
         assert found is not None
         return found

@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from offcert.core.compiled import IntArray
 from offcert.proofs.kinds.labels import PivotOutward
 from offcert.questions.schedule.problem import Problem
 from offcert.verify.heads.check import ends
@@ -38,7 +39,6 @@ from offcert.verify.outward.tables import Cut, cut_at
 from offcert.verify.outward.view import Asked, Tables
 from offcert.verify.pivot.check import MOST_LABELS, classes_of
 from offcert.verify.pivot.side import Found, Side
-from offcert.verify.pivot.tables import IntArray
 
 
 def pivot_outward(

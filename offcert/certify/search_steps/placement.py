@@ -17,7 +17,7 @@ from offcert.proofs.placement_certificate import (
     PLACEMENT_PROOFS,
     Computed,
     InfeasibleSubset,
-    proved,
+    proved_bytes,
 )
 from offcert.questions.placement.problem import Placement, PlacementProblem
 from offcert.verify.limits import BeyondLimitsError, Limits
@@ -45,7 +45,7 @@ def prove_by_subset(search: PlacementSearch, effort: Effort) -> None:
     fewer = reduced(problem, excluded, time.monotonic() + _REDUCE * effort.seconds, seed)
     # Fewer residences are easier to read, but may take longer to look through than all.
     for each in (fewer, excluded):
-        bound = proved(SUBSET, each.value, InfeasibleSubset(residences=each.residences))
+        bound = proved_bytes(SUBSET, each.value, InfeasibleSubset(residences=each.residences))
         if _holds(search, bound, (began + effort.seconds - time.monotonic()) / 2):
             search.add(bound)
             return
@@ -199,7 +199,7 @@ Heuristic = Callable[[PlacementProblem], Placement]
 def compute_load(search: PlacementSearch, effort: Effort) -> None:
     """Add the load: the most bytes that are taken at a time."""
     search.begin("load")
-    search.add(proved("load", search.problem.load, Computed()))
+    search.add(proved_bytes("load", search.problem.load, Computed()))
 
 
 def run_heuristic(name: str) -> Callable[[PlacementSearch, Effort], None]:
@@ -214,29 +214,19 @@ def run_heuristic(name: str) -> Callable[[PlacementSearch, Effort], None]:
     return step
 
 
-def _greedy(name: str) -> Heuristic:
+def _in_order(name: str) -> Heuristic:
     return getattr(import_module("offcert.heuristics.placement.in_order"), name)
-
-
-def _online(name: str) -> Heuristic:
-    return getattr(import_module("offcert.heuristics.placement.in_order"), name)
-
-
-def _modnn() -> Heuristic:
-    from offcert.heuristics.placement.in_order import modnn_pool
-
-    return modnn_pool
 
 
 # Loaded when they run.
 HEURISTICS: dict[str, Callable[[], Heuristic]] = {
-    "first-fit": partial(_online, "first_fit"),
-    "best-fit": partial(_online, "best_fit"),
-    "modnn-pool": _modnn,
-    "greedy-size": partial(_greedy, "greedy_by_size"),
-    "greedy-lifetime": partial(_greedy, "greedy_by_lifetime"),
-    "greedy-area": partial(_greedy, "greedy_by_area"),
-    "greedy-degree": partial(_greedy, "greedy_by_degree"),
+    "first-fit": partial(_in_order, "first_fit"),
+    "best-fit": partial(_in_order, "best_fit"),
+    "modnn-pool": partial(_in_order, "modnn_pool"),
+    "greedy-size": partial(_in_order, "greedy_by_size"),
+    "greedy-lifetime": partial(_in_order, "greedy_by_lifetime"),
+    "greedy-area": partial(_in_order, "greedy_by_area"),
+    "greedy-degree": partial(_in_order, "greedy_by_degree"),
 }
 
 

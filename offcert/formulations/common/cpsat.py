@@ -7,6 +7,7 @@ any more.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 from offcert.formulations.common.children import leave_behind
+from offcert.formulations.common.outcome import SolverRun
 
 # Who claims what this solver says.
 CP_SAT = "OR-Tools CP-SAT"
@@ -104,6 +106,43 @@ def run_cpsat(
     if run.failure is not None:
         raise run.failure
     return CpSatEnd(run.status, interrupted)
+
+
+def bound_by(
+    run: SolverRun,
+    solver: cp_model.CpSolver,
+    model: cp_model.CpModel,
+    time_limit: float,
+    *,
+    on_solution: Callable[[Callable[[Any], int]], object],
+    on_bound: Callable[[float], object] | None = None,
+    stop: Callable[[], bool],
+) -> float | None:
+    """Solve a model in what is left of `time_limit` seconds; what the solver says is recorded.
+
+    Other parameters as for `run_cpsat`. A failure is recorded, too, whatever it is: it costs the
+    solver's contribution only.
+
+    Returns
+    -------
+    float or None
+        The solver's bound on the objective, infinite if nothing satisfies the model; None if the
+        run has failed.
+    """
+    left = max(0.1, time_limit - run.elapsed)
+    try:
+        end = run_cpsat(solver, model, left, on_solution=on_solution, on_bound=on_bound, stop=stop)
+    except Exception as error:
+        run.error = f"{type(error).__name__}: {error}"
+        return None
+    run.interrupted = end.interrupted
+    run.statistics["solver_status"] = solver.status_name(end.status)
+    if end.status == cp_model.INFEASIBLE:
+        return math.inf
+    if end.status in (cp_model.OPTIMAL, cp_model.FEASIBLE, cp_model.UNKNOWN):
+        return float(solver.best_objective_bound)
+    run.error = model.validate() or "the model was not accepted"
+    return None
 
 
 class _Run:

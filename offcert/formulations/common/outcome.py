@@ -97,7 +97,52 @@ def details(
     return found | {"seconds": seconds}
 
 
-class ModelRun:
+class SolverRun:
+    """One run of a solver, whatever happens to it.
+
+    Parameters
+    ----------
+    **statistics : JSON values
+        What is known of it at first.
+
+    Attributes
+    ----------
+    error : str or None
+        The failure in a sentence; None if there was none.
+    interrupted : bool
+        Whether the user has ended it.
+    statistics : dict
+        Grows as the model is built and solved.
+    """
+
+    def __init__(self, **statistics: Any) -> None:
+        self.error: str | None = None
+        self.interrupted = False
+        self.statistics: dict[str, Any] = statistics
+        self._began = time.monotonic()
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the beginning."""
+        return time.monotonic() - self._began
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Keep incumbent and bound if the block is interrupted or a solver fails in it.
+
+        That costs the solver's contribution only. Bad input is raised all the same.
+        """
+        try:
+            yield
+        except KeyboardInterrupt:
+            self.interrupted = True
+        except InputError:
+            raise
+        except (RuntimeError, ValueError, TypeError, MemoryError) as error:
+            self.error = f"{type(error).__name__}: {error}"
+
+
+class ModelRun(SolverRun):
     """One run of a model: the best schedule and bound so far, whatever happens to the solver.
 
     Parameters
@@ -132,12 +177,6 @@ class ModelRun:
         Ticks.
     claimed : int or None
         Ticks that the solver alone has shown to be necessary.
-    error : str or None
-        The failure in a sentence; None if there was none.
-    interrupted : bool
-        Whether the user has ended it.
-    statistics : dict
-        Grows as the model is built and solved.
     """
 
     def __init__(
@@ -158,43 +197,19 @@ class ModelRun:
         self.upper = longest_makespan(problem) if upper_bound is None else upper_bound
         if hint is not None:
             self.upper = min(self.upper, hint.makespan)
+        super().__init__(upper_bound=self.upper, solver=solver, **statistics)
         self.claimed: int | None = None
-        self.error: str | None = None
-        self.interrupted = False
-        self.statistics: dict[str, Any] = {"upper_bound": self.upper, "solver": solver}
-        self.statistics |= statistics
         self._solver, self._claim_name = solver, claim_name
         self._on_solution = on_solution
-        self._began = time.monotonic()
         lacking = infeasibility(problem)
         self.feasible = lacking is None
         if lacking is not None:
             self.statistics["infeasible"] = f"{lacking.name} lacks {lacking.lacking} bytes"
 
     @property
-    def elapsed(self) -> float:
-        """Seconds since the beginning."""
-        return time.monotonic() - self._began
-
-    @property
     def finished(self) -> bool:
         """Whether the best schedule is as short as the bound."""
         return self.best is not None and self.best.makespan <= self.lower_bound
-
-    @contextmanager
-    def kept(self) -> Iterator[None]:
-        """Keep incumbent and bound if the block is interrupted or a solver fails in it.
-
-        That costs the solver's contribution only. Bad input is raised all the same.
-        """
-        try:
-            yield
-        except KeyboardInterrupt:
-            self.interrupted = True
-        except InputError:
-            raise
-        except (RuntimeError, ValueError, TypeError, MemoryError) as error:
-            self.error = f"{type(error).__name__}: {error}"
 
     def take_bound(self, ticks: float, margin: float) -> None:
         """Take a solver's bound on the makespans of at most `upper`, in ticks.

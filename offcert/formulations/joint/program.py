@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from offcert.core.compiled import FloatArray
 from offcert.core.platform import Kind
 from offcert.formulations.common.highs import run_highs
 from offcert.formulations.joint.room import Contents, Grid, Room, beside_outputs
@@ -38,7 +39,6 @@ _PENALTY = 1.0
 # A row's name: its family, the span, boundary or window, and what it is about.
 Key = tuple[str, int, tuple[int, ...]]
 Terms = list[tuple[int, float]]
-Floats = NDArray[np.float64]
 
 
 class Count(NamedTuple):
@@ -365,7 +365,9 @@ class JointProgram:
         return Solved(float(answer.fun) * self.unit + single, chosen, answer.x)
 
 
-def _counted(program: JointProgram, counts: Sequence[Count]) -> tuple[_Rows, Floats, Floats]:
+def _counted(
+    program: JointProgram, counts: Sequence[Count]
+) -> tuple[_Rows, FloatArray, FloatArray]:
     """Return the rows, costs and upper bounds of a program some of whose columns are counted.
 
     What is lacking to a number, or beyond it, is a column with a price.

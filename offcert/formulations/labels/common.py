@@ -25,7 +25,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.core.compiled import plain_inner
+from offcert.core.compiled import IntArray, plain_inner
 from offcert.core.errors import MethodError
 from offcert.core.trace import Gap, Trace
 from offcert.questions.schedule.problem import Problem
@@ -55,7 +55,6 @@ def joined_gaps(problem: Problem) -> Problem:
     return replace(problem, network=Trace(trace.operations, tensors))
 
 
-Ints = NDArray[np.int64]
 Ints32 = NDArray[np.int32]
 
 # A place of a table in which no label is entered. By definition.
@@ -63,7 +62,7 @@ NONE = -1
 
 
 @plain_inner
-def place_of(table: Ints32, keys: NDArray[np.integer], key: Ints) -> int:
+def place_of(table: Ints32, keys: NDArray[np.integer], key: IntArray) -> int:
     """Return the place of a key in a table, free (`NONE`) or of the first label that has it.
 
     The table's size is a power of two, and larger than the number of labels entered; row ``i`` of
@@ -90,14 +89,14 @@ def place_of(table: Ints32, keys: NDArray[np.integer], key: Ints) -> int:
 
 
 @plain_inner
-def _before(least: Ints, most: Ints, one: int, two: int) -> bool:
+def _before(least: IntArray, most: IntArray, one: int, two: int) -> bool:
     if least[one] != least[two]:
         return bool(least[one] < least[two])
     return bool(most[one] > most[two])
 
 
 @plain_inner
-def push(heap: Ints32, size: int, label: int, least: Ints, most: Ints) -> None:
+def push(heap: Ints32, size: int, label: int, least: IntArray, most: IntArray) -> None:
     """Put a label on a heap of `size` labels: the least `least` first, then the most `most`."""
     place = size
     while place > 0:
@@ -110,7 +109,7 @@ def push(heap: Ints32, size: int, label: int, least: Ints, most: Ints) -> None:
 
 
 @plain_inner
-def pop(heap: Ints32, size: int, least: Ints, most: Ints) -> int:
+def pop(heap: Ints32, size: int, least: IntArray, most: IntArray) -> int:
     """Take the first label off a heap of `size` labels."""
     top, moved = heap[0], heap[size - 1]
     place = 0

@@ -19,7 +19,7 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from offcert.core.result import SolveStatus
-from offcert.formulations.common.cpsat import CP_SAT, run_cpsat
+from offcert.formulations.common.cpsat import CP_SAT, bound_by
 from offcert.formulations.common.grid import Ticks
 from offcert.formulations.common.outcome import (
     ModelOutcome,
@@ -186,27 +186,19 @@ class _IntervalRun(ModelRun):
             solver.parameters.log_search_progress = True
             solver.parameters.log_to_stdout = False
             solver.log_callback = log
-        try:
-            end = run_cpsat(
-                solver,
-                self.model.model,
-                max(0.1, time_limit - self.elapsed),
-                on_solution=self._take_solution,
-                on_bound=self._take_start,
-                stop=lambda: self.finished or (stop is not None and stop()),
-            )
-        except Exception as error:
-            # Any failure in the solver's thread costs the solver's contribution only.
-            self.error = f"{type(error).__name__}: {error}"
-            return
-        self.interrupted = end.interrupted
-        self.statistics["solver_status"] = solver.status_name(end.status)
-        if end.status == cp_model.INFEASIBLE:
+        bound = bound_by(
+            self,
+            solver,
+            self.model.model,
+            time_limit,
+            on_solution=self._take_solution,
+            on_bound=self._take_start,
+            stop=lambda: self.finished or (stop is not None and stop()),
+        )
+        if bound == math.inf:
             self.nothing_within()
-        elif end.status in (cp_model.OPTIMAL, cp_model.FEASIBLE, cp_model.UNKNOWN):
-            self._take_start(solver.best_objective_bound)
-        else:
-            self.error = self.model.model.validate() or "the model was not accepted"
+        elif bound is not None:
+            self._take_start(bound)
 
     def _take_start(self, bound: float) -> None:
         """Take a bound on the last operation's start, in cells."""

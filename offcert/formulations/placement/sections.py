@@ -14,11 +14,9 @@ from bisect import bisect_left
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from offcert.core.compiled import IntArray
 from offcert.questions.placement.problem import Placement, PlacementProblem
-
-Integers = NDArray[np.int64]
 
 
 class Sections:
@@ -60,19 +58,19 @@ class Sections:
         return len(self.residence)
 
     @cached_property
-    def index(self) -> Integers:
+    def index(self) -> IntArray:
         """The first box that begins in a section or later, for every section and after the last."""
         return np.searchsorted(self.first, np.arange(self.count + 1)).astype(np.int64)
 
     @cached_property
-    def loads(self) -> Integers:
+    def loads(self) -> IntArray:
         """Units that are live in each section."""
         change = np.zeros(self.count + 1, np.int64)
         np.add.at(change, self.first, self.size)
         np.add.at(change, self.last, -self.size)
         return np.cumsum(change)[:-1]
 
-    def placement(self, addresses: Integers | list[int]) -> Placement:
+    def placement(self, addresses: IntArray | list[int]) -> Placement:
         """Return the placement that puts boxes at addresses in units."""
         found = [0] * len(self._problem.residences)
         for index, address in zip(self.residence, addresses, strict=True):

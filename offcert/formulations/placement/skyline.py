@@ -20,17 +20,12 @@ from itertools import count
 
 import numpy as np
 
+from offcert.core.compiled import FloatArray, IntArray
 from offcert.core.result import Bound
-from offcert.formulations.placement.sections import Integers, Sections
+from offcert.formulations.placement.sections import Sections
 from offcert.formulations.placement.skyline_branch import FEWEST, HEAVIEST, LOWEST, WEIGHTED
 from offcert.formulations.placement.skyline_kernel import FOUND, GOING_ON, NONE, advance
-from offcert.formulations.placement.skyline_state import (
-    NODES,
-    Floats,
-    begin,
-    boxes_of,
-    new_state,
-)
+from offcert.formulations.placement.skyline_state import NODES, begin, boxes_of, new_state
 from offcert.proofs.placement_certificate import searched
 from offcert.questions.placement.problem import Placement, PlacementOutcome, PlacementProblem
 
@@ -82,7 +77,7 @@ class Skyline:
 
     def __init__(self, sections: Sections, seed: int = 0) -> None:
         self.sections = sections
-        self.addresses: Integers = np.zeros(len(sections), np.int64)
+        self.addresses: IntArray = np.zeros(len(sections), np.int64)
         self.nodes = 0
         self._found = False
         self._boxes = boxes_of(sections)
@@ -149,7 +144,7 @@ class Skyline:
         sections, state = self.sections, self._state
         size, length = sections.size.astype(float), sections.last - sections.first
         heavy = np.concatenate([[0.0], np.cumsum(state.weight)])
-        priorities: tuple[Floats, ...] = (
+        priorities: tuple[FloatArray, ...] = (
             size * length,
             size + length / (sections.count + 1),
             length + size / (size.max(initial=1.0) + 1),
@@ -165,7 +160,7 @@ class Skyline:
             chosen = length ** powers[0] * size ** powers[1] * np.exp(noise)
         state.priority[:] = chosen
 
-    def _guided(self) -> Floats:
+    def _guided(self) -> FloatArray:
         """Return priorities that are about the order of addresses in the last placement."""
         random, sections = self._random, self.sections
         shift = random.normal(0, random.choice(_SHIFTS), len(sections))
@@ -173,7 +168,7 @@ class Skyline:
             begin = random.integers(0, sections.count)
             end = begin + random.integers(_SHORTEST, max(_SHORTEST + 1, sections.count // 2))
             shift[(sections.first >= end) | (sections.last <= begin)] = 0
-        priorities: Floats = -(self.addresses + shift)
+        priorities: FloatArray = -(self.addresses + shift)
         return priorities
 
 
@@ -182,7 +177,7 @@ def least_capacity(
     lower: int,
     upper: int,
     until: float,
-    found: Callable[[Integers], None],
+    found: Callable[[IntArray], None],
 ) -> tuple[int, int]:
     """Narrow down the least capacity, in units, from both sides.
 
@@ -257,7 +252,7 @@ def skyline_search(
         return PlacementOutcome(Placement([0] * len(problem.residences)), (), True)
     best = hint
 
-    def take(addresses: Integers) -> None:
+    def take(addresses: IntArray) -> None:
         nonlocal best
         best = sections.placement(addresses)
         if found is not None:
@@ -282,7 +277,7 @@ def skyline_search(
 
 
 def _within(
-    skyline: Skyline, lower: int, capacity: int, until: float, take: Callable[[Integers], None]
+    skyline: Skyline, lower: int, capacity: int, until: float, take: Callable[[IntArray], None]
 ) -> tuple[int, bool]:
     """Look for any placement within a capacity; return the bound, and whether all was decided."""
     if lower > capacity:

@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from offcert.core.compiled import compiled, plain_inner
-from offcert.formulations.placement.sections import Integers, Sections
-
-Floats = NDArray[np.float64]
+from offcert.core.compiled import FloatArray, IntArray, compiled, plain_inner
+from offcert.formulations.placement.sections import Sections
 
 # Arrays that the trail can restore.
 LOW, FLOOR, TOP, REST, ADDRESS, CEILING, OWNER = range(7)
@@ -31,10 +28,10 @@ _TRAIL = 2_000_000
 class Boxes(NamedTuple):
     """The constant part, `Sections`, as arrays."""
 
-    size: Integers
-    first: Integers
-    last: Integers
-    begins: Integers
+    size: IntArray
+    first: IntArray
+    last: IntArray
+    begins: IntArray
 
 
 class SkylineState(NamedTuple):
@@ -74,22 +71,22 @@ class SkylineState(NamedTuple):
         Where the search is.
     """
 
-    address: Integers
-    low: Integers
-    order: Integers
-    floor: Integers
-    top: Integers
-    owner: Integers
-    rest: Integers
-    ceiling: Integers
-    least: Integers
-    choices: Integers
-    weight: Floats
-    priority: Floats
-    trail: Integers
-    frames: Integers
-    stack: Integers
-    registers: Integers
+    address: IntArray
+    low: IntArray
+    order: IntArray
+    floor: IntArray
+    top: IntArray
+    owner: IntArray
+    rest: IntArray
+    ceiling: IntArray
+    least: IntArray
+    choices: IntArray
+    weight: FloatArray
+    priority: FloatArray
+    trail: IntArray
+    frames: IntArray
+    stack: IntArray
+    registers: IntArray
 
 
 def boxes_of(sections: Sections) -> Boxes:
@@ -102,7 +99,7 @@ def new_state(sections: Sections) -> SkylineState:
     boxes, count = len(sections), sections.count
     depth = 4 * (boxes + count) + 1000
 
-    def zeros(length: int) -> Integers:
+    def zeros(length: int) -> IntArray:
         return np.zeros(length, np.int64)
 
     return SkylineState(
@@ -146,7 +143,7 @@ def begin(boxes: Boxes, state: SkylineState, capacity: int) -> None:
 
 
 @plain_inner
-def put(state: SkylineState, array: Integers, kind: int, index: int, value: int) -> None:
+def put(state: SkylineState, array: IntArray, kind: int, index: int, value: int) -> None:
     """Change an entry, so that `undo` can restore it."""
     used = state.registers[TRAIL]
     if used == len(state.trail):

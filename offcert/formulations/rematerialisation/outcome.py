@@ -6,13 +6,11 @@ Linear programs of recomputation alone share a run with a solver, and the readin
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from offcert.core.errors import InputError, MethodError
+from offcert.core.errors import MethodError
 from offcert.core.execution import Execution
 from offcert.core.network import Network
 from offcert.core.result import SolveStatus
@@ -22,7 +20,7 @@ from offcert.formulations.common.linear_solvers import (
     require_solver,
     solve_linear,
 )
-from offcert.formulations.common.outcome import SolverClaim, details
+from offcert.formulations.common.outcome import SolverClaim, SolverRun, details
 from offcert.formulations.rematerialisation.states import scheduled
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.questions.schedule.schedule import Schedule
@@ -81,7 +79,7 @@ class RematerialisationOutcome:
         return details(self.statistics, self.error, self.interrupted, self.seconds)
 
 
-class RematerialisationRun:
+class RematerialisationRun(SolverRun):
     """One run of a model: the best execution and bound so far, whatever happens to the solver.
 
     Parameters
@@ -122,11 +120,8 @@ class RematerialisationRun:
         self.lower_bound = max(lower_bound, natural)
         self.claimed: int | None = None
         self.within: int | None = None
-        self.error: str | None = None
-        self.interrupted = False
-        self.statistics: dict[str, Any] = {"solver": solver, **statistics}
+        super().__init__(solver=solver, **statistics)
         self._solver = solver
-        self._began = time.monotonic()
         if self.least_bytes:
             most = problem.deadline
             self.feasible = most is None or self.network.compute_time <= most
@@ -134,11 +129,6 @@ class RematerialisationRun:
             self.feasible = own <= problem.platform.memory
         if hint is not None:
             self.take(hint)
-
-    @property
-    def elapsed(self) -> float:
-        """Seconds since the beginning."""
-        return time.monotonic() - self._began
 
     @property
     def objective(self) -> int | None:
@@ -181,18 +171,6 @@ class RematerialisationRun:
             claimed = math.ceil(value - margin)
             self.claimed = max(claimed, self.claimed or 0)
             self.lower_bound = max(self.lower_bound, claimed)
-
-    @contextmanager
-    def kept(self) -> Iterator[None]:
-        """Keep incumbent and bound if the block is interrupted or a solver fails in it."""
-        try:
-            yield
-        except KeyboardInterrupt:
-            self.interrupted = True
-        except InputError:
-            raise
-        except (RuntimeError, ValueError, TypeError, MemoryError) as error:
-            self.error = f"{type(error).__name__}: {error}"
 
     def outcome(self) -> RematerialisationOutcome:
         """Return the best execution, the lower bound and the status so far."""

@@ -20,7 +20,7 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 from offcert.core.execution import Execution
-from offcert.formulations.common.cpsat import CP_SAT, run_cpsat
+from offcert.formulations.common.cpsat import CP_SAT, bound_by
 from offcert.formulations.rematerialisation.outcome import (
     RematerialisationOutcome,
     RematerialisationRun,
@@ -165,27 +165,16 @@ class _RetentionRun(RematerialisationRun):
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = workers
         solver.parameters.random_seed = seed
-        try:
-            end = run_cpsat(
-                solver,
-                self.model.model,
-                max(0.1, time_limit - self.elapsed),
-                on_solution=self._take_solution,
-                on_bound=None,
-                stop=lambda: self.finished or (stop is not None and stop()),
-            )
-        except Exception as error:
-            # Any failure in the solver's thread costs the solver's contribution only.
-            self.error = f"{type(error).__name__}: {error}"
-            return
-        self.interrupted = end.interrupted
-        self.statistics["solver_status"] = solver.status_name(end.status)
-        if end.status == cp_model.INFEASIBLE:
-            self._take_solver_bound(math.inf)
-        elif end.status in (cp_model.OPTIMAL, cp_model.FEASIBLE, cp_model.UNKNOWN):
-            self._take_solver_bound(solver.best_objective_bound)
-        else:
-            self.error = self.model.model.validate() or "the model was not accepted"
+        bound = bound_by(
+            self,
+            solver,
+            self.model.model,
+            time_limit,
+            on_solution=self._take_solution,
+            stop=lambda: self.finished or (stop is not None and stop()),
+        )
+        if bound is not None:
+            self._take_solver_bound(bound)
 
     def _take_solver_bound(self, bound: float) -> None:
         """Take a bound on the executions that the model describes for what it says of all."""

@@ -118,8 +118,9 @@ def reforwarding_memory(sizes: Sequence[int], checkpoints: Sequence[int]) -> int
 def chen_memory(sizes: Sequence[int], checkpoints: Sequence[int]) -> int:
     """Return the bytes stored between segments, and of the largest segment with its end.
 
-    Chen et al. 2016, Algorithm 3: the sum of its two outputs, the last segment among them. The
-    input is not counted, and the output is part of the last segment.
+    Chen et al. 2016, Algorithm 3: the sum of its two outputs, the last segment among them. A
+    segment counts with the checkpoint that ends it (``temp`` there). The input is not counted, and
+    the output is part of the last segment.
 
     Raises
     ------

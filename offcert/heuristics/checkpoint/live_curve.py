@@ -17,10 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from offcert.core.checkpoint_chain import CheckpointChain
-from offcert.core.compiled import plain
+from offcert.core.compiled import IntArray, plain
 from offcert.core.errors import MethodError
 from offcert.core.program import Program, Segment
-from offcert.heuristics.checkpoint.sizes import Integers, Selection, path, size_array
+from offcert.heuristics.checkpoint.sizes import Selection, path, size_array
 
 # Rows of the numbers of stages. By definition.
 EXTRA, FORWARD, BACKWARD = 0, 1, 2
@@ -56,7 +56,7 @@ def live_selection(chain: CheckpointChain) -> Selection:
 
 @plain
 def least_live(
-    outputs: Integers, gradients: Integers, stages: Integers, memory: Integers, following: Integers
+    outputs: IntArray, gradients: IntArray, stages: IntArray, memory: IntArray, following: IntArray
 ) -> None:
     """Write ``M(h)`` and the next checkpoint after each `h`; ``M`` of the output is 0."""
     last = len(outputs) - 1
@@ -123,10 +123,10 @@ class _Choices:
     The entry of a segment is the stage before which it ends, that of a stage that is kept `KEPT`.
     """
 
-    memory: Integers
-    again: Integers
-    ends: Integers
-    following: Integers
+    memory: IntArray
+    again: IntArray
+    ends: IntArray
+    following: IntArray
 
 
 # The mark of a stage that does not run again. By definition.

@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offcert.core.checkpoint_chain import CheckpointChain
-from offcert.core.compiled import compiled
+from offcert.core.compiled import IntArray, compiled
 from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.strategy import Strategy
-from offcert.heuristics.checkpoint.subchains import KEEP_ALL, Integers, Subchains, strategy_of
+from offcert.heuristics.checkpoint.subchains import KEEP_ALL, Subchains, strategy_of
 
 # Points of all lists together, at most: a hundred stages of a network have room. Arbitrary.
 MAX_POINTS = 20_000_000
@@ -43,7 +43,7 @@ class Fronts:
         self._points = 0
         self._most = max_points
         self._sweeps = [chain.sweep(first) for first in range(len(chain))]
-        self._fronts: dict[tuple[int, int], tuple[Integers, Integers, Integers]] = {}
+        self._fronts: dict[tuple[int, int], tuple[IntArray, IntArray, IntArray]] = {}
         for length in range(len(chain)):
             for first in range(len(chain) - length):
                 self._add(first, first + length)
@@ -92,7 +92,7 @@ class Fronts:
                 f"{self.budget} bytes; it can be discretised"
             )
 
-    def _all_kept(self, first: int, last: int) -> tuple[Integers, Integers]:
+    def _all_kept(self, first: int, last: int) -> tuple[IntArray, IntArray]:
         chain = self.chain
         least = max(chain.keeping[first] + chain.gradient[last], chain.turning[first])
         own = chain.forward[first] + chain.backward[first]
@@ -101,7 +101,7 @@ class Fronts:
         memory, time, _ = self._fronts[first + 1, last]
         return np.maximum(memory + self.kept(first), least), time + own
 
-    def _split(self, first: int, last: int, stored: int, passed: int) -> tuple[Integers, Integers]:
+    def _split(self, first: int, last: int, stored: int, passed: int) -> tuple[IntArray, IntArray]:
         ahead, ahead_time, _ = self._fronts[stored, last]
         behind, behind_time, _ = self._fronts[first, stored - 1]
         if not len(ahead) or not len(behind):
@@ -163,7 +163,7 @@ class Slots:
         least = int(times[0, len(chain) - 1, self.budget])
         self.time = None if least >= NEVER else least
 
-    def _rounded(self, sizes: Integers) -> Integers:
+    def _rounded(self, sizes: IntArray) -> IntArray:
         return np.ascontiguousarray(-(-sizes // self._unit))
 
     def choice(self, first: int, last: int, budget: int) -> int:
@@ -181,17 +181,17 @@ class Slots:
 
 @compiled
 def fill(
-    forward: Integers,
-    backward: Integers,
-    kept: Integers,
-    stored: Integers,
-    gradient: Integers,
-    keeping: Integers,
-    turning: Integers,
-    sweeps: Integers,
+    forward: IntArray,
+    backward: IntArray,
+    kept: IntArray,
+    stored: IntArray,
+    gradient: IntArray,
+    keeping: IntArray,
+    turning: IntArray,
+    sweeps: IntArray,
     unit: int,
     slots: int,
-) -> tuple[Integers, NDArray[np.int32]]:
+) -> tuple[IntArray, NDArray[np.int32]]:
     """Return the least ticks of every subchain with every number of slots, and how it begins."""
     stages = len(forward)
     times = np.full((stages, stages, slots + 1), NEVER, np.int64)

@@ -25,12 +25,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from offcert.core.compiled import plain
+from offcert.core.compiled import IntArray, plain
 from offcert.heuristics.checkpoint.sizes import (
     PREVIOUS,
     ROWS,
     STORED,
-    Integers,
     Selection,
     least_stored,
     path_back,
@@ -67,7 +66,7 @@ def linear_reforwarding(sizes: Sequence[int]) -> Selection:
 
 
 @plain
-def best_pair(sizes: Integers, totals: Integers, scratch: Integers) -> int:
+def best_pair(sizes: IntArray, totals: IntArray, scratch: IntArray) -> int:
     """Return the least cost, ends included; row ``BEST`` has the vertex stored before each."""
     count = len(sizes)
     stored, previous = scratch[STORED], scratch[PREVIOUS]
@@ -115,7 +114,7 @@ def limits_tried(sizes: Sequence[int]) -> int:
     return _searched(size_array(sizes))[1]
 
 
-def _searched(sizes: Integers) -> tuple[int, int, Integers]:
+def _searched(sizes: IntArray) -> tuple[int, int, IntArray]:
     """Return the least cost, ends included, the limits tried, and each vertex's predecessor."""
     scratch = np.zeros((ROWS, len(sizes)), np.int64)
     waiting = np.zeros((3, 2 * _DEPTH), np.int64)
@@ -125,7 +124,7 @@ def _searched(sizes: Integers) -> tuple[int, int, Integers]:
 
 @plain
 def search_limits(
-    sizes: Integers, totals: Integers, scratch: Integers, waiting: Integers
+    sizes: IntArray, totals: IntArray, scratch: IntArray, waiting: IntArray
 ) -> tuple[int, int]:
     """Return the least cost, ends included, and the limits tried; leave the best path behind.
 

@@ -32,12 +32,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from offcert.core.compiled import plain, plain_inner
+from offcert.core.compiled import IntArray, plain, plain_inner
 from offcert.core.errors import MethodError
 from offcert.heuristics.checkpoint.sizes import (
     PREVIOUS,
     ROWS,
-    Integers,
     Selection,
     gradient_array,
     least_stored,
@@ -66,7 +65,7 @@ def linear_selection(sizes: Sequence[int], gradients: Sequence[int] | None = Non
 
 
 @plain
-def crossings(sizes: Integers, gradients: Integers, totals: Integers, scratch: Integers) -> int:
+def crossings(sizes: IntArray, gradients: IntArray, totals: IntArray, scratch: IntArray) -> int:
     """Return ``M(0)``, and write ``M(i)`` and the next checkpoint after each `i`.
 
     Both queues are stacks whose top is their left end. ``RECORDS`` has the indices from `i` on
@@ -110,7 +109,7 @@ def crossings(sizes: Integers, gradients: Integers, totals: Integers, scratch: I
 
 
 @plain_inner
-def record_at(records: Integers, recorded: int, at: int, j: int) -> int:
+def record_at(records: IntArray, recorded: int, at: int, j: int) -> int:
     """Return the position of the last record before `j`, at `at` or further to the left."""
     at = min(at, recorded - 1)
     while records[at] >= j:
@@ -120,7 +119,7 @@ def record_at(records: Integers, recorded: int, at: int, j: int) -> int:
 
 @plain_inner
 def segment_bytes(
-    totals: Integers, gradients: Integers, records: Integers, at: int, i: int, j: int
+    totals: IntArray, gradients: IntArray, records: IntArray, at: int, i: int, j: int
 ) -> int:
     """Return ``U(i, j)``: the data behind `i` up to `j`, and the largest gradient before `j`."""
     return int(totals[j] - totals[i] + gradients[records[at]])
@@ -162,7 +161,7 @@ def static_selection(sizes: Sequence[int]) -> Selection:
     return Selection(path_back(scratch[PREVIOUS]), memory)
 
 
-def _segment_sums(totals: Integers) -> Integers:
+def _segment_sums(totals: IntArray) -> IntArray:
     """Return every sum of neighbours among ``d_1 … d_{n-1}``, and 0, increasing."""
     inner = totals[:-1]
     rows = [inner[start + 1 :] - inner[start] for start in range(len(inner) - 1)]
@@ -170,7 +169,7 @@ def _segment_sums(totals: Integers) -> Integers:
 
 
 @plain
-def best_limit(sizes: Integers, totals: Integers, limits: Integers, scratch: Integers) -> int:
+def best_limit(sizes: IntArray, totals: IntArray, limits: IntArray, scratch: IntArray) -> int:
     """Return the least memory over all limits, which increase; leave its checkpoints behind.
 
     No limit helps that leaves no room for both ends below the best so far.
@@ -217,7 +216,7 @@ def dynamic_selection(sizes: Sequence[int], gradients: Sequence[int] | None = No
 
 
 @plain
-def best_next(sizes: Integers, gradients: Integers, memory: Integers, following: Integers) -> None:
+def best_next(sizes: IntArray, gradients: IntArray, memory: IntArray, following: IntArray) -> None:
     """Write ``M(i)`` and the next checkpoint after each `i`."""
     last = len(sizes) - 1
     memory[last] = sizes[last]

@@ -13,13 +13,11 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
-from offcert.core.compiled import plain_inner
+from offcert.core.compiled import IntArray, plain_inner
 from offcert.core.errors import InputError
 from offcert.core.trace import require_integer
-
-Integers = NDArray[np.int64]
+from offcert.heuristics.checkpoint.live import chen_memory
 
 # The largest total of sizes. Derived: kernels add up to three totals in 64 bits.
 LARGEST_SUM = 2**60
@@ -41,7 +39,7 @@ class Selection:
     memory: int
 
 
-def size_array(sizes: Sequence[int], field: str = "sizes") -> Integers:
+def size_array(sizes: Sequence[int], field: str = "sizes") -> IntArray:
     """Return ``d_0 … d_n`` as an array of ``int64``.
 
     Parameters
@@ -66,7 +64,7 @@ def size_array(sizes: Sequence[int], field: str = "sizes") -> Integers:
     return np.array(sizes, dtype=np.int64)
 
 
-def gradient_array(sizes: Integers, gradients: Sequence[int] | None) -> Integers:
+def gradient_array(sizes: IntArray, gradients: Sequence[int] | None) -> IntArray:
     """Return the sizes of the gradients of ``d_0 … d_n``; by default those of the data.
 
     Raises
@@ -82,7 +80,7 @@ def gradient_array(sizes: Integers, gradients: Sequence[int] | None) -> Integers
     return array
 
 
-def path(following: Integers) -> tuple[int, ...]:
+def path(following: IntArray) -> tuple[int, ...]:
     """Return the checkpoints from 0 to n of which each names the next."""
     last = len(following) - 1
     checkpoints = [0]
@@ -91,7 +89,7 @@ def path(following: Integers) -> tuple[int, ...]:
     return tuple(checkpoints)
 
 
-def path_back(previous: Integers) -> tuple[int, ...]:
+def path_back(previous: IntArray) -> tuple[int, ...]:
     """Return the checkpoints from 0 to n of which each names the one before."""
     checkpoints = [len(previous) - 1]
     while checkpoints[-1] != 0:
@@ -105,7 +103,7 @@ ROWS = 3
 
 
 @plain_inner
-def least_stored(sizes: Integers, totals: Integers, limit: int, scratch: Integers) -> int:
+def least_stored(sizes: IntArray, totals: IntArray, limit: int, scratch: IntArray) -> int:
     """Return the least bytes of checkpoints between which lie at most `limit` bytes each.
 
     ``STORED`` of `i` is the least for ``d_0 … d_i`` with both ends stored: ``d_i`` and the least
@@ -181,24 +179,6 @@ def budget_search(
     return Selection(checkpoints, memory)
 
 
-def chen_memory(sizes: Sequence[int], checkpoints: Sequence[int]) -> int:
-    """Return the bytes stored between segments, and those of the largest segment.
-
-    A segment counts with the checkpoint that ends it (``temp`` of the published algorithm). The
-    input and the output of the chain are not between segments.
-
-    Parameters
-    ----------
-    sizes : sequence of int
-        Bytes of ``d_0 … d_n``.
-    checkpoints : sequence of int
-        Increasing, from 0 to n.
-    """
-    totals = list(accumulate(sizes))
-    between = sum(sizes[checkpoint] for checkpoint in checkpoints[1:-1])
-    return between + max(totals[i] - totals[h] for h, i in pairwise(checkpoints))
-
-
 def _grid(sizes: Sequence[int], budgets: int) -> Iterator[int]:
     """Yield 0, and some budgets around the guess that follows from it."""
     yield 0
@@ -247,7 +227,7 @@ def sqrt_rule(sizes: Sequence[int]) -> Selection:
     Returns
     -------
     Selection
-        Its memory is Chen's: `offcert.heuristics.checkpoint.sizes.chen_memory`.
+        Its memory is Chen's: `offcert.heuristics.checkpoint.live.chen_memory`.
 
     Raises
     ------

@@ -22,13 +22,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from offcert.core.checkpoint_chain import CheckpointChain
+from offcert.core.compiled import IntArray
 from offcert.core.computations import Run
 from offcert.core.strategy import Strategy
-
-Integers = NDArray[np.int64]
 
 # The mark of a subchain in which everything is kept; other numbers are the stage whose input is
 # stored next. By definition.
@@ -55,14 +53,14 @@ class Subchains:
         Bytes while ``F_k`` runs and keeps its output only: that, its input and its workspace.
     """
 
-    forward: Integers
-    backward: Integers
-    output: Integers
-    beside: Integers
-    gradient: Integers
-    keeping: Integers
-    turning: Integers
-    passing: Integers
+    forward: IntArray
+    backward: IntArray
+    output: IntArray
+    beside: IntArray
+    gradient: IntArray
+    keeping: IntArray
+    turning: IntArray
+    passing: IntArray
 
     @classmethod
     def of(cls, chain: CheckpointChain) -> Subchains:
@@ -86,7 +84,7 @@ class Subchains:
         """Return the number of stages."""
         return len(self.forward)
 
-    def sweep(self, first: int) -> Integers:
+    def sweep(self, first: int) -> IntArray:
         """Return the bytes on the way from ``a_first`` to ``a_k``, without gradient.
 
         Entry `k - first - 1` is for `k`, up to the last stage's input.

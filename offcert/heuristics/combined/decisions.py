@@ -8,14 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from offcert.heuristics.combined.kernels import (
-    NEVER,
-    Integers,
-    Shorts,
-    cells,
-    fill_forward,
-    fill_recompute,
-)
+from offcert.core.compiled import IntArray
+from offcert.heuristics.combined.kernels import NEVER, Shorts, cells, fill_forward, fill_recompute
 from offcert.heuristics.combined.slots import SlottedChain
 
 
@@ -75,11 +69,11 @@ class Tables:
         self.bases = (cells(chain.slots, chain.most, 1), cells(chain.slots, chain.most, 2))
         self.planes = _planes(chain.stages, again, bare)
         count = int(self.planes.max()) + 1
-        self.cost: Integers = np.full((count, self.bases[0][-1]), NEVER, dtype=np.int64)
+        self.cost: IntArray = np.full((count, self.bases[0][-1]), NEVER, dtype=np.int64)
         self.moved: Shorts = np.zeros(self.cost.shape, dtype=np.int16)
         self.later: Shorts = np.zeros(self.cost.shape, dtype=np.int16)
         shape = (2, chain.stages, int(self.bases[1][-1]))
-        self.value: Integers = np.full(shape, NEVER, dtype=np.int64)
+        self.value: IntArray = np.full(shape, NEVER, dtype=np.int64)
         self.first: Shorts = np.zeros(shape, dtype=np.int16)
         self._fill(again, bare)
 
@@ -169,7 +163,7 @@ class Tables:
         yield from self._again(z, i, k, kept, late)
 
 
-def _planes(stages: int, again: bool, bare: bool) -> Integers:
+def _planes(stages: int, again: bool, bare: bool) -> IntArray:
     """Number the planes that are needed."""
     planes = np.full((2, stages, stages), -1, dtype=np.int64)
     count = 0

@@ -25,9 +25,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.core.compiled import compiled, inlined
+from offcert.core.compiled import IntArray, compiled, inlined
 
-Integers = NDArray[np.int64]
 Shorts = NDArray[np.int16]
 
 # A value above all others, of a state that cannot be reached. By definition.
@@ -42,13 +41,13 @@ def _slots(size: int, unit: int) -> int:
 
 @compiled
 def fill_recompute(
-    planes: Integers,
-    bases: Integers,
+    planes: IntArray,
+    bases: IntArray,
     numbers: tuple[int, ...],
-    sizes: tuple[Integers, ...],
-    times: tuple[Integers, ...],
-    cubes: tuple[Integers, ...],
-    cost: Integers,
+    sizes: tuple[IntArray, ...],
+    times: tuple[IntArray, ...],
+    cubes: tuple[IntArray, ...],
+    cost: IntArray,
     moved: Shorts,
     choice: Shorts,
 ) -> None:
@@ -124,13 +123,13 @@ def fill_recompute(
 @inlined
 def _try_sweep(
     which: tuple[int, int, int, int, int],
-    planes: Integers,
-    bases: Integers,
+    planes: IntArray,
+    bases: IntArray,
     numbers: tuple[int, ...],
-    sizes: tuple[Integers, ...],
-    times: tuple[Integers, ...],
-    cubes: tuple[Integers, ...],
-    cost: Integers,
+    sizes: tuple[IntArray, ...],
+    times: tuple[IntArray, ...],
+    cubes: tuple[IntArray, ...],
+    cost: IntArray,
     moved: Shorts,
     choice: Shorts,
 ) -> None:
@@ -166,15 +165,15 @@ def _try_sweep(
 
 @compiled
 def fill_forward(
-    planes: Integers,
-    bases: tuple[Integers, Integers],
+    planes: IntArray,
+    bases: tuple[IntArray, IntArray],
     numbers: tuple[int, ...],
-    stage: tuple[Integers, ...],
-    link: tuple[Integers, Integers],
-    waits: tuple[Integers, ...],
-    cubes: tuple[Integers, ...],
-    recompute: tuple[Integers, Shorts],
-    value: Integers,
+    stage: tuple[IntArray, ...],
+    link: tuple[IntArray, IntArray],
+    waits: tuple[IntArray, ...],
+    cubes: tuple[IntArray, ...],
+    recompute: tuple[IntArray, Shorts],
+    value: IntArray,
     choice: Shorts,
 ) -> None:
     """Fill ``OC``.
@@ -236,12 +235,12 @@ def fill_forward(
 @inlined
 def _fill_turn(
     x: int,
-    bases: Integers,
+    bases: IntArray,
     slots: int,
-    stage: tuple[Integers, ...],
-    link: tuple[Integers, Integers],
-    waits: tuple[Integers, ...],
-    value: Integers,
+    stage: tuple[IntArray, ...],
+    link: tuple[IntArray, IntArray],
+    waits: tuple[IntArray, ...],
+    value: IntArray,
 ) -> None:
     """Fill the last stage: its two operations, and all that is left to move between them."""
     size_of, _, own, forward, backward = stage
@@ -267,16 +266,16 @@ def _fill_turn(
 @inlined
 def _try_first_sweep(
     which: tuple[int, int, int, int, int],
-    planes: Integers,
-    bases: tuple[Integers, Integers],
+    planes: IntArray,
+    bases: tuple[IntArray, IntArray],
     numbers: tuple[int, ...],
-    stage: tuple[Integers, ...],
-    link: tuple[Integers, Integers],
-    waits: tuple[Integers, ...],
-    cubes: tuple[Integers, ...],
-    recompute: tuple[Integers, Shorts],
-    scratch: tuple[Integers, Integers],
-    value: Integers,
+    stage: tuple[IntArray, ...],
+    link: tuple[IntArray, IntArray],
+    waits: tuple[IntArray, ...],
+    cubes: tuple[IntArray, ...],
+    recompute: tuple[IntArray, Shorts],
+    scratch: tuple[IntArray, IntArray],
+    value: IntArray,
     choice: Shorts,
 ) -> None:
     """Improve a stage by those strategies that begin with the sweep from i to j."""
@@ -322,7 +321,7 @@ def _try_first_sweep(
                         choice[x, i, row + back] = 4 * (j - i) + 2 * z + v
 
 
-def cells(slots: int, most: int, dimensions: int) -> Integers:
+def cells(slots: int, most: int, dimensions: int) -> IntArray:
     """Return, for each A, the number of its first cell, and the number of cells in the end.
 
     Parameters

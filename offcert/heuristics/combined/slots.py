@@ -17,13 +17,11 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from offcert.core.checkpoint_chain import CheckpointChain
+from offcert.core.compiled import IntArray
 from offcert.core.errors import MethodError
 from offcert.core.platform import Kind, Platform
-
-Integers = NDArray[np.int64]
 
 # The largest number in a chain. Derived: sums of a few stay inside 64 bits.
 LARGEST = 2**60
@@ -76,19 +74,19 @@ class SlottedChain:
     stages: int
     slots: int
     unit: int
-    input: Integers
-    output: Integers
-    hold: Integers
-    own: Integers
-    first_again: Integers
+    input: IntArray
+    output: IntArray
+    hold: IntArray
+    own: IntArray
+    first_again: IntArray
     out: Sweeps
     back: Sweeps
-    forward: Integers
-    backward: Integers
-    returned: Integers
-    idle: Integers
-    moved: Integers
-    turn: Integers
+    forward: IntArray
+    backward: IntArray
+    returned: IntArray
+    idle: IntArray
+    moved: IntArray
+    turn: IntArray
     rate: tuple[int, int]
     most: int
 
@@ -109,10 +107,10 @@ class Sweeps:
         Slots that pass the link during the forward operations before each stage.
     """
 
-    first: Integers
-    rest: Integers
-    pressed: Integers
-    passed: Integers
+    first: IntArray
+    rest: IntArray
+    pressed: IntArray
+    passed: IntArray
 
 
 def slotted(
@@ -192,7 +190,7 @@ def _upto(slots: int) -> range:
     return range(2 * slots + 1)
 
 
-def _turn(passing: Sequence[Fraction], most: int) -> Integers:
+def _turn(passing: Sequence[Fraction], most: int) -> IntArray:
     slow = [1 / rate for rate in passing]
     whole = math.lcm(*(each.denominator for each in slow))
     # Numbers too large for 64 bits are Python's, one by one.
@@ -221,7 +219,7 @@ def _coarse(rate: Fraction, longest: int) -> Fraction:
     return Fraction(numerator, (rate.denominator >> digits) + 1)
 
 
-def _array(values: Any) -> Integers:
+def _array(values: Any) -> IntArray:
     return np.array(list(values), dtype=np.int64)
 
 

@@ -31,8 +31,8 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from offcert.core.compiled import FloatArray
 from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.platform import Kind
 from offcert.heuristics.orders.ordered import OrderedSets, ordered_plan
@@ -44,10 +44,8 @@ if TYPE_CHECKING:
 
 SCORES = ("doa", "aoa", "wdoa", "swdoa")
 
-Reals = NDArray[np.float64]
 
-
-def priority_scores(problem: Problem) -> Reals:
+def priority_scores(problem: Problem) -> FloatArray:
     """Return the scores of every gap, not scaled.
 
     Parameters
@@ -82,7 +80,7 @@ def priority_scores(problem: Problem) -> Reals:
     return scores
 
 
-def _weighted_absence(problem: Problem, excess: Reals) -> Reals:
+def _weighted_absence(problem: Problem, excess: FloatArray) -> FloatArray:
     """Return, for every gap, the integral over its operations of the memory above the limit."""
     trace = problem.trace
     total = np.concatenate(([0.0], np.cumsum(excess * np.array(trace.durations))))
@@ -91,7 +89,7 @@ def _weighted_absence(problem: Problem, excess: Reals) -> Reals:
     return total[after] - total[before]
 
 
-def scaled(scores: Reals) -> Reals:
+def scaled(scores: FloatArray) -> FloatArray:
     """Return the scores with each row mapped to 0…1; a row of equal ones to 0."""
     if scores.size == 0:
         return scores

@@ -28,12 +28,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from offcert.core.compiled import compiled
+from offcert.core.compiled import IntArray, compiled
 from offcert.core.errors import MethodError
-
-Integers = NDArray[np.int64]
 
 # Rows of a table of states. By definition.
 KEPT, FRONT, BACK, IDLE, PARENT, MOVED = 0, 1, 2, 3, 4, 5
@@ -138,7 +135,7 @@ def least_idle(chain: ScaledChain, max_states: int) -> tuple[int, tuple[int, ...
     return int(total[best]), tuple(reversed(offloaded))
 
 
-def _stage_numbers(chain: ScaledChain, stage: int) -> Integers:
+def _stage_numbers(chain: ScaledChain, stage: int) -> IntArray:
     """Return the sizes, times and room of one stage, in the order that `expand` reads."""
     gradients = chain.gradient[stage] + chain.gradient[stage + 1]
     room = chain.memory - chain.activation[stage + 1]
@@ -157,7 +154,7 @@ def _stage_numbers(chain: ScaledChain, stage: int) -> Integers:
 
 
 @compiled
-def expand(states: Integers, numbers: Integers, movable: bool, floors: tuple[int, int]) -> Integers:
+def expand(states: IntArray, numbers: IntArray, movable: bool, floors: tuple[int, int]) -> IntArray:
     """Return the successors of all states of a stage, by equations (1) to (8).
 
     Parameters
@@ -207,7 +204,7 @@ def expand(states: Integers, numbers: Integers, movable: bool, floors: tuple[int
 
 
 @compiled
-def undominated(states: Integers, order: Integers, out: int, back: int) -> Integers:
+def undominated(states: IntArray, order: IntArray, out: int, back: int) -> IntArray:
     """Return the states that no other state with equal ``kept`` dominates.
 
     Parameters
@@ -237,7 +234,7 @@ def undominated(states: Integers, order: Integers, out: int, back: int) -> Integ
     return chosen[:count]
 
 
-def _turn_idle(chain: ScaledChain, states: Integers) -> Integers:
+def _turn_idle(chain: ScaledChain, states: IntArray) -> IntArray:
     """Return ``epsilon_G`` of final states, by equations (9) and (10) as corrected.
 
     The maxima over ``j`` run over all stages: for one with ``U_j >= Av`` the term cannot exceed

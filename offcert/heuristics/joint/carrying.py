@@ -12,20 +12,18 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from offcert.core.carried.ranges import Ranges
 from offcert.core.carried.record import StepRecord, captured
 from offcert.core.carried.unread import Lasting
 from offcert.core.carried.unroll import CarriedUnrolling
 from offcert.core.carried.within import Within
+from offcert.core.compiled import IntArray
 from offcert.core.computations import held_to_the_end
 from offcert.core.errors import InputError
 from offcert.core.network import Network
 from offcert.core.program import Program, Segment
 from offcert.questions.schedule.problem import Problem
-
-Integers = NDArray[np.int64]
 
 
 class Carrying(NamedTuple):
@@ -91,41 +89,41 @@ class Carrying(NamedTuple):
         For each of ``asks`` the values that have to die on the way, or it is otherwise.
     """
 
-    known: Integers
-    input_first: Integers
-    input: Integers
-    is_line: Integers
-    end: Integers
-    result_first: Integers
-    result: Integers
-    late: Integers
-    beside: Integers
-    unread_beside: Integers
-    unread: Integers
-    largest: Integers
-    reader_first: Integers
-    reader: Integers
-    storage_first: Integers
-    sight_first: Integers
-    sight: Integers
-    made: Integers
-    until: Integers
-    writer: Integers
-    lasting: Integers
-    turn: Integers
-    early: Integers
-    early_last: Integers
-    early_left: Integers
-    take_first: Integers
-    take: Integers
-    taken: Integers
-    more: Integers
-    dying_first: Integers
-    dying: Integers
-    ask_first: Integers
-    asks: Integers
-    gone_first: Integers
-    gone: Integers
+    known: IntArray
+    input_first: IntArray
+    input: IntArray
+    is_line: IntArray
+    end: IntArray
+    result_first: IntArray
+    result: IntArray
+    late: IntArray
+    beside: IntArray
+    unread_beside: IntArray
+    unread: IntArray
+    largest: IntArray
+    reader_first: IntArray
+    reader: IntArray
+    storage_first: IntArray
+    sight_first: IntArray
+    sight: IntArray
+    made: IntArray
+    until: IntArray
+    writer: IntArray
+    lasting: IntArray
+    turn: IntArray
+    early: IntArray
+    early_last: IntArray
+    early_left: IntArray
+    take_first: IntArray
+    take: IntArray
+    taken: IntArray
+    more: IntArray
+    dying_first: IntArray
+    dying: IntArray
+    ask_first: IntArray
+    asks: IntArray
+    gone_first: IntArray
+    gone: IntArray
 
 
 @dataclass(frozen=True)
@@ -251,7 +249,7 @@ def carrying(source: Recorded, spans: Sequence[tuple[int, int]]) -> Carrying:
     )
 
 
-def _inside(network: Network, within: Within) -> tuple[Integers, ...]:
+def _inside(network: Network, within: Within) -> tuple[IntArray, ...]:
     """Return the arrays from `more` to `gone`."""
     makings = [within.making_of.get(number) for number in range(len(network))]
     asks = [within.asks_of.get(number, ()) for number in range(len(network))]
@@ -327,7 +325,7 @@ def _until(network: Network) -> list[int]:
     ]
 
 
-def _early(network: Network) -> tuple[Integers, Integers, Integers, Integers]:
+def _early(network: Network) -> tuple[IntArray, IntArray, IntArray, IntArray]:
     """Return arrays about the forward pass: `turn`, `early`, `early_last`, `early_left`."""
     values, computations = network.values, network.computations
     turn = next((i for i, each in enumerate(computations) if not each.repeatable), len(network))
@@ -348,10 +346,10 @@ def _early(network: Network) -> tuple[Integers, Integers, Integers, Integers]:
     return tuple(np.array(row, dtype=np.int64) for row in rows)  # type: ignore[return-value]
 
 
-def _first(rows: Iterable[Sequence[Any]]) -> Integers:
+def _first(rows: Iterable[Sequence[Any]]) -> IntArray:
     return np.cumsum([0, *(len(row) for row in rows)]).astype(np.int64)
 
 
-def _rows(rows: Sequence[Sequence[int]]) -> tuple[Integers, Integers]:
+def _rows(rows: Sequence[Sequence[int]]) -> tuple[IntArray, IntArray]:
     flat = [value for row in rows for value in row]
     return _first(rows), np.array(flat, dtype=np.int64)

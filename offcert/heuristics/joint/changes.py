@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from offcert.core.compiled import inlined
+from offcert.core.compiled import FloatArray, IntArray, inlined
 from offcert.heuristics.joint.segments import (
     add_segment,
     copy_stretch,
@@ -17,8 +17,8 @@ from offcert.heuristics.joint.segments import (
     shift_boundary,
     split_segment,
 )
-from offcert.heuristics.joint.state import GAPS, Floats, JointState, Scratch
-from offcert.heuristics.joint.tables import OFFLOAD, Integers, Tables
+from offcert.heuristics.joint.state import GAPS, JointState, Scratch
+from offcert.heuristics.joint.tables import OFFLOAD, Tables
 
 # Shares of the changes of each kind: of kept computations, of values that may leave, and of
 # segments; and draws in search of one. Arbitrary.
@@ -49,13 +49,13 @@ class Alike(NamedTuple):
         Members of these classes.
     """
 
-    first: Integers
-    members: Integers
-    number: Integers
-    worth: Floats
-    shape: Integers
-    shape_first: Integers
-    shape_members: Integers
+    first: IntArray
+    members: IntArray
+    number: IntArray
+    worth: FloatArray
+    shape: IntArray
+    shape_first: IntArray
+    shape_members: IntArray
 
 
 def alike(tables: Tables) -> Alike:
@@ -82,7 +82,7 @@ def alike(tables: Tables) -> Alike:
     return Alike(first, members, number, worth, *_shapes(tables))
 
 
-def _shapes(tables: Tables) -> tuple[Integers, Integers, Integers]:
+def _shapes(tables: Tables) -> tuple[IntArray, IntArray, IntArray]:
     """Return the classes of computations by how many values they read, write and change."""
     classes: dict[tuple[int, ...], list[int]] = defaultdict(list)
     for index in range(len(tables.duration)):

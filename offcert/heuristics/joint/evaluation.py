@@ -199,7 +199,7 @@ class Estimate:
         None if it does not fit.
     lacking : int
         Bytes that do not fit.
-    moved : int
+    bytes_moved : int
         Bytes that leave.
     runs : tuple of int
         The computation of each run.
@@ -211,7 +211,7 @@ class Estimate:
 
     makespan: int | None
     lacking: int
-    moved: int
+    bytes_moved: int
     runs: tuple[int, ...]
     demand: tuple[int, ...]
     gaps: tuple[tuple[int, int, int], ...]

@@ -6,9 +6,9 @@ its length), in the natural orders of the offloading paper, §4.1.
 
 from __future__ import annotations
 
-from offcert.core.compiled import inlined
+from offcert.core.compiled import IntArray, inlined
 from offcert.heuristics.joint.state import GAPS, LACKING, MOVED, TURN, UNCOVERED, Scratch
-from offcert.heuristics.joint.tables import DUPLEX, MEMORY, Integers, Tables
+from offcert.heuristics.joint.tables import DUPLEX, MEMORY, Tables
 
 # The length of an order that cannot be carried out within the memory. By definition.
 INFEASIBLE = -1
@@ -38,7 +38,7 @@ def order(work: Scratch, runs: int) -> None:
 
 @inlined
 def _collect(
-    bucket: Integers, following: Integers, order: Integers, begin: int, end: int, step: int
+    bucket: IntArray, following: IntArray, order: IntArray, begin: int, end: int, step: int
 ) -> None:
     """Write the members of the buckets one after the other."""
     count = 0

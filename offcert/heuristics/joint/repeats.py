@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from offcert.core.compiled import inlined
+from offcert.core.compiled import IntArray, inlined
 from offcert.heuristics.joint.segments import allowed, insert, remove, step
 from offcert.heuristics.joint.state import JointState
-from offcert.heuristics.joint.tables import Integers, Tables
+from offcert.heuristics.joint.tables import Tables
 
 # Computations of the longest period that is looked for, and the fewest computations of a stretch,
 # its copies together. Arbitrary.
@@ -44,13 +44,13 @@ class Repeats(NamedTuple):
         The computation that makes it, or -1.
     """
 
-    first: Integers
-    period: Integers
-    copies: Integers
-    value_first: Integers
-    value: Integers
-    home: Integers
-    maker: Integers
+    first: IntArray
+    period: IntArray
+    copies: IntArray
+    value_first: IntArray
+    value: IntArray
+    home: IntArray
+    maker: IntArray
 
 
 def repeats_of(tables: Tables) -> Repeats:
@@ -86,7 +86,7 @@ def _stretches(tables: Tables) -> Iterator[tuple[int, int, int]]:
         waiting += [(begin, first), (first + period * count, end)]
 
 
-def _classes(tables: Tables) -> Integers:
+def _classes(tables: Tables) -> IntArray:
     """Return numbers that are equal for equal computations; none is for what cannot run again."""
     numbers: dict[tuple[int, ...], int] = {}
     same = np.zeros(len(tables.duration), dtype=np.int64)
@@ -101,7 +101,7 @@ def _classes(tables: Tables) -> Integers:
     return same
 
 
-def _longest(same: Integers) -> tuple[int, int, int, int] | None:
+def _longest(same: IntArray) -> tuple[int, int, int, int] | None:
     """Return where copies begin, their period and number, and by how much they may begin later."""
     best = None
     most = _FEWEST - 1

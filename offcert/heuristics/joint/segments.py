@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from offcert.core.compiled import inlined
+from offcert.core.compiled import IntArray, inlined
 from offcert.heuristics.joint.state import JointState
-from offcert.heuristics.joint.tables import Integers, Tables
+from offcert.heuristics.joint.tables import Tables
 
 # Draws in search of a range that may be a segment, or of a place at which to cut one. Arbitrary.
 _TRIES = 6
@@ -162,7 +162,7 @@ def rebuild(tables: Tables, state: JointState) -> bool:
 
 @inlined
 def copy_stretch(
-    tables: Tables, shape: Integers, state: JointState, segment: int, begin: int
+    tables: Tables, shape: IntArray, state: JointState, segment: int, begin: int
 ) -> bool:
     """Do at another place what is done in a segment, if everything there has the same shape.
 

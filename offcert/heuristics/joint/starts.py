@@ -17,11 +17,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from offcert.core.compiled import IntArray
 from offcert.heuristics.joint.changes import Alike
 from offcert.heuristics.joint.evaluation import evaluate
 from offcert.heuristics.joint.repeats import repeats_of
 from offcert.heuristics.joint.state import JointState, Scratch, new_state
-from offcert.heuristics.joint.tables import Integers, Tables
+from offcert.heuristics.joint.tables import Tables
 
 # Programs that are tried, and layers by which a number may differ from the relaxation's.
 # Arbitrary.
@@ -241,7 +242,7 @@ def _copies(tables: Tables, spans: _Spans) -> list[tuple[int, int]]:
     return sorted(found) if all(spans.may_be(*segment) for segment in found) else []
 
 
-def _keep_together(tables: Tables, kept: Integers) -> None:
+def _keep_together(tables: Tables, kept: IntArray) -> None:
     """Keep all or none of what runs again together."""
     for computation in range(len(kept)):
         group = tables.group[tables.group_first[computation] : tables.group_first[computation + 1]]

@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from offcert.core.compiled import inlined
+from offcert.core.compiled import IntArray, inlined
 from offcert.core.program import Program, Segment
-from offcert.heuristics.joint.tables import LONGEST, Integers, Tables
-
-Floats = NDArray[np.float64]
+from offcert.heuristics.joint.tables import LONGEST, Tables
 
 # Columns of `Scratch.facts`, by definition:
 TURN = 0  # the first run of what cannot run again
@@ -51,11 +48,11 @@ class JointState(NamedTuple):
         1 if it may not leave.
     """
 
-    number: Integers
-    first: Integers
-    last: Integers
-    kept: Integers
-    stays: Integers
+    number: IntArray
+    first: IntArray
+    last: IntArray
+    kept: IntArray
+    stays: IntArray
 
     def copy(self) -> JointState:
         """Return a copy."""
@@ -114,46 +111,46 @@ class Scratch(NamedTuple):
         Numbers about the last program: its columns are `TURN` to `PENDING`.
     """
 
-    parent: Integers
-    innermost: Integers
-    phase: Integers
-    stamp: Integers
-    runs: Integers
-    last: Integers
-    after: Integers
-    before: Integers
-    held: Integers
-    event_run: Integers
-    event_end: Integers
-    event_next: Integers
-    event_value: Integers
-    part: Integers
-    changed: Integers
-    given: Integers
-    unread: Integers
-    stand_in: Integers
-    scratch: Integers
-    opened: Integers
-    ask_row: Integers
-    ask_begin: Integers
-    ask_run: Integers
-    least: Integers
-    ended: Integers
-    need: Integers
-    gap_value: Integers
-    gap_before: Integers
-    gap_after: Integers
-    gap_start: Integers
-    chosen: Integers
-    gap_of: Integers
-    out: Integers
-    back: Integers
-    bucket: Integers
-    following: Integers
-    front: Integers
-    rear: Integers
-    gap_end: Integers
-    facts: Integers
+    parent: IntArray
+    innermost: IntArray
+    phase: IntArray
+    stamp: IntArray
+    runs: IntArray
+    last: IntArray
+    after: IntArray
+    before: IntArray
+    held: IntArray
+    event_run: IntArray
+    event_end: IntArray
+    event_next: IntArray
+    event_value: IntArray
+    part: IntArray
+    changed: IntArray
+    given: IntArray
+    unread: IntArray
+    stand_in: IntArray
+    scratch: IntArray
+    opened: IntArray
+    ask_row: IntArray
+    ask_begin: IntArray
+    ask_run: IntArray
+    least: IntArray
+    ended: IntArray
+    need: IntArray
+    gap_value: IntArray
+    gap_before: IntArray
+    gap_after: IntArray
+    gap_start: IntArray
+    chosen: IntArray
+    gap_of: IntArray
+    out: IntArray
+    back: IntArray
+    bucket: IntArray
+    following: IntArray
+    front: IntArray
+    rear: IntArray
+    gap_end: IntArray
+    facts: IntArray
 
 
 def new_state(tables: Tables) -> JointState:
@@ -176,7 +173,7 @@ def new_work(tables: Tables) -> Scratch:
     runs = int(tables.settings[LONGEST])
     events = _MOST_EVENTS * (computations + values) if tables.carrying.known[0] else 1
 
-    def integers(*shape: int) -> Integers:
+    def integers(*shape: int) -> IntArray:
         return np.zeros(shape, dtype=np.int64)
 
     return Scratch(

@@ -8,8 +8,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from offcert.core.compiled import IntArray
 from offcert.core.errors import InputError, MethodError
 from offcert.core.network import Network
 from offcert.core.platform import Kind
@@ -21,8 +21,6 @@ from offcert.heuristics.joint.carrying import (
     recorded,
 )
 from offcert.questions.schedule.problem import Problem
-
-Integers = NDArray[np.int64]
 
 # Entries of `Tables.settings`.
 MEMORY, DUPLEX, OFFLOAD, COMPUTE, LONGEST = range(5)
@@ -89,40 +87,40 @@ class Tables(NamedTuple):
         computations, and the most runs of an execution.
     """
 
-    duration: Integers
-    workspace: Integers
-    lean: Integers
-    repeatable: Integers
-    read_first: Integers
-    read: Integers
-    found: Integers
-    left: Integers
-    write_first: Integers
-    write: Integers
-    hold_first: Integers
-    hold: Integers
-    trigger_first: Integers
-    trigger: Integers
-    by_writer: Integers
-    stop: Integers
-    group_first: Integers
-    group: Integers
-    frozen: Integers
-    cut: Integers
-    beyond: Integers
-    blocked: Integers
-    range_first: Integers
-    range_last: Integers
-    end_last: Integers
-    end_first: Integers
-    by_size: Integers
-    size: Integers
-    evictable: Integers
-    offload: Integers
-    prefetch: Integers
-    source: Integers
+    duration: IntArray
+    workspace: IntArray
+    lean: IntArray
+    repeatable: IntArray
+    read_first: IntArray
+    read: IntArray
+    found: IntArray
+    left: IntArray
+    write_first: IntArray
+    write: IntArray
+    hold_first: IntArray
+    hold: IntArray
+    trigger_first: IntArray
+    trigger: IntArray
+    by_writer: IntArray
+    stop: IntArray
+    group_first: IntArray
+    group: IntArray
+    frozen: IntArray
+    cut: IntArray
+    beyond: IntArray
+    blocked: IntArray
+    range_first: IntArray
+    range_last: IntArray
+    end_last: IntArray
+    end_first: IntArray
+    by_size: IntArray
+    size: IntArray
+    evictable: IntArray
+    offload: IntArray
+    prefetch: IntArray
+    source: IntArray
     carrying: Carrying
-    settings: Integers
+    settings: IntArray
 
 
 def tables_of(problem: Problem, ranges: Ranges | None = None) -> Tables:
@@ -180,7 +178,7 @@ def tables_of(problem: Problem, ranges: Ranges | None = None) -> Tables:
     )
 
 
-def _computations(network: Network) -> tuple[Integers, Integers, Integers, Integers]:
+def _computations(network: Network) -> tuple[IntArray, IntArray, IntArray, IntArray]:
     """Return duration, workspace, lean workspace and whether it may run again, of each."""
     return (
         _array(each.duration for each in network.computations),
@@ -190,7 +188,7 @@ def _computations(network: Network) -> tuple[Integers, Integers, Integers, Integ
     )
 
 
-def _transfers(problem: Problem, network: Network) -> tuple[Integers, Integers]:
+def _transfers(problem: Problem, network: Network) -> tuple[IntArray, IntArray]:
     """Return the ticks that each value takes out and back."""
     out, back = (
         _array(problem.platform.transfer_time(value.size, kind) for value in network.values)
@@ -199,7 +197,7 @@ def _transfers(problem: Problem, network: Network) -> tuple[Integers, Integers]:
     return out, back
 
 
-def _settings(problem: Problem, network: Network) -> Integers:
+def _settings(problem: Problem, network: Network) -> IntArray:
     """Return the entries MEMORY to LONGEST."""
     platform = problem.platform
     longest = _MOST_RUNS * len(network) + 64
@@ -312,7 +310,7 @@ def _frozen(network: Network, groups: Sequence[Sequence[int]]) -> list[bool]:
     return [not fixed.isdisjoint(group) for group in groups]
 
 
-def _cuts(groups: Sequence[Sequence[int]]) -> Integers:
+def _cuts(groups: Sequence[Sequence[int]]) -> IntArray:
     """Return 1 for each place that lies inside of no group of computations, else 0."""
     inside = np.zeros(len(groups) + 1, dtype=np.int64)
     for index, group in enumerate(groups):
@@ -323,7 +321,7 @@ def _cuts(groups: Sequence[Sequence[int]]) -> Integers:
     return (np.cumsum(inside) == 0).astype(np.int64)
 
 
-def _beyond(groups: Sequence[Sequence[int]]) -> Integers:
+def _beyond(groups: Sequence[Sequence[int]]) -> IntArray:
     """Return for each computation the first after it that runs again with one before it, or all."""
     beyond = np.full(len(groups), len(groups), dtype=np.int64)
     for index, group in enumerate(groups):
@@ -351,7 +349,7 @@ def _by_size(network: Network) -> list[int]:
 
 
 def _usable(
-    network: Network, ranges: Ranges | None, beyond: Integers, blocked: Integers
+    network: Network, ranges: Ranges | None, beyond: IntArray, blocked: IntArray
 ) -> list[tuple[int, int]]:
     if ranges is None:
         return []
@@ -368,16 +366,16 @@ def _usable(
     return sorted(chosen) or [(len(network), len(network))]
 
 
-def _ends(ranges: Ranges) -> tuple[Integers, Integers]:
+def _ends(ranges: Ranges) -> tuple[IntArray, IntArray]:
     """Return last and first computations of ranges, by the last."""
     turned = sorted((last, first) for first, last in ranges)
     return _array(last for last, _ in turned), _array(first for _, first in turned)
 
 
-def _array(values: Iterable[int]) -> Integers:
+def _array(values: Iterable[int]) -> IntArray:
     return np.array([int(value) for value in values], dtype=np.int64)
 
 
-def _rows(rows: Sequence[Sequence[int]]) -> tuple[Integers, Integers]:
+def _rows(rows: Sequence[Sequence[int]]) -> tuple[IntArray, IntArray]:
     first = np.cumsum([0, *(len(row) for row in rows)]).astype(np.int64)
     return first, _array(value for row in rows for value in row)

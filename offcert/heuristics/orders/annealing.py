@@ -9,18 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from offcert.core.compiled import compiled
+from offcert.core.compiled import BoolArray, IntArray, compiled
 from offcert.core.errors import PlanError
 from offcert.core.platform import Kind
 from offcert.heuristics.orders.annealing_changes import copy_moves, neighbour
 from offcert.questions.schedule.plan import Move, Plan
-from offcert.questions.schedule.simulate import (
-    BoolArray,
-    IntArray,
-    Simulator,
-    moves_to_arrays,
-    run_claims,
-)
+from offcert.questions.schedule.simulate import Simulator, moves_to_arrays, run_claims
 
 
 class Annealer:

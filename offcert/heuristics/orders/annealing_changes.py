@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from offcert.core.compiled import inlined, inner
-from offcert.questions.schedule.simulate import BoolArray, IntArray
+from offcert.core.compiled import BoolArray, IntArray, inlined, inner
 
 Facts = tuple[IntArray, IntArray, IntArray, IntArray]
 

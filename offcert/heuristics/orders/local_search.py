@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from offcert.core.compiled import IntArray
 from offcert.core.errors import MethodError, PlanError
 from offcert.core.platform import Kind
 from offcert.core.trace import Trace
@@ -18,7 +19,7 @@ from offcert.heuristics.orders.annealing import Annealer
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
-from offcert.questions.schedule.simulate import IntArray, Simulator
+from offcert.questions.schedule.simulate import Simulator
 
 # The chance that no further gap is limited, the most gaps that are, and the share of limits that
 # ask a gap to stay. Arbitrary.

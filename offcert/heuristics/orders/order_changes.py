@@ -5,13 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from offcert.core.compiled import compiled, inlined
+from offcert.core.compiled import BoolArray, IntArray, compiled, inlined
 from offcert.heuristics.orders.ordered_kernel import SIZE, evaluate_ordered
-
-Integers = NDArray[np.int64]
-Booleans = NDArray[np.bool_]
 
 # Shares of the steps that try each kind of move; the others change an order. Arbitrary.
 _COUNTS, _EXCHANGE, _SWAP = 0.15, 0.3, 0.1
@@ -30,21 +26,21 @@ class Classes(NamedTuple):
     `Exchanges`.
     """
 
-    members: Integers
-    first: Integers
-    classes: Integers
-    changes: Integers
-    differences: Integers
-    again: Integers
-    followed: Integers
+    members: IntArray
+    first: IntArray
+    classes: IntArray
+    changes: IntArray
+    differences: IntArray
+    again: IntArray
+    followed: IntArray
 
 
 class OrderState(NamedTuple):
     """All gaps in the orders in which they would leave and come back, and which of them do."""
 
-    offloads: Integers
-    prefetches: Integers
-    chosen: Booleans
+    offloads: IntArray
+    prefetches: IntArray
+    chosen: BoolArray
 
     def copy(self) -> OrderState:
         """Return a copy."""
@@ -61,7 +57,7 @@ def _assign(state: OrderState, other: OrderState) -> None:
 
 
 @inlined
-def _select(order: Integers, chosen: Booleans, followed: Integers, selected: Integers) -> int:
+def _select(order: IntArray, chosen: BoolArray, followed: IntArray, selected: IntArray) -> int:
     count = 0
     for gap in order:
         if chosen[gap] and chosen[followed[gap]]:
@@ -71,7 +67,7 @@ def _select(order: Integers, chosen: Booleans, followed: Integers, selected: Int
 
 
 @inlined
-def _change_count(classes: Classes, chosen: Booleans, c: int, change: int) -> bool:
+def _change_count(classes: Classes, chosen: BoolArray, c: int, change: int) -> bool:
     """Evict more of a class, the outermost first, or fewer; return whether that is possible."""
     low, high = classes.first[c], classes.first[c + 1]
     for _ in range(abs(change)):
@@ -85,7 +81,7 @@ def _change_count(classes: Classes, chosen: Booleans, c: int, change: int) -> bo
 
 
 @inlined
-def _change_counts(classes: Classes, chosen: Booleans) -> bool:
+def _change_counts(classes: Classes, chosen: BoolArray) -> bool:
     """Change up to four counts by one or two."""
     for _ in range(np.random.randint(1, 5)):
         c = np.random.randint(classes.first.size - 1)
@@ -96,7 +92,7 @@ def _change_counts(classes: Classes, chosen: Booleans) -> bool:
 
 
 @inlined
-def _exchange(classes: Classes, chosen: Booleans, tolerance: float) -> bool:
+def _exchange(classes: Classes, chosen: BoolArray, tolerance: float) -> bool:
     """Make one of the exchanges whose sums differ by at most `tolerance`."""
     rows = np.searchsorted(classes.differences, tolerance)
     if rows == 0:
@@ -113,7 +109,7 @@ def _exchange(classes: Classes, chosen: Booleans, tolerance: float) -> bool:
 
 
 @inlined
-def _reorder(order: Integers, chosen: Booleans) -> bool:
+def _reorder(order: IntArray, chosen: BoolArray) -> bool:
     """Take a gap that is evicted to another place, or exchange it with another gap."""
     count = order.size
     place = np.random.randint(count)
@@ -164,15 +160,15 @@ def _move(classes: Classes, state: OrderState, tolerance: float) -> bool:
 
 @compiled
 def anneal(
-    keys: Integers,
-    gaps: Integers,
-    settings: Integers,
+    keys: IntArray,
+    gaps: IntArray,
+    settings: IntArray,
     classes: Classes,
     state: OrderState,
     value: int,
     best: OrderState,
     best_value: int,
-    scratch: Integers,
+    scratch: IntArray,
     run: tuple[int, int],
     temperatures: tuple[float, float, float],
 ) -> tuple[int, int]:

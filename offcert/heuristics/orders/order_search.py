@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from itertools import combinations_with_replacement
 
 import numpy as np
-from numpy.typing import NDArray
 
+from offcert.core.compiled import IntArray
 from offcert.core.errors import MethodError
 from offcert.core.platform import Kind
 from offcert.heuristics.cooling import Cooling, OrderedAnnealer, coolings
@@ -33,8 +33,6 @@ from offcert.heuristics.orders.ordered_kernel import INFEASIBLE
 from offcert.heuristics.orders.set_search import classes_of_equal_size
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
-
-Integers = NDArray[np.int64]
 
 # Tensors on one side of an exchange and on the other. Arbitrary.
 FEW, MANY = 2, 3
@@ -59,9 +57,9 @@ class Exchanges:
         Bytes by which the sum changes, without sign, increasing.
     """
 
-    classes: Integers
-    changes: Integers
-    differences: Integers
+    classes: IntArray
+    changes: IntArray
+    differences: IntArray
 
 
 def exchanges(sizes: Sequence[int], amounts: Sequence[int]) -> Exchanges:
@@ -120,7 +118,7 @@ def _numbers(amounts: Sequence[int], most: int) -> list[int]:
     return numbers
 
 
-def _pairs(own: Integers, sums: Integers, tolerance: int) -> int:
+def _pairs(own: IntArray, sums: IntArray, tolerance: int) -> int:
     low = np.searchsorted(sums, own - tolerance)
     high = np.searchsorted(sums, own + tolerance + 1)
     return int((high - low).sum())

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from offcert.core.compiled import IntArray
 from offcert.core.errors import MethodError
 from offcert.core.platform import Kind
 from offcert.core.trace import Trace
@@ -27,7 +28,6 @@ from offcert.heuristics.orders.ordered_kernel import (
     PREFETCH_END,
     READ,
     WRITER_KEY,
-    Integers,
     OrderedArrays,
     evaluate_ordered,
     split_makespan,
@@ -210,7 +210,7 @@ def ordered_schedule(
 
 
 def _operation_starts(
-    arrays: OrderedArrays, order: Integers, scratch: Integers, makespan: int
+    arrays: OrderedArrays, order: IntArray, scratch: IntArray, makespan: int
 ) -> list[int]:
     """Return ``f_o`` for operations before the split and ``T - g_o`` from there on."""
     keys, count = arrays.key_operations, len(arrays.elapsed) - 1

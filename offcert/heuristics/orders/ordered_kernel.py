@@ -7,14 +7,11 @@ from collections.abc import Collection, Sequence
 from itertools import accumulate
 
 import numpy as np
-from numpy.typing import NDArray
 
-from offcert.core.compiled import inlined, inlined_and_entered
+from offcert.core.compiled import IntArray, inlined, inlined_and_entered
 from offcert.core.errors import MethodError
 from offcert.core.platform import Kind
 from offcert.questions.schedule.problem import Problem
-
-Integers = NDArray[np.int64]
 
 # Columns of `OrderedArrays.keys`. By definition.
 REQUIRED, FRONT, BACK, MAY_SPLIT = 0, 1, 2, 3
@@ -94,7 +91,7 @@ class OrderedArrays:
             [trace.compute_time, problem.platform.duplex, nested], dtype=np.int64
         )
 
-    def _key_rows(self, problem: Problem) -> Integers:
+    def _key_rows(self, problem: Problem) -> IntArray:
         trace, memory = problem.trace, problem.platform.memory
         rows = [[_NEVER, 0, 0, 0]]
         previous = -1
@@ -114,7 +111,7 @@ class OrderedArrays:
         rows.append([_NEVER, trace.compute_time, 0, 1])
         return np.array(rows, dtype=np.int64)
 
-    def _gap_rows(self, problem: Problem) -> Integers:
+    def _gap_rows(self, problem: Problem) -> IntArray:
         trace, keys = problem.trace, self.key_operations
         rows = []
         for gap in trace.gaps:
@@ -138,7 +135,7 @@ class OrderedArrays:
             )
         return np.array(rows, dtype=np.int64).reshape(len(rows), AFTER + 1)
 
-    def scratch(self) -> Integers:
+    def scratch(self) -> IntArray:
         """Return working memory for `evaluate_ordered`; it may be used for any number of calls."""
         return np.zeros((SCRATCH_ROWS, max(len(self.keys), len(self.gaps))), dtype=np.int64)
 
@@ -153,7 +150,7 @@ class OrderedArrays:
 
 
 @inlined
-def _run_front(keys: Integers, gaps: Integers, order: Integers, scratch: Integers) -> int:
+def _run_front(keys: IntArray, gaps: IntArray, order: IntArray, scratch: IntArray) -> int:
     """Run the offloads no-wait; return the time at which the link is free, or `INFEASIBLE`."""
     front_idle, change = scratch[FRONT_IDLE], scratch[CHANGE]
     end = keys.shape[0] - 1
@@ -187,7 +184,7 @@ def _run_front(keys: Integers, gaps: Integers, order: Integers, scratch: Integer
 
 
 @inlined
-def _run_back(keys: Integers, gaps: Integers, order: Integers, scratch: Integers) -> int:
+def _run_back(keys: IntArray, gaps: IntArray, order: IntArray, scratch: IntArray) -> int:
     """Run the prefetches no-wait in reversed time; return when the link is free, or `INFEASIBLE`.
 
     ``FLOOR`` holds, per key, the least idle time that the prefetches impose on ``before``.
@@ -229,7 +226,7 @@ def _run_back(keys: Integers, gaps: Integers, order: Integers, scratch: Integers
 
 
 @inlined_and_entered
-def split_makespan(keys: Integers, compute: int, scratch: Integers, key: int) -> int:
+def split_makespan(keys: IntArray, compute: int, scratch: IntArray, key: int) -> int:
     """Return the least makespan on a duplex link if keys from `key` on start after the offloads.
 
     The keys before `key` end before the prefetches start.
@@ -245,7 +242,7 @@ def split_makespan(keys: Integers, compute: int, scratch: Integers, key: int) ->
 
 @inlined
 def _duplex_term(
-    keys: Integers, gaps: Integers, compute: int, order: Integers, scratch: Integers
+    keys: IntArray, gaps: IntArray, compute: int, order: IntArray, scratch: IntArray
 ) -> int:
     """Return the ticks that replace ``t_f + t_b`` on a duplex link."""
     best = scratch[LINK, 0] + scratch[LINK, 1]
@@ -262,12 +259,12 @@ def _duplex_term(
 
 @inlined_and_entered
 def evaluate_ordered(
-    keys: Integers,
-    gaps: Integers,
-    settings: Integers,
-    offload_order: Integers,
-    prefetch_order: Integers,
-    scratch: Integers,
+    keys: IntArray,
+    gaps: IntArray,
+    settings: IntArray,
+    offload_order: IntArray,
+    prefetch_order: IntArray,
+    scratch: IntArray,
 ) -> int:
     """Return the least makespan of an ordered schedule (see `ordered`).
 

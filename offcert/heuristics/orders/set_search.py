@@ -14,9 +14,8 @@ from collections import defaultdict
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from offcert.core.compiled import compiled, inlined
+from offcert.core.compiled import IntArray, compiled, inlined
 from offcert.core.errors import MethodError
 from offcert.heuristics.cooling import Cooling, OrderedAnnealer, coolings
 from offcert.heuristics.orders.ordered import (
@@ -30,8 +29,6 @@ from offcert.heuristics.orders.ordered import (
 from offcert.heuristics.orders.ordered_kernel import INFEASIBLE, evaluate_ordered
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
-
-Integers = NDArray[np.int64]
 
 _COOLING = Cooling(rounds=10, steps=10_000, hot=(0.01, 0.01, 0.001), factor=1e-4)
 
@@ -173,7 +170,7 @@ def classes_of_equal_size(problem: Problem) -> list[list[int]]:
 
 
 @inlined
-def _select(order: Integers, places: Integers, counts: Integers, chosen: Integers) -> int:
+def _select(order: IntArray, places: IntArray, counts: IntArray, chosen: IntArray) -> int:
     count = 0
     for gap in order:
         if places[gap, 1] < counts[places[gap, 0]]:
@@ -183,7 +180,7 @@ def _select(order: Integers, places: Integers, counts: Integers, chosen: Integer
 
 
 @inlined
-def _copy(to: Integers, of: Integers) -> None:
+def _copy(to: IntArray, of: IntArray) -> None:
     # Numba would compile a second's worth of checks for an assignment to a slice.
     for index in range(len(of)):
         to[index] = of[index]
@@ -191,18 +188,18 @@ def _copy(to: Integers, of: Integers) -> None:
 
 @compiled
 def _anneal(
-    keys: Integers,
-    gaps: Integers,
-    settings: Integers,
-    offloads: Integers,
-    prefetches: Integers,
-    places: Integers,
-    sizes: Integers,
-    counts: Integers,
+    keys: IntArray,
+    gaps: IntArray,
+    settings: IntArray,
+    offloads: IntArray,
+    prefetches: IntArray,
+    places: IntArray,
+    sizes: IntArray,
+    counts: IntArray,
     value: int,
-    best: Integers,
+    best: IntArray,
     best_value: int,
-    scratch: Integers,
+    scratch: IntArray,
     steps: int,
     hot: float,
     cold: float,

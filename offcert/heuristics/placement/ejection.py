@@ -20,14 +20,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from offcert.core.compiled import compiled, plain_inner
+from offcert.core.compiled import FloatArray, IntArray, compiled, plain_inner
 from offcert.heuristics.placement.in_order import greedy_by_area
 from offcert.questions.placement.problem import Placement, PlacementProblem
-
-Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 # The address of a residence that waits, and the entries of `Pool.counts`. By definition.
 WAITS = -1
@@ -39,10 +35,10 @@ _GROWTH = 0.05
 class Boxes(NamedTuple):
     """The boxes to be placed: sizes, half-open stretches of time, and weights at first."""
 
-    size: Integers
-    first: Integers
-    last: Integers
-    value: Floats
+    size: IntArray
+    first: IntArray
+    last: IntArray
+    value: FloatArray
 
 
 class Pool(NamedTuple):
@@ -64,15 +60,15 @@ class Pool(NamedTuple):
         Of `by_address` and `by_top`, those that meet the residence that a step is about.
     """
 
-    address: Integers
-    top: Integers
-    by_address: Integers
-    by_top: Integers
-    waiting: Integers
-    counts: Integers
-    weight: Floats
-    near_address: Integers
-    near_top: Integers
+    address: IntArray
+    top: IntArray
+    by_address: IntArray
+    by_top: IntArray
+    waiting: IntArray
+    counts: IntArray
+    weight: FloatArray
+    near_address: IntArray
+    near_top: IntArray
 
 
 def new_pool(boxes: Boxes) -> Pool:
@@ -92,7 +88,7 @@ def new_pool(boxes: Boxes) -> Pool:
 
 
 @compiled
-def fill(boxes: Boxes, pool: Pool, addresses: Integers, capacity: int) -> None:
+def fill(boxes: Boxes, pool: Pool, addresses: IntArray, capacity: int) -> None:
     """Place residences at addresses, without overlap; what ends above the capacity waits."""
     pool.counts[PLACED] = pool.counts[WAITING] = 0
     for box in range(len(addresses)):
@@ -237,7 +233,7 @@ def _put(boxes: Boxes, pool: Pool, box: int, address: int) -> None:
 
 
 @plain_inner
-def _insert(order: Integers, count: int, key: Integers, box: int) -> None:
+def _insert(order: IntArray, count: int, key: IntArray, box: int) -> None:
     place = count
     while place > 0 and key[order[place - 1]] > key[box]:
         order[place] = order[place - 1]
@@ -246,7 +242,7 @@ def _insert(order: Integers, count: int, key: Integers, box: int) -> None:
 
 
 @plain_inner
-def _remove(order: Integers, count: int, box: int) -> None:
+def _remove(order: IntArray, count: int, box: int) -> None:
     place = 0
     while order[place] != box:
         place += 1
@@ -346,19 +342,19 @@ def _boxes(problem: PlacementProblem, chosen: list[int], unit: int) -> Boxes:
     moments = sorted({each.start for each in rows})
     first = np.array([bisect_left(moments, each.start) for each in rows], np.int64)
     last = np.array([bisect_left(moments, each.end) for each in rows], np.int64)
-    size: Integers = np.array([problem.sizes[index] // unit for index in chosen], np.int64)
-    value: Floats = (size.astype(np.float64) * (last - first)) ** _POWER
+    size: IntArray = np.array([problem.sizes[index] // unit for index in chosen], np.int64)
+    value: FloatArray = (size.astype(np.float64) * (last - first)) ** _POWER
     return Boxes(size, first, last, value / value.mean())
 
 
-def _lighten(weight: Floats) -> None:
+def _lighten(weight: FloatArray) -> None:
     """Divide weights that have grown too large."""
     if weight.max() > _HEAVY:
         weight /= 1e3
 
 
 def _placement(
-    problem: PlacementProblem, chosen: list[int], addresses: Integers, unit: int
+    problem: PlacementProblem, chosen: list[int], addresses: IntArray, unit: int
 ) -> Placement:
     found = [0] * len(problem.residences)
     for index, address in zip(chosen, addresses, strict=True):

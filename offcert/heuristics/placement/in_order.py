@@ -19,13 +19,10 @@ from collections.abc import Sequence
 from enum import IntEnum
 
 import numpy as np
-from numpy.typing import NDArray
 
-from offcert.core.compiled import compiled
+from offcert.core.compiled import IntArray, compiled
 from offcert.core.errors import InputError
 from offcert.questions.placement.problem import Placement, PlacementProblem
-
-Integers = NDArray[np.int64]
 
 
 class Rule(IntEnum):
@@ -56,7 +53,7 @@ class Arrays:
         self.starts = np.array([each.start for each in residences], dtype=np.int64)
         self.ends = np.array([each.end for each in residences], dtype=np.int64)
 
-    def place(self, order: Sequence[int] | Integers, rule: Rule = Rule.FIRST) -> Integers:
+    def place(self, order: Sequence[int] | IntArray, rule: Rule = Rule.FIRST) -> IntArray:
         """Return the addresses that an order and a rule give, by residence."""
         given = np.asarray(order, dtype=np.int64)
         return place_all(self.sizes, self.starts, self.ends, given, int(rule))
@@ -81,8 +78,8 @@ def placed_in_order(
 
 @compiled
 def place_all(
-    sizes: Integers, starts: Integers, ends: Integers, order: Integers, rule: int
-) -> Integers:
+    sizes: IntArray, starts: IntArray, ends: IntArray, order: IntArray, rule: int
+) -> IntArray:
     """Return the addresses that an order and a rule give; residences of no size are at 0."""
     addresses = np.zeros(len(sizes), dtype=np.int64)
     # Residences that are placed, by address.

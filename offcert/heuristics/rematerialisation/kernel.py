@@ -12,9 +12,8 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from offcert.core.compiled import compiled, inner
+from offcert.core.compiled import FloatArray, IntArray, compiled, inner
 from offcert.heuristics.rematerialisation.state import (
     BEFORE,
     COST,
@@ -43,7 +42,6 @@ from offcert.heuristics.rematerialisation.state import (
     VALUE,
     WANTED,
     WORKSPACE,
-    Integers,
     enlist,
     give_up,
     look,
@@ -51,10 +49,9 @@ from offcert.heuristics.rematerialisation.state import (
     strike,
 )
 
-Floats = NDArray[np.float64]
-Lists = tuple[Integers, Integers]
+Lists = tuple[IntArray, IntArray]
 # The arrays that `ExecutorArrays.network_arrays` returns.
-NetworkArrays = tuple[Integers, Integers, Lists, Lists, Lists, Lists, Integers]
+NetworkArrays = tuple[IntArray, IntArray, Lists, Lists, Lists, Lists, IntArray]
 
 # How often the needs of one stage are looked at anew, at most. Arbitrary.
 _MOST_LOOKS = 200
@@ -67,7 +64,7 @@ _IN_USE = 2
 
 
 @inner
-def _score(item: int, stage: int, net: Any, held: Integers, rules: Any) -> float:
+def _score(item: int, stage: int, net: Any, held: IntArray, rules: Any) -> float:
     """Return how good it is to give an item up."""
     (begin, members), before = net[READERS], net[BEFORE]
     weights, powers, _ = rules
@@ -91,9 +88,9 @@ def _free(
     stage: int,
     wanted_too: bool,
     net: Any,
-    held: Integers,
-    there: Integers,
-    totals: Integers,
+    held: IntArray,
+    there: IntArray,
+    totals: IntArray,
     rules: Any,
 ) -> int:
     """Give items up until there is room; return 1, 2 if the stage needs one of them, or 0."""
@@ -120,7 +117,7 @@ def _free(
 
 
 @inner
-def _soon(item: int, run: int, stage: int, net: Any, held: Integers) -> bool:
+def _soon(item: int, run: int, stage: int, net: Any, held: IntArray) -> bool:
     """Whether a run's output is needed in this stage, or by a reader that may run again."""
     if held[WANTED, item] > 0:
         return True
@@ -137,9 +134,9 @@ def _make_room(
     run: int,
     stage: int,
     net: Any,
-    held: Integers,
-    there: Integers,
-    totals: Integers,
+    held: IntArray,
+    there: IntArray,
+    totals: IntArray,
     rules: Any,
 ) -> tuple[int, int]:
     """Return the result of `_free`, and which of the items that it writes a run keeps, as bits."""
@@ -172,9 +169,9 @@ def _run(
     run: int,
     stage: int,
     net: Any,
-    held: Integers,
-    there: Integers,
-    totals: Integers,
+    held: IntArray,
+    there: IntArray,
+    totals: IntArray,
     rules: Any,
     written: Lists,
 ) -> int:
@@ -219,12 +216,12 @@ def _run(
 def _run_stage(
     stage: int,
     net: Any,
-    held: Integers,
-    there: Integers,
-    totals: Integers,
+    held: IntArray,
+    there: IntArray,
+    totals: IntArray,
     rules: Any,
     written: Lists,
-    marks: Integers,
+    marks: IntArray,
     longest: int,
 ) -> int:
     """Run marked computations in order; return how that ended, or -1 to mark anew."""
@@ -246,7 +243,7 @@ def _run_stage(
 
 
 @inner
-def _forget(stage: int, net: Any, held: Integers, there: Integers, totals: Integers) -> None:
+def _forget(stage: int, net: Any, held: IntArray, there: IntArray, totals: IntArray) -> None:
     """Free items that are of no use after a first run."""
     items = net[ITEMS]
     for place in range(totals[LISTED] - 1, -1, -1):
@@ -261,10 +258,10 @@ def execute(
     values: int,
     memory: int,
     longest: int,
-    weights: Floats,
-    powers: Floats,
-    order: Integers,
-    kept: Integers,
+    weights: FloatArray,
+    powers: FloatArray,
+    order: IntArray,
+    kept: IntArray,
 ) -> tuple[int, int, int]:
     """Run a network within a limit.
 

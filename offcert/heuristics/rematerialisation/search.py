@@ -11,11 +11,12 @@ from itertools import product
 
 import numpy as np
 
+from offcert.core.compiled import FloatArray
 from offcert.core.computations import Run
 from offcert.core.execution import Execution
 from offcert.core.network import Network
 from offcert.core.strategy import Strategy
-from offcert.heuristics.rematerialisation.kernel import BITS, DONE, Floats, execute
+from offcert.heuristics.rematerialisation.kernel import BITS, DONE, execute
 from offcert.heuristics.rematerialisation.state import SIZE, ExecutorArrays, executor_arrays
 
 # Powers of size, distance and cost by which the executor chooses the values to give up: those that
@@ -64,7 +65,7 @@ class _Guide:
 
     ticks: int
     powers: Powers
-    weights: Floats
+    weights: FloatArray
 
 
 class RematerialisationSearch:
@@ -97,7 +98,7 @@ class RematerialisationSearch:
         self._log_sizes = np.log1p(self._sizes)
 
     def attempt(
-        self, memory: int, longest: int, powers: Powers, weights: Floats | None = None
+        self, memory: int, longest: int, powers: Powers, weights: FloatArray | None = None
     ) -> Found | None:
         """Return the execution that the executor finds within a limit; None if it gets stuck.
 
@@ -113,7 +114,7 @@ class RematerialisationSearch:
         time = self._ticks(memory, longest, powers, self._idle if weights is None else weights)
         return None if time is None else self._found()
 
-    def _ticks(self, memory: int, longest: int, powers: Powers, weights: Floats) -> int | None:
+    def _ticks(self, memory: int, longest: int, powers: Powers, weights: FloatArray) -> int | None:
         """Return the ticks of an attempt, or None if it does not get to the end."""
         end, self._runs, ticks = execute(
             self.arrays.network_arrays,
@@ -271,7 +272,7 @@ class RematerialisationSearch:
         )
         return size, far, cost
 
-    def _changes(self) -> Iterator[Floats]:
+    def _changes(self) -> Iterator[FloatArray]:
         """Yield random additions to scores: of few items, large ones first, or of a stretch."""
         items = len(self._idle)
         likely = np.cumsum(self._sizes + 1.0).tolist()

@@ -6,14 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from offcert.core.compiled import inner
+from offcert.core.compiled import IntArray, inner
 from offcert.core.network import Network
 
-Integers = NDArray[np.int64]
-
-Lists = tuple[Integers, Integers]
+Lists = tuple[IntArray, IntArray]
 # Rows of `ExecutorArrays.steps`.
 DURATION, WORKSPACE, LEAN, REPEATABLE = range(4)
 # Rows of `ExecutorArrays.items`.
@@ -42,18 +39,18 @@ class ExecutorArrays:
     """
 
     network: Network
-    steps: Integers
-    items: Integers
-    needs: tuple[Integers, Integers]
-    makes: tuple[Integers, Integers]
-    turns: tuple[Integers, Integers]
-    readers: tuple[Integers, Integers]
-    before: Integers
+    steps: IntArray
+    items: IntArray
+    needs: tuple[IntArray, IntArray]
+    makes: tuple[IntArray, IntArray]
+    turns: tuple[IntArray, IntArray]
+    readers: tuple[IntArray, IntArray]
+    before: IntArray
 
     @property
     def network_arrays(
         self,
-    ) -> tuple[Integers, Integers, Lists, Lists, Lists, Lists, Integers]:
+    ) -> tuple[IntArray, IntArray, Lists, Lists, Lists, Lists, IntArray]:
         """All of them, as the executor takes them."""
         lists = (self.needs, self.makes, self.turns, self.readers)
         return (self.steps, self.items, *lists, self.before)
@@ -167,7 +164,7 @@ def _safe(
     return safe
 
 
-def _lists(rows: list[list[int]]) -> tuple[Integers, Integers]:
+def _lists(rows: list[list[int]]) -> tuple[IntArray, IntArray]:
     begin = np.zeros(len(rows) + 1, np.int64)
     begin[1:] = np.cumsum([len(row) for row in rows])
     members = np.array([number for row in rows for number in row] or [0], np.int64)
@@ -186,7 +183,7 @@ THERE, WANTED, NEXT, COST, SEEN, PLACE, LIST = range(7)
 
 
 @inner
-def making_cost(item: int, net: Any, held: Integers) -> int:
+def making_cost(item: int, net: Any, held: IntArray) -> int:
     """Return the ticks to make an item again, about."""
     maker = net[ITEMS][MAKER, item]
     if maker < 0:
@@ -200,7 +197,7 @@ def making_cost(item: int, net: Any, held: Integers) -> int:
 
 
 @inner
-def enlist(item: int, held: Integers, totals: Integers) -> None:
+def enlist(item: int, held: IntArray, totals: IntArray) -> None:
     """Note that an item is there."""
     held[THERE, item] = 1
     held[PLACE, item] = totals[LISTED]
@@ -209,7 +206,7 @@ def enlist(item: int, held: Integers, totals: Integers) -> None:
 
 
 @inner
-def strike(item: int, held: Integers, totals: Integers) -> None:
+def strike(item: int, held: IntArray, totals: IntArray) -> None:
     """Note that an item is not there any more; the last one of the list takes its place."""
     totals[LISTED] -= 1
     other = held[LIST, totals[LISTED]]
@@ -219,7 +216,7 @@ def strike(item: int, held: Integers, totals: Integers) -> None:
 
 
 @inner
-def give_up(item: int, net: Any, held: Integers, there: Integers, totals: Integers) -> None:
+def give_up(item: int, net: Any, held: IntArray, there: IntArray, totals: IntArray) -> None:
     """Free an item, and remember what it takes to make it again."""
     held[COST, item] = making_cost(item, net, held)
     strike(item, held, totals)
@@ -231,11 +228,11 @@ def give_up(item: int, net: Any, held: Integers, there: Integers, totals: Intege
 def look(
     stage: int,
     net: Any,
-    held: Integers,
-    there: Integers,
-    marks: Integers,
-    redo: Integers,
-    stack: Integers,
+    held: IntArray,
+    there: IntArray,
+    marks: IntArray,
+    redo: IntArray,
+    stack: IntArray,
 ) -> bool:
     """Mark computations to run before a stage's first run; return whether that is possible."""
     steps, items = net[STEPS], net[ITEMS]

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import deque
-from itertools import accumulate
 
 from offcert.core.errors import PlanError
 from offcert.core.platform import Kind
-from offcert.core.trace import Trace
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule, Transfer
@@ -45,7 +43,7 @@ class DeviceRun:
         self._platform = problem.platform
         self._starts: list[int] = []
         self._required = [demand - memory for demand in trace.demand]
-        self._idle_required = [live - memory for live in _live_before(trace)]
+        self._idle_required = [live - memory for live in trace.live_before]
         moves = {kind: [move for move in plan.moves if move.kind is kind] for kind in Kind}
         self._offloads = deque(moves[Kind.OFFLOAD])
         self._prefetches = deque(moves[Kind.PREFETCH])
@@ -193,12 +191,3 @@ class DeviceRun:
             if time is not None and time < self._end:
                 return time
         return self._when(max(earliest, self._end), self._idle_required[operation] + size)
-
-
-def _live_before(trace: Trace) -> list[int]:
-    """Bytes held between each operation and the one before it if nothing is evicted."""
-    change = [0] * (len(trace) + 1)
-    for tensor in trace.tensors:
-        change[tensor.uses[0] + 1] += tensor.size
-        change[tensor.uses[-1] + 1] -= tensor.size
-    return list(accumulate(change[:-1]))

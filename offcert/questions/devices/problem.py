@@ -15,7 +15,6 @@ from typing import Any
 
 from offcert.core.documents import (
     Fields,
-    canonical_digest,
     parse_rational,
     rational_text,
     read_document,
@@ -361,11 +360,6 @@ def _place(fields: Fields) -> str:
     if found not in tuple(Place):
         raise InputError(f'{fields.path("place")} must be "host" or "device", not "{found}"')
     return found
-
-
-def devices_digest(problem: DevicesProblem) -> str:
-    """Return the SHA-256, in hexadecimal, of a problem's canonical JSON."""
-    return canonical_digest(devices_to_json(problem))
 
 
 def read_devices_problem(path: str | Path) -> DevicesProblem:

@@ -16,7 +16,6 @@ from typing import Any
 
 from offcert.core.documents import (
     Fields,
-    canonical_digest,
     read_document,
     require_format,
     show,
@@ -88,11 +87,6 @@ def placement_problem_from_json(document: Any, place: str = "") -> PlacementProb
     )
     fields.finish()
     return problem
-
-
-def placement_problem_digest(problem: PlacementProblem) -> str:
-    """Return the SHA-256, in hexadecimal, of a placement problem's canonical JSON."""
-    return canonical_digest(placement_problem_to_json(problem))
 
 
 def read_placement_problem(path: str | Path) -> PlacementProblem:

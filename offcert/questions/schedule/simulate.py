@@ -10,21 +10,15 @@ offloading paper, which needs the claims' order besides the transfers' to hold).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import accumulate
 
 import numpy as np
-from numpy.typing import NDArray
 
-from offcert.core.compiled import inlined, inlined_and_entered
+from offcert.core.compiled import BoolArray, IntArray, inlined, inlined_and_entered
 from offcert.core.errors import PlanError
 from offcert.core.platform import Kind
-from offcert.core.trace import Trace
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule, Transfer
-
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 
 # Outcomes of the kernel that are no makespan. By definition.
 _OUT_OF_TURN = -1
@@ -74,7 +68,7 @@ class Simulator:
         self.tables = (
             _array(trace.durations),
             _array(trace.demand) - memory,
-            _array(_live_before(trace)) - memory,
+            _array(trace.live_before) - memory,
             _array(gap.before for gap in gaps),
             self.gap_tensor,
             _array(trace.tensors[gap.tensor].uses[0] for gap in gaps),
@@ -190,15 +184,6 @@ def _by_operation(keys: list[int], operations: int) -> tuple[IntArray, IntArray]
     members = sorted(range(len(keys)), key=lambda index: keys[index])
     first = np.searchsorted([keys[index] for index in members], np.arange(-1, operations + 1))
     return first.astype(np.int64), _array(members)
-
-
-def _live_before(trace: Trace) -> list[int]:
-    """Bytes held between each operation and the one before it if nothing is evicted."""
-    change = [0] * (len(trace) + 1)
-    for tensor in trace.tensors:
-        change[tensor.uses[0] + 1] += tensor.size
-        change[tensor.uses[-1] + 1] -= tensor.size
-    return list(accumulate(change[:-1]))
 
 
 @inlined_and_entered

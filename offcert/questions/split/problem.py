@@ -25,7 +25,6 @@ from typing import Any
 
 from offcert.core.documents import (
     Fields,
-    canonical_digest,
     read_document,
     require_format,
     write_json,
@@ -306,11 +305,6 @@ def _split_from_json(fields: Fields) -> Split:
         item.finish()
     fields.finish()
     return Split(rounds)
-
-
-def split_digest(step: SplitProblem) -> str:
-    """Return the SHA-256, in hexadecimal, of a step's canonical JSON."""
-    return canonical_digest(split_to_json(step))
 
 
 def read_split(path: str | Path) -> SplitProblem:

@@ -14,9 +14,9 @@ from typing import Any
 import numpy
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from offcert.runtime.capture.python_state import PythonState, Replace
+from offcert.runtime.watch.tracker import strided_tensors
 
 
 class Originals(TorchDispatchMode):
@@ -53,9 +53,9 @@ class Originals(TorchDispatchMode):
         kwargs = kwargs or {}
         for tensor in _changed(func, args, kwargs):
             self._keep(tensor)
-        known = {_address(t) for t in _tensors((args, kwargs))}
+        known = {_address(t) for t in strided_tensors((args, kwargs))}
         out = func(*args, **kwargs)
-        self._new |= {_address(t) for t in _tensors(out)} - known
+        self._new |= {_address(t) for t in strided_tensors(out)} - known
         return out
 
     def _keep(self, tensor: torch.Tensor) -> None:
@@ -77,11 +77,13 @@ def _changed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterat
     name = func.overloadpacket
     if name in _RUNNING_STATISTICS:
         # Their schemas do not say so.
-        yield from _tensors(args[3:5])
+        yield from strided_tensors(args[3:5])
         return
     for index, argument in enumerate(func._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
-            yield from _tensors(args[index] if index < len(args) else kwargs.get(argument.name))
+            yield from strided_tensors(
+                args[index] if index < len(args) else kwargs.get(argument.name)
+            )
 
 
 _RUNNING_STATISTICS = {
@@ -89,12 +91,6 @@ _RUNNING_STATISTICS = {
     torch.ops.aten.cudnn_batch_norm,
     torch.ops.aten.miopen_batch_norm,
 }
-
-
-def _tensors(values: Any) -> Iterator[torch.Tensor]:
-    for leaf in tree_leaves(values):
-        if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided:
-            yield leaf
 
 
 def _address(tensor: torch.Tensor) -> int:

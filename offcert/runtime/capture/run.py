@@ -136,7 +136,7 @@ def captured(
         recorder.backward_passes,
         tensors,
         recorder.hooks.parts.device,
-        uncounted_bytes(step, batch),
+        uncounted_bytes_of(step, batch),
         built.network,
         built.ranges,
         built.record,
@@ -146,7 +146,7 @@ def captured(
     )
 
 
-def uncounted_bytes(step: TrainingStep, batch: int) -> Mapping[str, int]:
+def uncounted_bytes_of(step: TrainingStep, batch: int) -> Mapping[str, int]:
     """Return the bytes that a trace of the step does not count, by what they are."""
     parts = Parts(step.model)
     parameters = list({id(p): p for p in parts.parameters}.values())

@@ -48,7 +48,7 @@ class Marked:
         return RunsAgain(self.segment, len(self.nodes), nodes, self.why)
 
 
-def mark(
+def mark_segments(
     program: PlacedProgram, joint: fx.GraphModule, outputs: int, calls: NodeCalls
 ) -> list[Marked]:
     """Mark the nodes of a joint graph that segments run again, for PyTorch's partitioners.

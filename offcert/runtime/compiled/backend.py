@@ -33,7 +33,7 @@ from torch._functorch.partitioners import default_partition
 
 from offcert.core.errors import InputError
 from offcert.questions.schedule.problem import Problem
-from offcert.runtime.compiled.again import Marked, mark
+from offcert.runtime.compiled.again import Marked, mark_segments
 from offcert.runtime.compiled.anchors import Anchors
 from offcert.runtime.compiled.graph_pair import GraphPair, NodeCalls
 from offcert.runtime.compiled.insert import GraphTransfer, insert
@@ -259,14 +259,14 @@ class Backend:
         marked: list[Marked] = []
         if plan.segments:
             calls = NodeCalls(joint.graph.nodes, {event.path for event in plan.events})
-            marked = mark(plan.segments, joint, num_fwd_outputs, calls)
+            marked = mark_segments(plan.segments, joint, num_fwd_outputs, calls)
         forward, backward = default_partition(
             joint, inputs, num_fwd_outputs=num_fwd_outputs, **options
         )
         again = tuple(each.divided(backward) for each in marked)
         pair = GraphPair(forward, backward, num_fwd_outputs)
         hold = HOLD if isinstance(self._compiler, str) else None
-        carried, stays = follow(plan, pair, _owned(joint, options), hold)
+        carried, stays = insert_plan(plan, pair, _owned(joint, options), hold)
         self._note(GraphReport(plan.name, plan.bytes_moved, tuple(carried), tuple(stays), again))
         return forward, backward
 
@@ -279,7 +279,7 @@ class Backend:
         warnings.warn(str(report), OffloadWarning, stacklevel=2)
 
 
-def follow(
+def insert_plan(
     plan: Planned, pair: GraphPair, owned: Iterable[str] = (), hold: Any = None
 ) -> tuple[list[MovedInGraphs], list[Stays]]:
     """Put the transfers of a plan into a forward and a backward graph; return what became of them.

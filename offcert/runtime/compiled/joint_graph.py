@@ -22,6 +22,12 @@ from offcert.runtime.compiled.graph_pair import launches, storage_of
 Key = int | str
 
 
+def key_of(node: fx.Node) -> Key:
+    """Return the storage of a node's result."""
+    storage = storage_of(node)
+    return node.name if storage is None else storage
+
+
 @dataclass(eq=False)
 class ForwardOperator:
     """An operator of the forward pass.
@@ -117,13 +123,13 @@ class JointGraph:
         self.backward = {node for node in backward if node.op != "output"}
         self.place = {node: number for number, node in enumerate(graph.nodes)}
         self.works: dict[fx.Node, ForwardOperator] = {}
-        self.kept: dict[Key, ForwardStorage] = {}
+        self.made: dict[Key, ForwardStorage] = {}
         self._free: set[Key] = set()
         for node in graph.nodes:
             if node in self.backward or node.op == "output":
                 continue
             if node.op != "call_function":
-                self._free.add(self.key(node))
+                self._free.add(key_of(node))
                 continue
             if self._is_work(node):
                 self.works[node] = ForwardOperator(node, time(node), again(node))
@@ -133,11 +139,6 @@ class JointGraph:
             if node not in self.first:
                 # Only the backward pass reads it: whichever pass runs it does so once.
                 work.time = 0
-
-    def key(self, node: fx.Node) -> Key:
-        """Return the storage of a node's result."""
-        storage = storage_of(node)
-        return node.name if storage is None else storage
 
     @cached_property
     def needs(self) -> list[Key]:
@@ -168,7 +169,7 @@ class JointGraph:
         wanted = [key for key in self.needs if key not in saved]
         found: dict[fx.Node, ForwardOperator] = {}
         while wanted:
-            work = self.kept[wanted.pop()].maker
+            work = self.made[wanted.pop()].maker
             if work.node in found:
                 continue
             if not work.again:
@@ -179,7 +180,7 @@ class JointGraph:
 
     def storages(self, nodes: Iterable[fx.Node]) -> set[Key]:
         """Return the storages of nodes that are saved, without those of inputs."""
-        return {self.key(node) for node in nodes if self.key(node) in self.kept}
+        return {key_of(node) for node in nodes if key_of(node) in self.made}
 
     def moments(self) -> list[NodeDemand]:
         """Return the bytes that are there at least during each operator, forward, then backward.
@@ -203,8 +204,8 @@ class JointGraph:
 
     def _make(self, node: fx.Node) -> None:
         """Take note of what a node makes, unless it is there already."""
-        key = self.key(node)
-        if key in self.kept or key in self._free:
+        key = key_of(node)
+        if key in self.made or key in self._free:
             return
         maker = node
         while maker.target is operator.getitem:
@@ -215,12 +216,12 @@ class JointGraph:
             self._free.add(key)
             return
         whole = isinstance(node.meta["val"], torch.Tensor)
-        self.kept[key] = ForwardStorage(key, work, bytes_of(node), node if whole else None)
+        self.made[key] = ForwardStorage(key, work, bytes_of(node), node if whole else None)
         work.makes.append(key)
 
     def _made(self, nodes: Iterable[fx.Node]) -> list[Key]:
-        keys = dict.fromkeys(self.key(node) for node in nodes)
-        return [key for key in keys if key in self.kept]
+        keys = dict.fromkeys(key_of(node) for node in nodes)
+        return [key for key in keys if key in self.made]
 
     @cached_property
     def first(self) -> set[fx.Node]:
@@ -245,7 +246,7 @@ class JointGraph:
 
     def _forward(self, node: fx.Node, last: dict[Key, int]) -> NodeDemand:
         now, fixed, saved = self.place[node], 0, {}
-        for key, each in self.kept.items():
+        for key, each in self.made.items():
             if each.node is None or self.place[each.maker.node] > now:
                 continue
             if each.maker.node in self.first and last.get(key, -1) >= now:
@@ -255,7 +256,7 @@ class JointGraph:
         return NodeDemand(fixed, saved)
 
     def _backward(self, nodes: list[fx.Node], held: set[Key]) -> list[NodeDemand]:
-        ends = {self.key(n) for n in self.results[self.outputs :] if isinstance(n, fx.Node)}
+        ends = {key_of(n) for n in self.results[self.outputs :] if isinstance(n, fx.Node)}
         sizes, begin, end = self._gradients(ends)
         first: dict[Key, int] = {}
         last: dict[Key, int] = {}
@@ -263,7 +264,7 @@ class JointGraph:
             for key in self._made(node.all_input_nodes):
                 first.setdefault(key, self.place[node])
                 last[key] = self.place[node]
-        beside = sum(self.kept[key].size for key in held)
+        beside = sum(self.made[key].size for key in held)
         moments = []
         for node in nodes:
             if not self._is_work(node):
@@ -271,8 +272,8 @@ class JointGraph:
             now = self.place[node]
             fixed = beside + sum(sizes[k] for k in sizes if begin[k] <= now <= end[k])
             there = [key for key in last if last[key] >= now and key not in held]
-            fixed += sum(self.kept[key].size for key in there if first[key] <= now)
-            saved = {key: self.kept[key].size for key in there if first[key] > now}
+            fixed += sum(self.made[key].size for key in there if first[key] <= now)
+            saved = {key: self.made[key].size for key in there if first[key] > now}
             moments.append(NodeDemand(fixed, saved))
         return moments
 
@@ -284,9 +285,9 @@ class JointGraph:
         for node in self.graph.nodes:
             if node not in self.backward or node.op == "output":
                 continue
-            key = self.key(node)
+            key = key_of(node)
             if (
-                key in self.kept
+                key in self.made
                 or key in self._free
                 or isinstance(node.meta.get("val"), list | tuple)
             ):
@@ -303,10 +304,12 @@ class JointGraph:
         return sizes, begin, end
 
 
-def mark(graph: JointGraph, saved: Collection[Key], again: Collection[ForwardOperator]) -> None:
+def mark_choice(
+    graph: JointGraph, saved: Collection[Key], again: Collection[ForwardOperator]
+) -> None:
     """Tell PyTorch's partitioner what to save and what to run again, by its own marks."""
     for key in saved:
-        each = graph.kept[key]
+        each = graph.made[key]
         assert each.node is not None
         for node in (each.node, each.maker.node):
             node.meta["recompute"] = CheckpointPolicy.MUST_SAVE

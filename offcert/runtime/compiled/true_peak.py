@@ -9,8 +9,7 @@ from torch import fx
 from torch._functorch import partitioners
 from torch.utils._ordered_set import OrderedSet
 
-from offcert.runtime.compiled.graph_pair import storage_of
-from offcert.runtime.compiled.joint_graph import Key, bytes_of
+from offcert.runtime.compiled.joint_graph import Key, bytes_of, key_of
 
 
 def divided(
@@ -57,36 +56,31 @@ def peak_of(forward: fx.Graph, backward: fx.Graph, outputs: int) -> int:
     outputs : int
         How many results of the forward graph are the caller's; the others are saved.
     """
-    inputs = {_key(node) for node in forward.find_nodes(op="placeholder")}
+    inputs = {key_of(node) for node in forward.find_nodes(op="placeholder")}
     results = list(next(iter(forward.find_nodes(op="output"))).args[0])
     nodes = [node for node in results if isinstance(node, fx.Node)]
     caller = [node for node in results[:outputs] if isinstance(node, fx.Node)]
-    peak = _walk(forward, {}, inputs, {_key(node) for node in nodes})
-    held = {_key(node): bytes_of(node) for node in caller if _key(node) not in inputs}
-    saved = {node.name: node for node in nodes if _key(node) not in inputs}
+    peak = _walk(forward, {}, inputs, {key_of(node) for node in nodes})
+    held = {key_of(node): bytes_of(node) for node in caller if key_of(node) not in inputs}
+    saved = {node.name: node for node in nodes if key_of(node) not in inputs}
     entered: dict[Key, int] = {}
     for node in backward.find_nodes(op="placeholder"):
         known = saved.get(node.name)
         if known is None and "tangents" not in str(node.target):
             # An input of the step, or a size.
-            inputs.add(_key(node))
-        elif _key(node) not in held:
-            entered[_key(node)] = bytes_of(node)
+            inputs.add(key_of(node))
+        elif key_of(node) not in held:
+            entered[key_of(node)] = bytes_of(node)
     ends = list(next(iter(backward.find_nodes(op="output"))).args[0])
-    kept = {_key(node) for node in ends if isinstance(node, fx.Node)}
+    kept = {key_of(node) for node in ends if isinstance(node, fx.Node)}
     return max(peak, sum(held.values()) + _walk(backward, entered, inputs | set(held), kept))
-
-
-def _key(node: fx.Node) -> Key:
-    storage = storage_of(node)
-    return node.name if storage is None else storage
 
 
 def _made(node: fx.Node) -> dict[Key, int]:
     """Return the bytes of the storages that hold a node's result, or its results."""
     value = node.meta.get("val")
     if not isinstance(value, list | tuple):
-        return {_key(node): bytes_of(node)}
+        return {key_of(node): bytes_of(node)}
     found: dict[Key, int] = {}
     for each in value:
         if isinstance(each, torch.Tensor) and torch._C._has_storage(each):

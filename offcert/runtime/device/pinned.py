@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import tempfile
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -23,7 +22,7 @@ import torch
 from offcert.core.errors import OffcertError
 from offcert.runtime.device.host import near, require_free
 from offcert.runtime.device.interface import Arena
-from offcert.runtime.device.store import reserve
+from offcert.runtime.device.store import mapped_file
 
 # The flag "portable": for all devices of the process, whichever is current. Given by CUDA.
 _PORTABLE = 1
@@ -313,15 +312,8 @@ class FileArena(_Unregistered):
 
     def __init__(self, size: int, directory: str | None = None) -> None:
         super().__init__(size)
-        if size == 0:
-            return
-        try:
-            with tempfile.TemporaryFile(dir=directory) as file:
-                reserve(file.fileno(), size)
-                mapped = mmap.mmap(file.fileno(), size)
-        except (OSError, OverflowError) as error:
-            raise OffcertError(f"no room for {size} bytes of offloaded tensors: {error}") from error
-        self._bytes = torch.frombuffer(mapped, dtype=torch.uint8)
+        if size:
+            self._bytes = mapped_file(size, directory)
 
 
 class SplitArena:

@@ -41,13 +41,7 @@ class HostStore:
         if size == 0:
             self._bytes = torch.empty(0, dtype=torch.uint8)
             return
-        try:
-            with tempfile.TemporaryFile(dir=directory) as file:
-                reserve(file.fileno(), size)
-                mapped = mmap.mmap(file.fileno(), size)
-        except OSError as error:
-            raise OffcertError(f"no room for {size} bytes of offloaded tensors: {error}") from error
-        self._bytes = torch.frombuffer(mapped, dtype=torch.uint8)
+        self._bytes = mapped_file(size, directory)
 
     def another(self, size: int) -> HostStore:
         """Return another store of the same kind."""
@@ -112,6 +106,23 @@ class SplitStore(HostStore):
         if offset < self._border:
             return self._first, offset
         return self._second, offset - self._border
+
+
+def mapped_file(size: int, directory: str | None) -> torch.Tensor:
+    """Return bytes in a temporary file without a name, at least one.
+
+    Raises
+    ------
+    OffcertError
+        If there is not so much space.
+    """
+    try:
+        with tempfile.TemporaryFile(dir=directory) as file:
+            reserve(file.fileno(), size)
+            mapped = mmap.mmap(file.fileno(), size)
+    except (OSError, OverflowError) as error:
+        raise OffcertError(f"no room for {size} bytes of offloaded tensors: {error}") from error
+    return torch.frombuffer(mapped, dtype=torch.uint8)
 
 
 def reserve(descriptor: int, size: int) -> None:

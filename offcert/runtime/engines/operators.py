@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_iter
 
 from offcert.runtime.engines.findings import place
 from offcert.runtime.engines.memory import HOST, Geometry, Stay
-from offcert.runtime.engines.recorder import EngineRecorder, is_plain, require_device
+from offcert.runtime.engines.recorder import EngineRecorder, is_on_cpu, require_device
 from offcert.runtime.engines.work import Reference
 
 
@@ -19,7 +19,7 @@ def copy(
     recorder: EngineRecorder, target: torch.Tensor, source: torch.Tensor, non_blocking: bool = False
 ) -> torch.Tensor:
     """Copy as CUDA does, and enter what waits for what."""
-    if not (is_plain(target) and is_plain(source)):
+    if not (is_on_cpu(target) and is_on_cpu(source)):
         return torch.ops.aten.copy_.default(target, source, non_blocking)
     to, of = recorder.where(target), recorder.where(source)
     called = recorder.called("copy_")
@@ -126,7 +126,7 @@ class Seeing(TorchDispatchMode):
 def _run(recorder: EngineRecorder, func: Any, name: str, args: tuple[Any, ...], kwargs: Any) -> Any:
     """Run an operator where its tensors are, and enter its accesses."""
     tensors = [each for each in tree_iter((args, kwargs)) if isinstance(each, torch.Tensor)]
-    if not all(map(is_plain, tensors)):
+    if not all(map(is_on_cpu, tensors)):
         return func(*args, **kwargs)
     asked, kwargs = _asked_place(kwargs)
     if asked == "meta":

@@ -84,7 +84,7 @@ class EngineRecorder:
 
     def where(self, tensor: torch.Tensor) -> str:
         """Return ``"device"``, ``"pinned"`` or ``"host"``."""
-        if not is_plain(tensor):
+        if not is_on_cpu(tensor):
             return "host"
         storage = tensor.untyped_storage()
         if self.knows(storage):
@@ -175,7 +175,7 @@ class EngineRecorder:
         """Return arguments with references for tensors, and copies of those that are constant."""
 
         def refer(tensor: torch.Tensor) -> Any:
-            if not is_plain(tensor):
+            if not is_on_cpu(tensor):
                 return tensor
             if id(tensor) in constant:
                 return tensor.detach().clone()
@@ -189,7 +189,7 @@ class EngineRecorder:
         return f"{name} in {running}" if running else name
 
 
-def is_plain(tensor: torch.Tensor) -> bool:
+def is_on_cpu(tensor: torch.Tensor) -> bool:
     """Whether a tensor is one of bytes at addresses, which PyTorch has put on the CPU."""
     return tensor.layout is torch.strided and real_device(tensor).type == "cpu"
 

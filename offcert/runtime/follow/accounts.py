@@ -41,12 +41,19 @@ class Accounts:
         self.promises: list[dict[str, float]] = []
         self._strict = strict
         self._moved = self._said = False
+        # Plans that have promised something, and of which no step has been told of yet.
+        self._promising: list[StepPlan] = []
         self._warned: set[str] = set()
 
     def begin(self) -> None:
         """Begin anew; what has been warned of is not warned of again."""
         self.steps.clear()
         self._moved = self._said = False
+
+    def promise(self, step_plan: StepPlan, numbers: dict[str, float]) -> None:
+        """Keep the promises of a plan; the first step by it is told of."""
+        self.promises.append(numbers)
+        self._promising.append(step_plan)
 
     def refuse(self, kind: str, message: str, *, alone: bool) -> None:
         """Take note of a step that no plan is followed for; `alone`: no other is under way.
@@ -145,12 +152,20 @@ class Accounts:
         if run.counted_as is not None:
             self.steps.subtract([run.counted_as])
         run.counted_as = kind
-        if kind == "planned" and not self._said:
-            self._said = True
-            LOG.info("the first step by a plan: %s", run.report().said)
+        if kind == "planned":
+            self._tell_first(run)
         self.steps.update([kind])
         self.steps += Counter()
         self._moved |= run.offloaded_bytes > 0
+
+    def _tell_first(self, run: StepRun) -> None:
+        """Log the report of the first step by each plan; a makeshift has no certificate."""
+        waiting = [each for each in self._promising if each is not run.step_plan]
+        promised = len(waiting) < len(self._promising)
+        if promised or not (self._said or self.promises):
+            what = "a plan" if promised else "a plan without a certificate"
+            LOG.info("the first step by %s: %s", what, run.report().said)
+        self._promising, self._said = waiting, True
 
     def _warn(self, run: StepRun) -> None:
         # A strict step has raised it.

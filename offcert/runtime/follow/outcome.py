@@ -52,6 +52,10 @@ class Outcome:
         """The promises of each plan, by their names, in the order in which plans were made."""
         return self._accounts.promises
 
+    def promise(self, step_plan: StepPlan, numbers: dict[str, float]) -> None:
+        """Keep the promises of a plan, and log the report of the first step by it."""
+        self._accounts.promise(step_plan, numbers)
+
     @property
     def streams(self) -> bool:
         """Whether copies run beside the computing; on the CPU they are synchronous."""

@@ -20,7 +20,7 @@ from offcert.questions.schedule.problem import Problem
 from offcert.runtime import zoo
 from offcert.runtime.capture import Clock, capture
 from offcert.runtime.capture.capture import Capture
-from offcert.runtime.capture.run import uncounted_bytes
+from offcert.runtime.capture.run import uncounted_bytes_of
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.interface import Device
 from offcert.runtime.hardware import Hardware
@@ -312,7 +312,7 @@ def _stages(made: nn.Module | TrainingStep, workload: Workload, hardware: Hardwa
         )
     found = profile_stages(made, workload, hardware)
     # The batch is a part of the trace.
-    uncounted = uncounted_bytes(TrainingStep(made, lambda model, batch: None), 0)
+    uncounted = uncounted_bytes_of(TrainingStep(made, lambda model, batch: None), 0)
     return _Made(found, found.trace, workload.source(), uncounted)
 
 

@@ -48,7 +48,7 @@ class Handed:
     def __init__(self, tensor: torch.Tensor) -> None:
         self._tensor = weakref.ref(tensor)
         self._facts = _facts(tensor)
-        self._settings = settings()
+        self._settings = thread_settings()
 
     def is_(self, value: Any) -> bool:
         """Whether something is the same tensor, unchanged, where calls still compute the same."""
@@ -56,7 +56,7 @@ class Handed:
             isinstance(value, torch.Tensor)
             and self._tensor() is value
             and _facts(value) == self._facts
-            and settings() == self._settings
+            and thread_settings() == self._settings
         )
 
 
@@ -66,7 +66,7 @@ def _facts(tensor: torch.Tensor) -> tuple[Any, ...]:
     return version, tensor.requires_grad, tensor.is_leaf, tensor.shape
 
 
-def settings() -> tuple[Any, ...]:
+def thread_settings() -> tuple[Any, ...]:
     """Return this thread's settings on which results of modules depend: autocast, dtype, modes."""
     autocast = [
         (torch.is_autocast_enabled(device), torch.get_autocast_dtype(device))

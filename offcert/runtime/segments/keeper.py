@@ -265,7 +265,7 @@ class Watch(TorchDispatchMode):
             self._has_passed = True
             return self.passed(func, args, kwargs)
         given = tensors_of((args, kwargs))
-        which = tuple(a for a in map(address_of, given) if a in self.keeper.parameters)
+        which = tuple(a for a in map(storage_number, given) if a in self.keeper.parameters)
         key = (self.stretch, str(func), which)
         self._counts[key] += 1
         return self.watched((*key, self._counts[key]), func, args, kwargs, given)
@@ -291,7 +291,7 @@ def tensors_of(values: Any) -> list[torch.Tensor]:
     return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)]
 
 
-def address_of(tensor: torch.Tensor) -> int:
+def storage_number(tensor: torch.Tensor) -> int:
     """Return a number that tells a tensor's storage from others as long as it lives."""
     try:
         return tensor.untyped_storage()._cdata

@@ -18,7 +18,7 @@ from offcert.runtime.segments.keeper import (
     StoredOperator,
     Tick,
     Watch,
-    address_of,
+    storage_number,
     tensors_of,
 )
 from offcert.runtime.watch.entries import View
@@ -111,8 +111,8 @@ class Keep(Watch):
         self.keeper.records[key] = None
         changed = list(changed_in_place(func, args, kwargs))
         leaves, spec = tree_flatten(out)
-        known = {address_of(tensor) for tensor in given}
-        made = [x for x in leaves if isinstance(x, torch.Tensor) and address_of(x) not in known]
+        known = {storage_number(tensor) for tensor in given}
+        made = [x for x in leaves if isinstance(x, torch.Tensor) and storage_number(x) not in known]
         makes, first_made = bool(made), self._results
         self._results += sum(x.layout is torch.strided for x in made)
         if not (makes or changed):
@@ -127,20 +127,20 @@ class Keep(Watch):
         for leaf in leaves:
             if not isinstance(leaf, torch.Tensor):
                 results.append(leaf)
-            elif address_of(leaf) in known:
+            elif storage_number(leaf) in known:
                 results.append(Alias(_index(given, leaf)))
             else:
                 results.append(self._store(leaf, first_made))
                 first_made += leaf.layout is torch.strided
         for tensor in given:
             if self._is_open(tensor):
-                self._open[address_of(tensor)].waits = False
+                self._open[storage_number(tensor)].waits = False
         # What else an operator returns (statistics, indices) is for its backward pass alone.
         first = leaves[0] if leaves else None
         if given and makes and isinstance(first, torch.Tensor) and self._is_open(first):
-            self._open[address_of(first)].waits = True
+            self._open[storage_number(first)].waits = True
         for tensor in held:
-            opened = self._open[address_of(tensor)]
+            opened = self._open[storage_number(tensor)]
             opened.waits = True
             self._pending += [(each, _seen_as(view, tensor)) for each, view in opened.results]
         indices = [_index(given, tensor) for tensor in changed]
@@ -154,25 +154,25 @@ class Keep(Watch):
         strided = tensor.layout is torch.strided
         if strided and number in self.keeper.unread.get(self.stretch, ()):
             storage = tensor.untyped_storage()
-            self._unread[address_of(tensor)] = weakref.ref(storage)
+            self._unread[storage_number(tensor)] = weakref.ref(storage)
             largest = self.keeper.largest
             largest[tensor.device] = max(storage.nbytes(), largest.get(tensor.device, 0))
             return StandIn(View.like(tensor), tensor.device)
         stored = Stored(self._pack(tensor))
         if strided:
-            address = address_of(tensor)
+            address = storage_number(tensor)
             if not self._is_open(tensor):
                 self._open[address] = _Open(weakref.ref(tensor.untyped_storage()))
             self._open[address].results.append((stored, View.like(tensor)))
         return stored
 
     def _is_unread(self, tensor: torch.Tensor) -> bool:
-        found = self._unread.get(address_of(tensor))
+        found = self._unread.get(storage_number(tensor))
         # An address may be used again.
         return found is not None and found() is tensor.untyped_storage()
 
     def _is_open(self, tensor: torch.Tensor) -> bool:
-        found = self._open.get(address_of(tensor))
+        found = self._open.get(storage_number(tensor))
         # An address may be used again.
         return (
             found is not None
@@ -182,7 +182,7 @@ class Keep(Watch):
 
     def _close(self, tensors: list[torch.Tensor]) -> None:
         for tensor in tensors:
-            self._open.pop(address_of(tensor), None)
+            self._open.pop(storage_number(tensor), None)
 
 
 class Give(Watch):
@@ -225,9 +225,11 @@ class Give(Watch):
         out = func(*args, **kwargs)
         # By operators of that name, tensors without data are asked for their device.
         if self._places and func.namespace != "prim":
-            known = {address_of(place) for place in self._places.values()}
-            used = known.intersection(map(address_of, given))
-            views = all(isinstance(x, torch.Tensor) and address_of(x) in used for x in _leaves(out))
+            known = {storage_number(place) for place in self._places.values()}
+            used = known.intersection(map(storage_number, given))
+            views = all(
+                isinstance(x, torch.Tensor) and storage_number(x) in used for x in _leaves(out)
+            )
             if used and (not views or any(True for _ in changed_in_place(func, args, kwargs))):
                 self._proof.refuse("it reads again what only kept operators had read")
                 raise RecomputeError(
@@ -242,7 +244,7 @@ class Give(Watch):
         record = self.keeper.records.get(key)
         if record is None or record.used:
             return self._run(func, args, kwargs, given)
-        if not all(address_of(given[index]) in self._given for index in record.changed):
+        if not all(storage_number(given[index]) in self._given for index in record.changed):
             # What it changes has been computed again, since it had been handed out before.
             return self._run(func, args, kwargs, given)
         leaves = [self._result(each, given) for each in record.results]
@@ -262,7 +264,7 @@ class Give(Watch):
             tensor = self.keeper.hooks[1](result.packed)
         else:
             return result
-        self._given.add(address_of(tensor))
+        self._given.add(storage_number(tensor))
         with torch._C._SetExcludeDispatchKeyGuard(torch._C.DispatchKey.ADInplaceOrView, False):
             return tensor.detach()
 
@@ -291,7 +293,9 @@ def _index(tensors: list[torch.Tensor], wanted: torch.Tensor) -> int:
     for index, tensor in enumerate(tensors):
         if tensor is wanted:
             return index
-    return next(i for i, tensor in enumerate(tensors) if address_of(tensor) == address_of(wanted))
+    return next(
+        i for i, tensor in enumerate(tensors) if storage_number(tensor) == storage_number(wanted)
+    )
 
 
 def _generators(results: list[Any]) -> list[tuple[torch.device, torch.Tensor]]:

@@ -30,7 +30,7 @@ from offcert.runtime.watch.guard import Guard, guard_of, guarded
 
 
 @dataclass(slots=True)
-class _Made:
+class _LineCall:
     """A call of a line, and the state in which it began: the user's code may change it between."""
 
     member: Member
@@ -49,7 +49,7 @@ class LineFrame(Frame):
 
     def begin(self) -> None:
         """Begin its first run: the calls themselves take note of their changes."""
-        self.made: list[_Made] = []
+        self.made: list[_LineCall] = []
         self.before = self.begins(self.states)
         self.ended(self.states, self.before)
 
@@ -97,7 +97,7 @@ class _OpenLine:
     def call(self, walk: Walk, device: torch.device) -> Iterator[None]:
         """Make the next call in the block."""
         member = self.next
-        made = _Made(member, self.frame.begins(member.states), GeneratorStates.of([device]))
+        made = _LineCall(member, self.frame.begins(member.states), GeneratorStates.of([device]))
         # Even if it fails: something may have been saved in it.
         self.frame.made.append(made)
         outer, walk.frame = walk.frame, self.frame

@@ -23,7 +23,7 @@ from torch.utils.checkpoint import (
 from offcert.core.errors import InputError
 from offcert.core.units import Units, format_size
 from offcert.runtime.segments.attach import replaced
-from offcert.runtime.segments.keeper import address_of, tensors_of
+from offcert.runtime.segments.keeper import storage_number, tensors_of
 from offcert.runtime.segments.keeping import generator_of
 from offcert.runtime.segments.placed import PlacedProgram, PlacedSegment
 from offcert.runtime.segments.resolve import resolve
@@ -151,16 +151,16 @@ class _Policy:
         return answer
 
     def _saves(self, op: Any, args: Any, kwargs: Any, out: Any) -> bool:
-        given = {address_of(tensor) for tensor in tensors_of((args, kwargs))}
-        changed = {address_of(each) for each in changed_in_place(op, args, kwargs)}
+        given = {storage_number(tensor) for tensor in tensors_of((args, kwargs))}
+        changed = {storage_number(each) for each in changed_in_place(op, args, kwargs)}
         results = [each for each in tensors_of(out) if each.layout is torch.strided]
-        made = {address_of(each) for each in results} - given
+        made = {storage_number(each) for each in results} - given
         for device in {each.device for each in results} - set(self._states):
             self._states[device] = generator_of(device)
         if not made and not changed:
             # A view costs nothing.
             return False
-        saves = self._wanted(op, [each for each in results if address_of(each) in made])
+        saves = self._wanted(op, [each for each in results if storage_number(each) in made])
         if changed:
             saves = self._changes(op, changed)
         self._own |= made

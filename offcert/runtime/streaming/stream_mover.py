@@ -21,8 +21,8 @@ from offcert.runtime.streaming.synchronous import (
     Mover,
     away,
     lacking,
-    uncounted,
     unfreed,
+    without_counting,
 )
 from offcert.runtime.watch.entries import Entry
 from offcert.runtime.watch.saved_hooks import SavedPlace
@@ -284,7 +284,7 @@ class StreamMover(Mover):
     def _bring(self, step: FollowedStep, gap: int, entries: Iterable[Entry]) -> None:
         device, rows = self._device, []
         device.require_movable()
-        with uncounted(step):
+        with without_counting(step):
             for entry in entries:
                 data = device.allocate(entry.size)
                 if step.counter is not None:

@@ -120,7 +120,7 @@ def unfreed(step: FollowedStep, tensor: int, operation: int, size: int) -> Unfre
     return Unfreed(step.step_plan.trace.tensors[tensor].name, step.name(operation), size)
 
 
-def uncounted(step: FollowedStep) -> AbstractContextManager[None]:
+def without_counting(step: FollowedStep) -> AbstractContextManager[None]:
     """Return a context in which nothing that is allocated counts."""
     return nullcontext() if step.counter is None else step.counter.paused()
 
@@ -185,7 +185,7 @@ class SynchronousMover(Mover):
             return
         reference = None
         if not entry.held_elsewhere:
-            with uncounted(step):
+            with without_counting(step):
                 if not self._same_on_host(entry):
                     self._copies.write(entry)
                     self.offloaded_bytes += entry.size
@@ -207,7 +207,7 @@ class SynchronousMover(Mover):
         """Do nothing: nothing is under way."""
 
     def _fetch(self, step: FollowedStep, entry: Entry) -> None:
-        with uncounted(step):
+        with without_counting(step):
             device = torch.empty(entry.size, dtype=torch.uint8, device="cpu")
             if step.counter is not None:
                 # A tick at an operator comes from within the counter, which sees no operators then.

@@ -48,13 +48,13 @@ class Rule:
 
     Attributes
     ----------
-    moved : int
+    bytes_moved : int
         Bytes that have left.
     """
 
     def __init__(self, tracker: LiveBytes, limit: int, host: int | None = None) -> None:
         self.limit = limit
-        self.moved = 0
+        self.bytes_moved = 0
         self._tracker = tracker
         self._host = host
         self._saved: list[weakref.ref[Entry]] = []
@@ -108,7 +108,7 @@ class Rule:
                 self._tracker.lose(lost.record)
 
         self._away[key] = _Away(weakref.ref(entry, died), host, record)
-        self.moved += entry.size
+        self.bytes_moved += entry.size
         return True
 
     def bring_back(self, entry: Entry, device: str) -> None:

@@ -144,14 +144,14 @@ class LiveBytes(TorchDispatchMode):
         if self.announcer is not None:
             self.announcer(func, args, kwargs)
         if func not in _ADOPTING:
-            for tensor in _tensors((args, kwargs)):
+            for tensor in strided_tensors((args, kwargs)):
                 self._meet(tensor.untyped_storage())
 
     @guarded()
     def _after(self, func: Any, args: Any, kwargs: Any, out: Any) -> Exception | None:
         """Account for what an operator has returned; return that there is no memory for it."""
         try:
-            for tensor in _tensors(out):
+            for tensor in strided_tensors(out):
                 # A `DTensor` tries its operators on fake ones of the size of all processes' parts.
                 if self._fakes or not isinstance(tensor, FakeTensor):
                     self.adopt(tensor)
@@ -375,11 +375,12 @@ class LiveBytes(TorchDispatchMode):
 
 def _users(values: Any) -> list[tuple[torch.UntypedStorage, int]]:
     """Return the storages of tensors, each with how many users it has now."""
-    found = {each._cdata: each for each in (t.untyped_storage() for t in _tensors(values))}
+    found = {each._cdata: each for each in (t.untyped_storage() for t in strided_tensors(values))}
     return [(each, torch._C._storage_Use_Count(key)) for key, each in found.items()]
 
 
-def _tensors(values: Any) -> Iterator[torch.Tensor]:
+def strided_tensors(values: Any) -> Iterator[torch.Tensor]:
+    """Yield the tensors among values that have storages: not those that are sparse."""
     for leaf in tree_leaves(values):
         if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided:
             yield leaf

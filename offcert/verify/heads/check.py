@@ -9,12 +9,13 @@ from fractions import Fraction
 
 import numpy as np
 
+from offcert.core.compiled import IntArray
 from offcert.core.platform import Kind
 from offcert.core.trace import Tensor
 from offcert.proofs.kinds.labels import AtomicHeads, Ends
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.verify.absence import cheapest_cover
-from offcert.verify.heads.search import IN_TIME, TOO_LATE, IntArray, Tables, floors, search
+from offcert.verify.heads.search import IN_TIME, TOO_LATE, Tables, floors, search
 from offcert.verify.limits import Allowance, BeyondLimitsError, TooLargeError
 
 # The largest number in the arrays. Derived: it stays inside 64 bits.

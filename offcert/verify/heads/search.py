@@ -16,10 +16,8 @@ from collections import namedtuple
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.core.compiled import compiled, inlined, inner
+from offcert.core.compiled import IntArray, compiled, inlined, inner
 from offcert.verify.growing import grown
-
-IntArray = NDArray[np.int64]
 
 # One side as arrays; `J` operations, `C` sizes, at most `R` tensors of one size.
 Tables = namedtuple(

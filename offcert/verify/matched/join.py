@@ -11,14 +11,11 @@ from collections import namedtuple
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from offcert.core.compiled import compiled
+from offcert.core.compiled import IntArray, compiled
 from offcert.verify.heads.search import Tables
 from offcert.verify.limits import TooLargeError
 from offcert.verify.matched.search import NEVER, Keyed
-
-IntArray = NDArray[np.int64]
 
 # Keys in order of amount and code, each with a time: three arrays of the same length.
 Timed = namedtuple("Timed", ["amounts", "codes", "times"])

@@ -14,9 +14,8 @@ from __future__ import annotations
 from collections import namedtuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from offcert.core.compiled import compiled, inlined, inner
+from offcert.core.compiled import IntArray, compiled, inlined, inner
 from offcert.verify.growing import grown
 from offcert.verify.heads.search import (
     CODE,
@@ -39,8 +38,6 @@ from offcert.verify.heads.search import (
     undominated,
     with_pair,
 )
-
-IntArray = NDArray[np.int64]
 
 # Keys in order of amount and code, each with rows of two numbers: labels (when the link is free,
 # ticks waited) or pairs (ticks from then on to the end of the whole, at least).

@@ -16,13 +16,12 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from offcert.core.compiled import compiled, inlined
+from offcert.core.compiled import IntArray, compiled, inlined
 from offcert.verify.growing import grown, put
 from offcert.verify.outward.view import (
     CAN,
     MAY,
     Asked,
-    IntArray,
     Tables,
     View,
     both_ways,

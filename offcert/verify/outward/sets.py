@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from offcert.core.compiled import IntArray
 from offcert.verify.outward.tables import Cut
-from offcert.verify.outward.view import IntArray
 
 FRONT, BACK = range(2)
 

@@ -9,12 +9,13 @@ from itertools import compress
 
 import numpy as np
 
+from offcert.core.compiled import IntArray
 from offcert.core.platform import Kind
 from offcert.core.trace import Tensor
 from offcert.questions.schedule.problem import Problem
 from offcert.verify.heads.check import link_rate, ticks_of
 from offcert.verify.limits import TooLargeError
-from offcert.verify.outward.view import IntArray, Tables
+from offcert.verify.outward.view import Tables
 
 # The largest number in the arrays. Derived: it stays inside 64 bits.
 _LARGEST = 2**62

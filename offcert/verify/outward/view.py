@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections import namedtuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from offcert.core.compiled import inlined, inner
-
-IntArray = NDArray[np.int64]
+from offcert.core.compiled import IntArray, inlined, inner
 
 # One side: K operations in the order outward, C classes of tensors of one size.
 Tables = namedtuple(

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from offcert.core.compiled import IntArray
 from offcert.core.threads import in_threads
 from offcert.verify.limits import BeyondLimitsError
 from offcert.verify.outward.search import NONE, REFUTED, search
@@ -32,7 +33,7 @@ from offcert.verify.outward.sets import (
     within_ticks,
 )
 from offcert.verify.outward.tables import Cut
-from offcert.verify.outward.view import Asked, IntArray
+from offcert.verify.outward.view import Asked
 
 # Labels of one side, in a part that is divided further, and in one that is not. Arbitrary.
 _MOST_LABELS = 40_000

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from offcert.core.compiled import IntArray
 from offcert.core.platform import Kind, Link
 from offcert.core.threads import cores, in_threads
 from offcert.proofs.kinds.labels import Pivot
@@ -15,7 +16,6 @@ from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.verify.heads.check import ends
 from offcert.verify.limits import Allowance, BeyondLimitsError, TooLargeError
 from offcert.verify.pivot.side import Evictable, Found, Side, nothing_found
-from offcert.verify.pivot.tables import IntArray
 
 # Labels to be searched on each side, unless the caller wants less. Arbitrary.
 MOST_LABELS = 16_000_000

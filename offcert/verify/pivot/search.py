@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.core.compiled import compiled, inlined
+from offcert.core.compiled import IntArray, compiled, inlined
 from offcert.verify.growing import grown
 from offcert.verify.pivot.tables import (
     COLUMNS,
@@ -23,7 +23,6 @@ from offcert.verify.pivot.tables import (
     RETURNED,
     RUN,
     WAITED,
-    IntArray,
     Standing,
     Tables,
     absent_after,

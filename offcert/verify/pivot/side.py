@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from offcert.core.compiled import IntArray
 from offcert.core.platform import Kind
 from offcert.questions.schedule.problem import Problem
 from offcert.verify.absence import cheapest_cover
 from offcert.verify.limits import BeyondLimitsError, TooLargeError
 from offcert.verify.pivot.search import search
-from offcert.verify.pivot.tables import IntArray, Tables, new_standing
+from offcert.verify.pivot.tables import Tables, new_standing
 
 # The largest number in the arrays. Derived: it stays inside 64 bits.
 _LARGEST = 2**62

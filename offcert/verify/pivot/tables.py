@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections import namedtuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from offcert.core.compiled import inlined
-
-IntArray = NDArray[np.int64]
 
 # One side of a cut as arrays; `J` operations, `C` classes of equal tensors, `R` tensors at most in
 # one. All times are ticks of the side's own clock, all sizes bytes.

@@ -121,6 +121,8 @@ def test_profile_says_clock_tensors_and_what_is_not_counted(
     assert "optimiser's state, which is not known" in lines[5]
     assert any(line.startswith("  least memory ") for line in lines)
     assert any(line.startswith("  peak memory ") for line in lines)
+    # A V100 has room for it.
+    assert lines[-1].startswith("  moving it all ")
 
 
 def test_seed_type_and_limits_reach_the_profile(

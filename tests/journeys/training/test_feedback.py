@@ -67,7 +67,6 @@ def test_a_plan_that_is_made_on_the_way_is_said_too(caplog: pytest.LogCaptureFix
         network(),
         "auto",
         memory="50%",
-        hardware="v100-pcie",
         time_limit=2,
         recompute="none",
         background=False,
@@ -76,6 +75,11 @@ def test_a_plan_that_is_made_on_the_way_is_said_too(caplog: pytest.LogCaptureFix
     assert training.steps["planned"]
     plans = [line for line in lines(caplog) if line.startswith("plan for ")]
     assert len(plans) == len(training.promises) == len(training.step_plans) == 1
+    # The makeshift promises nothing; what was measured by the plan follows what it promises.
+    makeshift, plan, first = lines(caplog)
+    assert makeshift.startswith("the first step by a plan without a certificate: planned")
+    assert plan == plans[0]
+    assert first.startswith("the first step by a plan: planned")
 
 
 def test_what_the_proof_is_about_is_only_what_is_proved() -> None:

@@ -24,8 +24,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.core.compiled import inlined, inlined_and_entered, plain
-from offcert.formulations.labels.common import Ints, Ints32, pop, push
+from offcert.core.compiled import IntArray, inlined, inlined_and_entered, plain
+from offcert.formulations.labels.common import Ints32, pop, push
 
 COMPLETE, EXHAUSTED, PAUSED, FULL = range(4)
 # Places of `Labels.counters`.
@@ -42,34 +42,34 @@ class SideTables(NamedTuple):
     level of ``grain`` units.
     """
 
-    prefix: Ints
-    required: Ints
-    floor: Ints
-    most: Ints
-    size: Ints
-    time: Ints
-    ready: Ints
-    amount: Ints
-    word: Ints
-    shift: Ints
-    mask: Ints
-    rate: Ints
+    prefix: IntArray
+    required: IntArray
+    floor: IntArray
+    most: IntArray
+    size: IntArray
+    time: IntArray
+    ready: IntArray
+    amount: IntArray
+    word: IntArray
+    shift: IntArray
+    mask: IntArray
+    rate: IntArray
     unit: int
     grain: int
-    first: Ints
-    link: Ints
-    idle: Ints
+    first: IntArray
+    link: IntArray
+    idle: IntArray
 
 
 class Labels(NamedTuple):
     """Labels of one search, the hash table over their keys and the heap over their ``f``."""
 
-    w: Ints
-    t: Ints
-    s: Ints
-    f: Ints
-    counted: Ints
-    others: Ints
+    w: IntArray
+    t: IntArray
+    s: IntArray
+    f: IntArray
+    counted: IntArray
+    others: IntArray
     k: Ints32
     parent: Ints32
     action: Ints32
@@ -77,7 +77,7 @@ class Labels(NamedTuple):
     alive: NDArray[np.bool_]
     heap: Ints32
     table: Ints32
-    counters: Ints
+    counters: IntArray
 
 
 def new_labels(capacity: int) -> Labels:
@@ -137,7 +137,7 @@ def _rehash(labels: Labels) -> None:
 
 
 @inlined
-def _ticks(rate: Ints, amount: int) -> int:
+def _ticks(rate: IntArray, amount: int) -> int:
     return -(-amount * rate[1] // rate[0])
 
 

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from offcert.core.compiled import compiled, inlined_and_entered
-from offcert.formulations.labels.atomic_heads.kernel import Ints, SideTables, bound_on_end
+from offcert.core.compiled import IntArray, compiled, inlined_and_entered
+from offcert.formulations.labels.atomic_heads.kernel import SideTables, bound_on_end
 from offcert.formulations.labels.atomic_heads.search import SideSearch
 from offcert.formulations.labels.atomic_heads.side import only
 
@@ -32,26 +32,26 @@ class States(NamedTuple):
     sequence before the last transfer, ``action`` its class, and ``mark`` tells sets apart.
     """
 
-    w: Ints
-    t: Ints
-    s: Ints
-    k: Ints
-    f: Ints
-    mark: Ints
-    parent: Ints
-    action: Ints
+    w: IntArray
+    t: IntArray
+    s: IntArray
+    k: IntArray
+    f: IntArray
+    mark: IntArray
+    parent: IntArray
+    action: IntArray
 
 
 class Users(NamedTuple):
     """The items that each operation uses after they are ready: ``first[k]`` to ``first[k + 1]``."""
 
-    first: Ints
-    kind: Ints
-    rank: Ints
+    first: IntArray
+    kind: IntArray
+    rank: IntArray
 
 
 @inlined_and_entered
-def _run(side: SideTables, users: Users, left: Ints, c: int, w: int, k: int) -> int:
+def _run(side: SideTables, users: Users, left: IntArray, c: int, w: int, k: int) -> int:
     """Return how many operations can run after one more of class `c` has left.
 
     What an operation uses frees no memory for it.
@@ -74,8 +74,8 @@ def _children(
     side: SideTables,
     users: Users,
     states: States,
-    left: Ints,
-    marks: Ints,
+    left: IntArray,
+    marks: IntArray,
     children: States,
     best: int,
 ) -> int:
@@ -101,7 +101,7 @@ def _children(
     return made
 
 
-def _selected(children: States, made: int, width: int, rng: np.random.Generator) -> Ints:
+def _selected(children: States, made: int, width: int, rng: np.random.Generator) -> IntArray:
     """Return the places of the least bounds: ties are broken at random, equal sets kept once."""
     order = rng.permutation(made)
     bounds = children.f[:made][order]
@@ -110,7 +110,7 @@ def _selected(children: States, made: int, width: int, rng: np.random.Generator)
     return order[np.sort(places)[:width]]
 
 
-def _taken(states: States, chosen: Ints) -> States:
+def _taken(states: States, chosen: IntArray) -> States:
     return States(*(column[chosen] for column in states))
 
 

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from offcert.core.compiled import IntArray
 from offcert.formulations.labels.atomic_heads import kernel
-from offcert.formulations.labels.atomic_heads.kernel import Ints, SideTables
+from offcert.formulations.labels.atomic_heads.kernel import SideTables
 from offcert.formulations.labels.atomic_heads.side import HeadSide, Movable, still_missing, ways
 
 # Bits of each of the key's two words that are used; the sign stays free. By definition.
@@ -87,7 +88,7 @@ def counting(tables: SideTables, classes: Classes, counted: Sequence[int]) -> Si
     return tables._replace(word=word, shift=shift, mask=mask)
 
 
-def _most(side: HeadSide, classes: Classes, sizes: Sequence[int]) -> Ints:
+def _most(side: HeadSide, classes: Classes, sizes: Sequence[int]) -> IntArray:
     """Return, for each number of operations run, all of `sizes` that is ready then."""
     most = np.zeros(len(side.prefix), np.int64)
     for (_, items), size in zip(classes, sizes, strict=True):
@@ -96,21 +97,21 @@ def _most(side: HeadSide, classes: Classes, sizes: Sequence[int]) -> Ints:
     return most
 
 
-def _run(required: Sequence[int], grid: int) -> Ints:
+def _run(required: Sequence[int], grid: int) -> IntArray:
     """Return how many operations can run, for each number of levels of `grid` bytes that left."""
     reach = np.maximum.accumulate(_array(required))
     amounts = grid * np.arange(-(-int(reach[-1]) // grid) + 1)
     return np.searchsorted(reach[:-1], amounts, side="right").astype(np.int64)
 
 
-def _ready(classes: Sequence[list[Movable]]) -> Ints:
+def _ready(classes: Sequence[list[Movable]]) -> IntArray:
     table = np.zeros((len(classes), max(map(len, classes), default=1)), np.int64)
     for row, items in zip(table, classes, strict=True):
         row[: len(items)] = [item.ready for item in items]
     return table
 
 
-def _array(values: object) -> Ints:
+def _array(values: object) -> IntArray:
     return np.array(values, dtype=np.int64)
 
 

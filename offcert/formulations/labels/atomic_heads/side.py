@@ -37,10 +37,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from offcert.core.compiled import compiled, inlined, inner
+from offcert.core.compiled import IntArray, compiled, inlined, inner
 from offcert.core.platform import Kind
 from offcert.core.trace import Trace
-from offcert.formulations.labels.common import Ints
 from offcert.questions.schedule.problem import Problem
 
 # Pairs that are kept for one amount; beyond it, two are replaced by one pair that is as good as
@@ -50,8 +49,8 @@ _WIDEST = 64
 
 @compiled
 def still_missing(
-    prefix: Ints, required: Ints, floor: Ints, rate: Ints, grid: int, levels: int
-) -> Ints:
+    prefix: IntArray, required: IntArray, floor: IntArray, rate: IntArray, grid: int, levels: int
+) -> IntArray:
     """Return, for each level, the least time from when the link is free to the end of the side.
 
     Parameters
@@ -79,7 +78,7 @@ def still_missing(
 
 
 @inlined
-def put(link: Ints, idle: Ints, count: int, x: int, y: int) -> int:
+def put(link: IntArray, idle: IntArray, count: int, x: int, y: int) -> int:
     """Put a pair among pairs of which `link` increases and `idle` falls; return how many.
 
     One place of the arrays stays free. If there is no other, one pair that is as good as both takes
@@ -115,7 +114,7 @@ def put(link: Ints, idle: Ints, count: int, x: int, y: int) -> int:
 
 
 @inner
-def _roomier(values: Ints) -> Ints:
+def _roomier(values: IntArray) -> IntArray:
     larger = np.zeros(2 * values.size, np.int64)
     for index in range(values.size):
         larger[index] = values[index]
@@ -124,15 +123,15 @@ def _roomier(values: Ints) -> Ints:
 
 @compiled
 def ways(
-    prefix: Ints,
-    floor: Ints,
-    run: Ints,
-    still: Ints,
-    most: Ints,
-    size: Ints,
-    time: Ints,
-    ready: Ints,
-) -> tuple[Ints, Ints, Ints]:
+    prefix: IntArray,
+    floor: IntArray,
+    run: IntArray,
+    still: IntArray,
+    most: IntArray,
+    size: IntArray,
+    time: IntArray,
+    ready: IntArray,
+) -> tuple[IntArray, IntArray, IntArray]:
     """Return, for each level, the pairs of least times to the end, and where they begin.
 
     Parameters

@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from offcert.core.compiled import compiled, inlined, inner
-from offcert.formulations.labels.atomic_heads.kernel import Ints, SideTables, bound_on_end
+from offcert.core.compiled import IntArray, compiled, inlined, inner
+from offcert.formulations.labels.atomic_heads.kernel import SideTables, bound_on_end
 from offcert.formulations.labels.atomic_heads.side import put
 
 DONE, PAUSED, FULL = range(3)
@@ -41,25 +41,25 @@ class Rows(NamedTuple):
     ``parent`` is the label (of `ExpandedLabels`) before the last transfer, ``action`` its class.
     """
 
-    first: Ints
-    following: Ints
-    code: Ints
-    t: Ints
-    s: Ints
-    parent: Ints
-    action: Ints
-    counters: Ints
+    first: IntArray
+    following: IntArray
+    code: IntArray
+    t: IntArray
+    s: IntArray
+    parent: IntArray
+    action: IntArray
+    counters: IntArray
 
 
 class ExpandedLabels(NamedTuple):
     """Labels that have been expanded, ordered by ``w``, ``code`` and ``t``."""
 
-    w: Ints
-    code: Ints
-    t: Ints
-    s: Ints
-    parent: Ints
-    action: Ints
+    w: IntArray
+    code: IntArray
+    t: IntArray
+    s: IntArray
+    parent: IntArray
+    action: IntArray
 
 
 class Keys(NamedTuple):
@@ -68,17 +68,17 @@ class Keys(NamedTuple):
     A key's pairs are ``amount`` from ``first`` on.
     """
 
-    w: Ints
-    code: Ints
-    first: Ints
-    amount: Ints
-    link: Ints
-    idle: Ints
-    counters: Ints
+    w: IntArray
+    code: IntArray
+    first: IntArray
+    amount: IntArray
+    link: IntArray
+    idle: IntArray
+    counters: IntArray
 
 
 @inlined
-def slot(table_w: Ints, table_code: Ints, w: int, code: int) -> int:
+def slot(table_w: IntArray, table_code: IntArray, w: int, code: int) -> int:
     """Return the place of a key in a hash table, taken or free."""
     mask = np.uint64(table_w.size - 1)
     mixed = (np.uint64(w) ^ np.uint64(1469598103934665603)) * np.uint64(0x9E3779B97F4A7C15)
@@ -90,7 +90,7 @@ def slot(table_w: Ints, table_code: Ints, w: int, code: int) -> int:
 
 
 @inner
-def _ordered(rows: Rows, first: int) -> Ints:
+def _ordered(rows: Rows, first: int) -> IntArray:
     """Return the rows of a list by code, time and idle time."""
     count, row = 0, first
     while row != NONE:
@@ -140,7 +140,7 @@ def _store(rows: Rows, w: int, code: int, t: int, s: int, parent: int, action: i
 
 
 @inlined
-def _rank(side: SideTables, radix: Ints, code: int, c: int) -> int:
+def _rank(side: SideTables, radix: IntArray, code: int, c: int) -> int:
     """Return which tensor of a class is next; of a class that is not counted always the first."""
     if radix[c] == 0:
         return 0
@@ -150,7 +150,7 @@ def _rank(side: SideTables, radix: Ints, code: int, c: int) -> int:
 @inlined
 def _expand(
     side: SideTables,
-    radix: Ints,
+    radix: IntArray,
     keys: Keys,
     modulus: int,
     limit: int,
@@ -181,7 +181,7 @@ def _expand(
 @compiled
 def advance(
     side: SideTables,
-    radix: Ints,
+    radix: IntArray,
     keys: Keys,
     modulus: int,
     limit: int,
@@ -241,7 +241,14 @@ def advance(
 
 @inlined
 def _pairs(
-    side: SideTables, radix: Ints, keys: Keys, w: int, code: int, end: int, xs: Ints, ys: Ints
+    side: SideTables,
+    radix: IntArray,
+    keys: Keys,
+    w: int,
+    code: int,
+    end: int,
+    xs: IntArray,
+    ys: IntArray,
 ) -> int:
     """Write the pairs of a key, whose partners end at `end` if it is complete; return how many."""
     last, k = side.prefix.size - 1, keys.counters[REACH]
@@ -271,11 +278,11 @@ def _pairs(
 @compiled
 def retreat(
     side: SideTables,
-    radix: Ints,
+    radix: IntArray,
     limit: int,
     labels: ExpandedLabels,
-    chosen: Ints,
-    others: Ints,
+    chosen: IntArray,
+    others: IntArray,
     keys: Keys,
     budget: int,
 ) -> int:

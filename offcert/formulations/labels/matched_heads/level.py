@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from offcert.core.compiled import compiled, inlined
-from offcert.formulations.labels.atomic_heads.kernel import Ints, SideTables
+from offcert.core.compiled import IntArray, compiled, inlined
+from offcert.formulations.labels.atomic_heads.kernel import SideTables
 from offcert.formulations.labels.common import OutOfLabelsError
 from offcert.formulations.labels.matched_heads import kernel
 from offcert.formulations.labels.matched_heads.kernel import NEVER, NONE, ExpandedLabels, slot
@@ -23,13 +23,13 @@ from offcert.formulations.labels.matched_heads.kernel import NEVER, NONE, Expand
 class EndTable(NamedTuple):
     """A hash table from keys that the sides may share to the least end of one side."""
 
-    w: Ints
-    code: Ints
-    end: Ints
+    w: IntArray
+    code: IntArray
+    end: IntArray
 
 
 @compiled
-def complete(side: SideTables, labels: ExpandedLabels) -> tuple[Ints, Ints]:
+def complete(side: SideTables, labels: ExpandedLabels) -> tuple[IntArray, IntArray]:
     """Return the complete labels that end first among those with the same key, and their ends."""
     last = side.prefix.size - 1
     most = side.required.max()
@@ -52,7 +52,7 @@ def complete(side: SideTables, labels: ExpandedLabels) -> tuple[Ints, Ints]:
 
 
 @inlined
-def _less(side: SideTables, radix: Ints, least: int, w: int, code: int, c: int) -> bool:
+def _less(side: SideTables, radix: IntArray, least: int, w: int, code: int, c: int) -> bool:
     """Whether a key has a tensor of class `c` to spare, with `least` units left."""
     if w - side.size[c] < least:
         return False
@@ -62,13 +62,13 @@ def _less(side: SideTables, radix: Ints, least: int, w: int, code: int, c: int) 
 @compiled
 def fill_ends(
     side: SideTables,
-    radix: Ints,
+    radix: IntArray,
     least: int,
     labels: ExpandedLabels,
-    chosen: Ints,
-    ends: Ints,
+    chosen: IntArray,
+    ends: IntArray,
     table: EndTable,
-) -> Ints:
+) -> IntArray:
     """Enter the keys of complete labels, and those of fewer tensors that have `least` units.
 
     Returns
@@ -109,8 +109,13 @@ def fill_ends(
 
 @compiled
 def partners(
-    side: SideTables, radix: Ints, least: int, table: EndTable, places: Ints, other: EndTable
-) -> tuple[Ints, Ints]:
+    side: SideTables,
+    radix: IntArray,
+    least: int,
+    table: EndTable,
+    places: IntArray,
+    other: EndTable,
+) -> tuple[IntArray, IntArray]:
     """Return ends of the other side for the keys of this one, with or without tensors to spare.
 
     Returns
@@ -136,7 +141,7 @@ def partners(
 
 
 @compiled
-def places_of(table: EndTable, labels: ExpandedLabels, chosen: Ints) -> Ints:
+def places_of(table: EndTable, labels: ExpandedLabels, chosen: IntArray) -> IntArray:
     """Return the places of labels' keys in a table."""
     places = np.empty(chosen.size, np.int64)
     for nth in range(chosen.size):
@@ -155,9 +160,9 @@ _LARGEST_TABLE = 1 << 22
 class Partners(NamedTuple):
     """For each complete label the least end of the other side, and the key that they share."""
 
-    ends: Ints
-    w: Ints
-    code: Ints
+    ends: IntArray
+    w: IntArray
+    code: IntArray
 
 
 _NOBODY = Partners(*np.zeros((3, 0), np.int64))
@@ -186,11 +191,11 @@ class Level:
     """
 
     tables: SideTables
-    radix: Ints
+    radix: IntArray
     modulus: int
     labels: kernel.ExpandedLabels
-    chosen: Ints
-    ends: Ints
+    chosen: IntArray
+    ends: IntArray
     partners: Partners
     keys: kernel.Keys
 
@@ -203,7 +208,7 @@ class Level:
             label = parent
         return path[::-1]
 
-    def table(self, least: int) -> tuple[EndTable, Ints]:
+    def table(self, least: int) -> tuple[EndTable, IntArray]:
         """Return the ends by the keys that the other side may share, of at least `least` units.
 
         The second part is where the keys are in the table, those of few units first.
@@ -223,7 +228,7 @@ class Level:
             size *= 4
         raise OutOfLabelsError
 
-    def match(self, own: tuple[EndTable, Ints], other: EndTable, least: int) -> None:
+    def match(self, own: tuple[EndTable, IntArray], other: EndTable, least: int) -> None:
         """Find the best partners of complete labels; `own` is the `table` of this level."""
         table, places = own
         best, shared = partners(self.tables, self.radix, least, table, places, other)
@@ -258,7 +263,7 @@ def search_level(
     tables: SideTables,
     before: Level | None,
     limit: int,
-    radix: Ints,
+    radix: IntArray,
     modulus: int,
     max_labels: int,
     pause: Callable[[], None],
@@ -331,7 +336,7 @@ def _power(least: int) -> int:
     return 1 << max(1, least).bit_length()
 
 
-def _doubled(column: Ints) -> Ints:
+def _doubled(column: IntArray) -> IntArray:
     larger = np.empty(2 * column.size, np.int64)
     larger[: column.size] = column
     return larger

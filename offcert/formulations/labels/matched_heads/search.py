@@ -29,8 +29,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from offcert.core.compiled import IntArray
 from offcert.formulations.labels.atomic_heads.bound import SideEnds
-from offcert.formulations.labels.atomic_heads.kernel import Ints
 from offcert.formulations.labels.atomic_heads.orders import Orders
 from offcert.formulations.labels.atomic_heads.search import uncounted
 from offcert.formulations.labels.atomic_heads.side import HeadSide, Movable, back, front
@@ -264,7 +264,7 @@ class MatchedSearch:
     def _sizes(self, counted: Sequence[int]) -> tuple[int, ...]:
         return tuple(sorted(self.classes[0][c][0] for c in counted))
 
-    def _radix(self, counted: Sequence[int]) -> tuple[Ints, int]:
+    def _radix(self, counted: Sequence[int]) -> tuple[IntArray, int]:
         """Return the weights of the classes in a code, and the number of codes."""
         radix, modulus = np.zeros(len(self.classes[0]), np.int64), 1
         for c in counted:

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.core.compiled import plain, plain_inner
-from offcert.formulations.labels.common import NONE, Ints, Ints32, pop, push
+from offcert.core.compiled import IntArray, plain, plain_inner
+from offcert.formulations.labels.common import NONE, Ints32, pop, push
 
 # Places of `Labels.counters`: labels stored, and on the heap.
 STORED, WAITING = range(2)
@@ -27,25 +27,25 @@ class Labels(NamedTuple):
     """
 
     returned: NDArray[np.int16]
-    moved: Ints
-    progress: Ints
-    spent: Ints
-    free: Ints
-    idle: Ints
+    moved: IntArray
+    progress: IntArray
+    spent: IntArray
+    free: IntArray
+    idle: IntArray
     run: Ints32
     left: NDArray[np.int8]
-    length: Ints
-    link: Ints
+    length: IntArray
+    link: IntArray
     before: Ints32
     action: Ints32
-    began: Ints
+    began: IntArray
     kept: Ints32
     alive: NDArray[np.int8]
     following: Ints32
     bucket: Ints32
     table: Ints32
     heap: Ints32
-    counters: Ints
+    counters: IntArray
 
 
 def new_labels(classes: int, capacity: int) -> Labels:

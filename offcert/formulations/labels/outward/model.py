@@ -29,15 +29,13 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from offcert.core.compiled import IntArray
 from offcert.core.errors import MethodError
 from offcert.core.platform import Kind
 from offcert.core.trace import Gap, Trace
 from offcert.formulations.labels.atomic_heads.side import link_rate
 from offcert.questions.schedule.problem import Problem, Transfers
-
-Ints = NDArray[np.int64]
 
 # Bytes, fewer than any need. By definition.
 NOTHING = -(2**62)
@@ -65,21 +63,21 @@ class OutwardSide(NamedTuple):
     which on they cannot be absent.
     """
 
-    need: Ints
-    later_need: Ints
-    prefix: Ints
-    out: Ints
-    absent: Ints
-    here: Ints
-    size: Ints
-    back: Ints
-    away: Ints
-    rates: Ints
-    both_ways: Ints
-    urgent: Ints
-    item_class: Ints
-    item_due: Ints
-    item_closes: Ints
+    need: IntArray
+    later_need: IntArray
+    prefix: IntArray
+    out: IntArray
+    absent: IntArray
+    here: IntArray
+    size: IntArray
+    back: IntArray
+    away: IntArray
+    rates: IntArray
+    both_ways: IntArray
+    urgent: IntArray
+    item_class: IntArray
+    item_due: IntArray
+    item_closes: IntArray
 
 
 @dataclass(frozen=True)
@@ -301,7 +299,7 @@ def _both_ways(rates: Sequence[Fraction], most: int) -> int:
     return min(int(exact * PARTS), 2**62 // max(1, most))
 
 
-def _urgency(sizes: Sequence[int], due: Sequence[Sequence[int]], last: int) -> Ints:
+def _urgency(sizes: Sequence[int], due: Sequence[Sequence[int]], last: int) -> IntArray:
     """Return the bytes of tensors times the operations that come after they have to be back."""
     most = max((len(listed) for listed in due), default=0)
     urgent = np.zeros((len(sizes), max(1, most)), np.int64)
@@ -313,6 +311,6 @@ def _urgency(sizes: Sequence[int], due: Sequence[Sequence[int]], last: int) -> I
     return urgent
 
 
-def _later(places: Iterable[int], columns: Ints) -> Ints:
+def _later(places: Iterable[int], columns: IntArray) -> IntArray:
     """Return how many of the places come after each column."""
     return (np.array(list(places), np.int64)[:, None] > columns[None, :]).sum(axis=0)

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from offcert.core.compiled import inlined, plain, plain_inner
-from offcert.formulations.labels.outward.model import NOTHING, Ints, OutwardSide
+from offcert.core.compiled import IntArray, inlined, plain, plain_inner
+from offcert.formulations.labels.outward.model import NOTHING, OutwardSide
 
 # Places of `SideQuestion.asked`.
 LEAST, MOST, BEGIN, LEAVING, TICKS, LIMIT, WINDOW, TWICE, ROOM, TO_END, ONE_SET = range(11)
@@ -32,16 +32,16 @@ class SideQuestion(NamedTuple):
     to the end of the side, if nothing leaves.
     """
 
-    low: Ints
-    high: Ints
-    asked: Ints
-    absent: Ints
-    out: Ints
-    overdue: Ints
-    ticks: Ints
-    spare: Ints
-    rest: Ints
-    used: Ints
+    low: IntArray
+    high: IntArray
+    asked: IntArray
+    absent: IntArray
+    out: IntArray
+    overdue: IntArray
+    ticks: IntArray
+    spare: IntArray
+    rest: IntArray
+    used: IntArray
 
 
 @plain
@@ -130,15 +130,15 @@ class Outlook(NamedTuple):
     run by then and stay run.
     """
 
-    now: Ints
-    seen: Ints
-    absent: Ints
-    out: Ints
-    overdue: Ints
-    ticks: Ints
-    more: Ints
-    began: Ints
-    kept: Ints
+    now: IntArray
+    seen: IntArray
+    absent: IntArray
+    out: IntArray
+    overdue: IntArray
+    ticks: IntArray
+    more: IntArray
+    began: IntArray
+    kept: IntArray
 
 
 def new_outlook(side: OutwardSide) -> Outlook:

@@ -11,7 +11,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.formulations.labels.outward.model import CutProblem, Ints
+from offcert.core.compiled import IntArray
+from offcert.formulations.labels.outward.model import CutProblem
 
 Counts = tuple[int, ...]
 
@@ -139,7 +140,7 @@ def least_ticks(pivot: CutProblem, region: Region) -> tuple[int, int] | None:
     return front, back
 
 
-def _cover(sizes: tuple[int, ...], ticks: Ints, region: Region, certain: int) -> int:
+def _cover(sizes: tuple[int, ...], ticks: IntArray, region: Region, certain: int) -> int:
     times = tuple(ticks.tolist())
     total = sum(time * low for time, low in zip(times, region.low, strict=True))
     missing = region.least - certain
@@ -172,8 +173,8 @@ class Sets:
         In which each leaves, and returns.
     """
 
-    counts: Ints
-    ticks: Ints
+    counts: IntArray
+    ticks: IntArray
 
     def __len__(self) -> int:
         return len(self.counts)
@@ -284,7 +285,9 @@ def _parts(ranges: Sequence[int]) -> tuple[list[int], list[int]]:
     return parts
 
 
-def _choices(part: Sequence[int], ranges: Sequence[int], weights: Sequence[Ints]) -> list[Ints]:
+def _choices(
+    part: Sequence[int], ranges: Sequence[int], weights: Sequence[IntArray]
+) -> list[IntArray]:
     """Return the weights of all choices in some classes, the first of which changes fastest."""
     totals = []
     for weight in weights:

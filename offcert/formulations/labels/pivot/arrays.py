@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.core.compiled import inlined, plain, plain_inner
+from offcert.core.compiled import IntArray, inlined, plain, plain_inner
 from offcert.core.platform import Kind
-from offcert.formulations.labels.common import Ints, Ints32, place_of, pop, push
+from offcert.formulations.labels.common import Ints32, place_of, pop, push
 from offcert.formulations.labels.pivot.model import NestedProblem, NestedSide
 
 # Places in `LabelPool.counters`.
@@ -30,38 +30,38 @@ class SideArrays(NamedTuple):
     link's rate in that direction, or of an upper bound on it.
     """
 
-    prefix: Ints
-    required: Ints
-    idle_required: Ints
-    floor: Ints
-    size: Ints
-    time_out: Ints
-    time_back: Ints
-    here: Ints
-    eligible: Ints
-    available: Ints
-    opens: Ints
-    closes: Ints
-    deadline: Ints
-    spans: Ints
-    between: Ints
-    event_at: Ints
-    event_class: Ints
-    event_rank: Ints
-    event_bytes: Ints
-    due_at: Ints
-    due_class: Ints
-    due_rank: Ints
-    way_class: Ints
-    way_rank: Ints
-    way_head: Ints
-    way_at: Ints
-    least_head: Ints
-    rate_out: Ints
-    rate_back: Ints
-    word: Ints
-    shift: Ints
-    tracked: Ints
+    prefix: IntArray
+    required: IntArray
+    idle_required: IntArray
+    floor: IntArray
+    size: IntArray
+    time_out: IntArray
+    time_back: IntArray
+    here: IntArray
+    eligible: IntArray
+    available: IntArray
+    opens: IntArray
+    closes: IntArray
+    deadline: IntArray
+    spans: IntArray
+    between: IntArray
+    event_at: IntArray
+    event_class: IntArray
+    event_rank: IntArray
+    event_bytes: IntArray
+    due_at: IntArray
+    due_class: IntArray
+    due_rank: IntArray
+    way_class: IntArray
+    way_rank: IntArray
+    way_head: IntArray
+    way_at: IntArray
+    least_head: IntArray
+    rate_out: IntArray
+    rate_back: IntArray
+    word: IntArray
+    shift: IntArray
+    tracked: IntArray
 
 
 class LabelPool(NamedTuple):
@@ -73,36 +73,36 @@ class LabelPool(NamedTuple):
     hashes keys to labels; ``straddle`` lists label, class and start of returns across the cut.
     """
 
-    t: Ints
-    s: Ints
+    t: IntArray
+    s: IntArray
     k: Ints32
     parent: Ints32
     action: Ints32
     alive: NDArray[np.int8]
-    fv: Ints
-    ft: Ints
+    fv: IntArray
+    ft: IntArray
     following: Ints32
-    key: Ints
-    mask: Ints
+    key: IntArray
+    mask: IntArray
     table: Ints32
     heap: Ints32
     deferred: Ints32
     final: Ints32
-    straddle: Ints
-    counters: Ints
-    m: Ints
-    need: Ints
-    owed: Ints
-    way_sum: Ints
-    way_before: Ints
-    way_after: Ints
-    excess: Ints
-    at_key: Ints
-    at_mask: Ints
+    straddle: IntArray
+    counters: IntArray
+    m: IntArray
+    need: IntArray
+    owed: IntArray
+    way_sum: IntArray
+    way_before: IntArray
+    way_after: IntArray
+    excess: IntArray
+    at_key: IntArray
+    at_mask: IntArray
 
 
 @plain_inner
-def bucket(pool: LabelPool, key: Ints) -> int:
+def bucket(pool: LabelPool, key: IntArray) -> int:
     """Return the first label with these counts, or -1; `pool.following` leads to the others."""
     return pool.table[place_of(pool.table, pool.key, key)]
 
@@ -117,7 +117,7 @@ def rebuild(old: Ints32, new: LabelPool) -> None:
 
 
 @inlined
-def _subset(pool: LabelPool, label: int, mask: Ints) -> bool:
+def _subset(pool: LabelPool, label: int, mask: IntArray) -> bool:
     """Whether `mask` has every class that has returned in `label`."""
     for i in range(mask.size):  # noqa: SIM110, compiled code has no generators
         if pool.mask[label, i] & ~mask[i]:
@@ -126,7 +126,7 @@ def _subset(pool: LabelPool, label: int, mask: Ints) -> bool:
 
 
 @inlined
-def _superset(pool: LabelPool, label: int, mask: Ints) -> bool:
+def _superset(pool: LabelPool, label: int, mask: IntArray) -> bool:
     for i in range(mask.size):  # noqa: SIM110
         if mask[i] & ~pool.mask[label, i]:
             return False
@@ -151,8 +151,8 @@ def take(pool: LabelPool) -> int:
 @inlined
 def enter(
     pool: LabelPool,
-    key: Ints,
-    mask: Ints,
+    key: IntArray,
+    mask: IntArray,
     t: int,
     s: int,
     k: int,
@@ -160,7 +160,7 @@ def enter(
     ft: int,
     parent: int,
     action: int,
-    limits: Ints,
+    limits: IntArray,
 ) -> None:
     """Add a label unless it is hopeless or dominated; drop those that it dominates."""
     if fv > limits[2] or ft > limits[3]:
@@ -204,7 +204,7 @@ def enter(
 
 
 @plain_inner
-def decode(side: SideArrays, key: Ints, m: Ints) -> None:
+def decode(side: SideArrays, key: IntArray, m: IntArray) -> None:
     """Write the counts of a key to `m`."""
     for c in range(m.size):
         after = side.shift[c + 1] if side.word[c + 1] == side.word[c] else 62
@@ -217,7 +217,7 @@ WORD = 62
 FIRST_CAPACITY = 1 << 12
 
 
-def pack(data: NestedProblem) -> tuple[Ints, Ints]:
+def pack(data: NestedProblem) -> tuple[IntArray, IntArray]:
     """Return word and shift of each class's count in a key, with a sentinel at the end."""
     word, shift, place = [], [], 0
     for members in data.classes:
@@ -280,7 +280,7 @@ def side_arrays(
     )
 
 
-def _places(data: NestedProblem, way: Sequence[tuple[int, int, int]]) -> Ints:
+def _places(data: NestedProblem, way: Sequence[tuple[int, int, int]]) -> IntArray:
     """Return by class and rank where a tensor stands in `way`, -1 if it does not."""
     places = [[-1] * len(members) for members in data.classes]
     for place, (_, c, r) in enumerate(way):
@@ -288,23 +288,23 @@ def _places(data: NestedProblem, way: Sequence[tuple[int, int, int]]) -> Ints:
     return _table(places)
 
 
-def _times(data: NestedProblem, kind: Kind) -> Ints:
+def _times(data: NestedProblem, kind: Kind) -> IntArray:
     ticks = data.problem.platform.transfer_time
     return _array([ticks(members[0].size, kind) for members in data.classes])
 
 
-def _array(values: Sequence[int]) -> Ints:
+def _array(values: Sequence[int]) -> IntArray:
     return np.array(values, np.int64)
 
 
-def _table(rows: Sequence[Sequence[int]]) -> Ints:
+def _table(rows: Sequence[Sequence[int]]) -> IntArray:
     table = np.zeros((len(rows), max(map(len, rows))), np.int64)
     for index, row in enumerate(rows):
         table[index, : len(row)] = row
     return table
 
 
-def _rate(bandwidth: Fraction) -> Ints:
+def _rate(bandwidth: Fraction) -> IntArray:
     """Return numerator and denominator, made small enough for 64 bits by rounding the rate up."""
     numerator, denominator = bandwidth.numerator, bandwidth.denominator
     if numerator * max(numerator, denominator) < 2**62:
@@ -316,7 +316,7 @@ def _rate(bandwidth: Fraction) -> Ints:
     return _array([1 << bits, (denominator << bits) // numerator])
 
 
-def _events(data: NestedProblem, side: NestedSide) -> tuple[Ints, Ints, Ints, Ints]:
+def _events(data: NestedProblem, side: NestedSide) -> tuple[IntArray, IntArray, IntArray, IntArray]:
     """For each column of ``side.spans``, the tensors by which it differs from the one before."""
     at, rows = [0, 0], []
     for j in range(1, side.operations + 1):
@@ -331,7 +331,7 @@ def _events(data: NestedProblem, side: NestedSide) -> tuple[Ints, Ints, Ints, In
     return _array(at), *(_array(column) for column in columns)  # type: ignore[return-value]
 
 
-def _due(side: NestedSide) -> tuple[Ints, Ints, Ints]:
+def _due(side: NestedSide) -> tuple[IntArray, IntArray, IntArray]:
     at, rows = [0], []
     for j in range(side.operations + 1):
         for c, deadlines in enumerate(side.deadline):

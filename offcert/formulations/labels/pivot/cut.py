@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from offcert.core.compiled import plain, plain_inner
+from offcert.core.compiled import IntArray, plain, plain_inner
 from offcert.core.platform import Kind
 from offcert.formulations.labels.atomic_heads.bound import SideEnds, quick_ends
 from offcert.formulations.labels.common import OutOfLabelsError
@@ -16,7 +16,6 @@ from offcert.formulations.labels.pivot.arrays import (
     FINALS,
     NEVER,
     STRADDLES,
-    Ints,
     LabelPool,
     SideArrays,
     bucket,
@@ -112,7 +111,7 @@ def _end(side: SideArrays, pool: LabelPool, label: int) -> int:
 
 
 @plain_inner
-def _compatible(mask: Ints, pool: LabelPool, label: int) -> bool:
+def _compatible(mask: IntArray, pool: LabelPool, label: int) -> bool:
     for i in range(mask.size):  # noqa: SIM110, compiled code has no generators
         if mask[i] & pool.mask[label, i]:
             return False

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from offcert.core.compiled import inlined, plain
+from offcert.core.compiled import IntArray, inlined, plain
 from offcert.formulations.labels.pivot.arrays import (
     BEST,
     BUCKETS,
@@ -44,7 +44,6 @@ from offcert.formulations.labels.pivot.arrays import (
     LABELS,
     POPPED,
     STRADDLES,
-    Ints,
     LabelPool,
     SideArrays,
     decode,
@@ -57,18 +56,18 @@ DONE, PAUSED, FULL = range(3)
 
 
 @inlined
-def _floor_ticks(rate: Ints, amount: int) -> int:
+def _floor_ticks(rate: IntArray, amount: int) -> int:
     whole = amount // rate[0]
     return whole * rate[1] + (amount - whole * rate[0]) * rate[1] // rate[0]
 
 
 @inlined
-def _ticks(rate: Ints, amount: int) -> int:
+def _ticks(rate: IntArray, amount: int) -> int:
     return -_floor_ticks(rate, -amount)
 
 
 @inlined
-def _weight(size: Ints, m: Ints, limit: Ints, j: int) -> int:
+def _weight(size: IntArray, m: IntArray, limit: IntArray, j: int) -> int:
     total = 0
     for c in range(m.size):
         total += size[c] * min(m[c], limit[c, j])
@@ -76,7 +75,7 @@ def _weight(size: Ints, m: Ints, limit: Ints, j: int) -> int:
 
 
 @inlined
-def _is_due(side: SideArrays, m: Ints, j: int) -> bool:
+def _is_due(side: SideArrays, m: IntArray, j: int) -> bool:
     """Whether a tensor that is out must be back before operation `j` starts."""
     for e in range(side.due_at[j], side.due_at[j + 1]):
         if side.due_rank[e] < m[side.due_class[e]]:
@@ -85,7 +84,7 @@ def _is_due(side: SideArrays, m: Ints, j: int) -> bool:
 
 
 @inlined
-def _change(side: SideArrays, m: Ints, j: int) -> int:
+def _change(side: SideArrays, m: IntArray, j: int) -> int:
     """Bytes by which those absent at operation `j` exceed those absent at the one before."""
     total = 0
     for e in range(side.event_at[j], side.event_at[j + 1]):
@@ -133,7 +132,7 @@ def _look(side: SideArrays, pool: LabelPool) -> None:
 
 @inlined
 def _settle(
-    side: SideArrays, pool: LabelPool, c: int, change: int, t: int, s: int, k: int, limits: Ints
+    side: SideArrays, pool: LabelPool, c: int, change: int, t: int, s: int, k: int, limits: IntArray
 ) -> tuple[int, int, int, int]:
     """Run operations as far as possible; return idle time, their number, and both bounds.
 
@@ -180,7 +179,7 @@ def _settle(
 
 
 @plain
-def start(side: SideArrays, pool: LabelPool, limits: Ints) -> None:
+def start(side: SideArrays, pool: LabelPool, limits: IntArray) -> None:
     """Enter the label of nothing moved, into an empty pool."""
     _look(side, pool)
     s, k, fv, ft = _settle(side, pool, 0, 0, 0, 0, 0, limits)
@@ -189,7 +188,13 @@ def start(side: SideArrays, pool: LabelPool, limits: Ints) -> None:
 
 @inlined
 def _expand_out(
-    side: SideArrays, pool: LabelPool, label: int, m: Ints, key: Ints, mask: Ints, limits: Ints
+    side: SideArrays,
+    pool: LabelPool,
+    label: int,
+    m: IntArray,
+    key: IntArray,
+    mask: IntArray,
+    limits: IntArray,
 ) -> None:
     t, s, k = pool.t[label], pool.s[label], pool.k[label]
     action = pool.action[label]
@@ -227,10 +232,10 @@ def _enter_return(
     c: int,
     begin: int,
     k: int,
-    m: Ints,
-    key: Ints,
-    mask: Ints,
-    limits: Ints,
+    m: IntArray,
+    key: IntArray,
+    mask: IntArray,
+    limits: IntArray,
 ) -> None:
     """Add the label after a tensor of class `c` returns from `begin` on, with `k` operations run.
 
@@ -247,7 +252,7 @@ def _enter_return(
 
 @inlined
 def _note_straddle(
-    side: SideArrays, pool: LabelPool, label: int, c: int, begin: int, m: Ints, limits: Ints
+    side: SideArrays, pool: LabelPool, label: int, c: int, begin: int, m: IntArray, limits: IntArray
 ) -> None:
     """Remember that class `c` may be on its way back across the cut, from `begin` on."""
     last = side.prefix.size - 1
@@ -272,10 +277,10 @@ def _expand_back(
     side: SideArrays,
     pool: LabelPool,
     label: int,
-    m: Ints,
-    key: Ints,
-    mask: Ints,
-    limits: Ints,
+    m: IntArray,
+    key: IntArray,
+    mask: IntArray,
+    limits: IntArray,
 ) -> None:
     t, s, k = pool.t[label], pool.s[label], pool.k[label]
     first = k
@@ -308,7 +313,7 @@ def _expand_back(
 
 
 @inlined
-def _note_final(side: SideArrays, pool: LabelPool, label: int, m: Ints) -> None:
+def _note_final(side: SideArrays, pool: LabelPool, label: int, m: IntArray) -> None:
     last = side.prefix.size - 1
     if _weight(side.size, m, side.spans, last) < side.required[last]:
         return
@@ -322,7 +327,7 @@ def _note_final(side: SideArrays, pool: LabelPool, label: int, m: Ints) -> None:
 
 
 @plain
-def run(side: SideArrays, pool: LabelPool, limits: Ints, budget: int) -> int:
+def run(side: SideArrays, pool: LabelPool, limits: IntArray, budget: int) -> int:
     """Expand labels within the limits until there are none, or `budget` of them, or no room.
 
     `limits`: on ``fv`` and ``ft`` now, and the absolute ones beyond which labels are forgotten.
@@ -359,7 +364,7 @@ def run(side: SideArrays, pool: LabelPool, limits: Ints, budget: int) -> int:
 
 
 @plain
-def resume(pool: LabelPool, limits: Ints) -> None:
+def resume(pool: LabelPool, limits: IntArray) -> None:
     """Put the deferred labels that are within the limits now on the heap; forget hopeless ones."""
     kept = 0
     for i in range(pool.counters[DEFERRED]):

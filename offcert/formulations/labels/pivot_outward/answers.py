@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.core.compiled import plain
-from offcert.formulations.labels.common import NONE, Ints
+from offcert.core.compiled import IntArray, plain
+from offcert.formulations.labels.common import NONE
 from offcert.formulations.labels.outward import kernel
 from offcert.formulations.labels.outward import outlook as question
 from offcert.formulations.labels.outward.evaluation import CAPACITY, Evaluator, new_question
@@ -37,17 +37,17 @@ class Arrivals(NamedTuple):
     (``rest``).
     """
 
-    counts: Ints
-    label: Ints
-    which: Ints
-    end: Ints
-    free: Ints
-    idle: Ints
-    row: Ints
-    after: Ints
-    returning: Ints
-    cut: Ints
-    rest: Ints
+    counts: IntArray
+    label: IntArray
+    which: IntArray
+    end: IntArray
+    free: IntArray
+    idle: IntArray
+    row: IntArray
+    after: IntArray
+    returning: IntArray
+    cut: IntArray
+    rest: IntArray
 
 
 def arrivals_of(side: SideArrays, pool: LabelPool, latest: int) -> Arrivals:
@@ -88,13 +88,13 @@ def arrivals_of(side: SideArrays, pool: LabelPool, latest: int) -> Arrivals:
     )
 
 
-def _told_apart(rows: Ints) -> tuple[Ints, Ints]:
+def _told_apart(rows: IntArray) -> tuple[IntArray, IntArray]:
     """Return the different rows, and of each row which of these it is."""
     different, which = np.unique(rows, axis=0, return_inverse=True)
     return different, which.reshape(-1)
 
 
-def _decoded(side: SideArrays, keys: Ints) -> Ints:
+def _decoded(side: SideArrays, keys: IntArray) -> IntArray:
     """Return the counts that keys stand for, one row a key."""
     classes = side.size.size
     counts = np.zeros((len(keys), classes), np.int64)
@@ -117,18 +117,18 @@ class Demands(NamedTuple):
     of the arrivals which of ``sets`` it is.
     """
 
-    sets: Ints
-    which: Ints
-    leaving: Ints
-    end: Ints
-    begin: Ints
-    crossing: Ints
-    arrival: Ints
-    origin: Ints
+    sets: IntArray
+    which: IntArray
+    leaving: IntArray
+    end: IntArray
+    begin: IntArray
+    crossing: IntArray
+    arrival: IntArray
+    origin: IntArray
 
 
 def demands_of(
-    side: SideArrays, arrivals: Arrivals, place: Ints, classes: int, only: NDArray[np.bool_]
+    side: SideArrays, arrivals: Arrivals, place: IntArray, classes: int, only: NDArray[np.bool_]
 ) -> Demands:
     """Return the demands of arrivals on the other side, without those that follow from another.
 
@@ -180,8 +180,8 @@ def demands_of(
 
 
 def _of_labels(
-    side: SideArrays, arrivals: Arrivals, origin: Ints, chosen: Ints, c: int, leaving: int
-) -> Ints:
+    side: SideArrays, arrivals: Arrivals, origin: IntArray, chosen: IntArray, c: int, leaving: int
+) -> IntArray:
     """Return the demands of labels after which a tensor of class `c` leaves, or none (`NONE`)."""
     which, end = arrivals.which[chosen], arrivals.end[chosen]
     begin = np.zeros(len(chosen), np.int64)
@@ -193,7 +193,7 @@ def _of_labels(
     return np.stack((origin[which], same, end, begin, zero, chosen))
 
 
-def _least(group: Ints, end: Ints, begin: Ints) -> Ints:
+def _least(group: IntArray, end: IntArray, begin: IntArray) -> IntArray:
     """Return the rows for which no other of the group is as early in both end and begin."""
     order = np.lexsort((begin, end, group))
     kept = np.zeros(len(order), np.bool_)
@@ -202,7 +202,7 @@ def _least(group: Ints, end: Ints, begin: Ints) -> Ints:
 
 
 @plain
-def _mark_least(group: Ints, begin: Ints, kept: NDArray[np.bool_]) -> None:
+def _mark_least(group: IntArray, begin: IntArray, kept: NDArray[np.bool_]) -> None:
     """Mark the rows that begin before all of their group that stand before them."""
     least = 0
     for row in range(group.size):
@@ -228,7 +228,7 @@ def _next_open(
     first: int,
     target: int,
     stride: int,
-    answer: Ints,
+    answer: IntArray,
 ) -> int:
     """Return the next demand from `first` on that is not refuted, or how many demands there are.
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 import numpy as np
 
+from offcert.core.compiled import IntArray
 from offcert.core.platform import Kind
 from offcert.core.threads import in_threads
 from offcert.formulations.labels.atomic_heads.bound import SideEnds
@@ -16,7 +17,7 @@ from offcert.formulations.labels.outward import model as outward
 from offcert.formulations.labels.outward.model import CutProblem
 from offcert.formulations.labels.outward.rebuild import Half, joined
 from offcert.formulations.labels.outward.sums import FRONT
-from offcert.formulations.labels.pivot.arrays import Ints, LabelPool
+from offcert.formulations.labels.pivot.arrays import LabelPool
 from offcert.formulations.labels.pivot.cut import Cut, Leg, replay
 from offcert.formulations.labels.pivot.model import NestedProblem, NestedSide
 from offcert.formulations.labels.pivot_outward.answers import (
@@ -310,7 +311,7 @@ class OneSidedCut:
         return self._others[key]
 
 
-def _places(sizes: Ints, counted: tuple[int, ...]) -> Ints:
+def _places(sizes: IntArray, counted: tuple[int, ...]) -> IntArray:
     """Return the class of the outward search for each size, or `NONE`."""
     place = {size: c for c, size in enumerate(counted)}
     return np.array([place.get(size, NONE) for size in sizes.tolist()], np.int64)

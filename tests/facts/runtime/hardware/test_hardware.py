@@ -247,6 +247,20 @@ def test_a_card_that_is_written_is_read_back_with_the_same_rates(card, tmp_path)
             assert roofline_ns(found, 10**12, 10**6, dtype, work) == expected
 
 
+def test_a_card_that_is_too_small_is_said_to_be(tmp_path, capsys):
+    """What gpt-tiny takes beside its trace, and the 52.13 KiB that it needs at least."""
+    path = tmp_path / "mine.toml"
+    path.write_text(FILE.replace("24GiB", "290KiB"))
+    given = ["profile", "gpt-tiny", "--input", "2x8", "--hardware", str(path)]
+    given += ["-o", str(tmp_path / "p.json")]
+    assert main(given) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == (
+        "  short of       device memory: 293.63 KiB needed, 290.00 KiB available; of these "
+        "119.50 KiB for parameters"
+    )
+
+
 def test_the_device_at_hand_becomes_a_card(tmp_path, capsys):
     given = ["profile", "gpt-tiny", "--input", "1x8", "-o", str(tmp_path / "p.json")]
     given += ["--option", "layers=1"]
