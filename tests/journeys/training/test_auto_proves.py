@@ -28,7 +28,7 @@ def _slow_link(monkeypatch):
     # So slow beside the computing that most is computed again.
     slow = replace(HARDWARE["v100-pcie"], name="slow-link", link_bandwidth=10**8)
     monkeypatch.setitem(HARDWARE, slow.name, slow)
-    monkeypatch.setattr(search, "certify", partial(certify, target_gap=0.5))
+    monkeypatch.setattr(search, "certify", partial(certify, target_gap=0.85))
 
 
 class Ticks(nn.Module):
