@@ -239,7 +239,7 @@ def test_a_long_proof_stays_in_its_certificate(
 @pytest.mark.slow
 def test_proved_bounds_of_small_problems_hold_when_computed_again() -> None:
     methods = set()
-    for entry in [*default_library().entries(largest=24)][::2]:
+    for entry in [*default_library().entries(largest=24)][1::2]:
         for known in entry.record.bounds:
             if known.bound.evidence is Evidence.PROVED and "omitted" not in known.bound.details:
                 assert recheck(known.bound, entry.problem) is None, entry.name
