@@ -23,6 +23,9 @@ from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from support.oracles.rematerialisation import RematerialisationOracle
 from support.problems.random_networks import checkpoint_chain, random_network
 
+# Cutting says more than what is kept in about one of fifteen problems: in these, first of all.
+CUT = (3, 29, 47, 49, 61, 65)
+
 
 def memory_problem(seed: int) -> tuple[Problem, int]:
     """Draw a problem of recomputation alone; return the least memory by brute force, too."""
@@ -46,14 +49,26 @@ def memory_problem(seed: int) -> tuple[Problem, int]:
     return problem, least
 
 
-def memory_bounds(problem: Problem) -> list[Bound]:
-    """Return the bounds of all kinds that say something."""
-    first = single_run_bound(problem)
-    kept = kept_bound(problem)
-    known = first.value if kept is None else kept.value
-    exact = least_memory_execution(problem, 20, (0, problem.trace.peak_memory)).bound
-    found = (first, kept, cut_bound(problem, known), by_time(problem), exact)
+def memory_bounds(problem: Problem, only: str | None = None) -> list[Bound]:
+    """Return the bounds of all kinds that say something, or those of one kind only."""
+    finders = {
+        "least-memory-run": single_run_bound,
+        "least-memory-kept": kept_bound,
+        "least-memory-cut": above_those_kept,
+        "least-memory-by-time": by_time,
+        "joint-labels-memory": exact,
+    }
+    found = (finders[kind](problem) for kind in ([only] if only else finders))
     return [bound for bound in found if bound is not None]
+
+
+def above_those_kept(problem: Problem) -> Bound | None:
+    kept = kept_bound(problem) or single_run_bound(problem)
+    return cut_bound(problem, kept.value)
+
+
+def exact(problem: Problem) -> Bound | None:
+    return least_memory_execution(problem, 20, (0, problem.trace.peak_memory)).bound
 
 
 def by_time(problem: Problem) -> Bound | None:
@@ -78,11 +93,9 @@ def by_time(problem: Problem) -> Bound | None:
 def memory_proofs(method: str) -> list[tuple[Problem, Bound, int]]:
     """Return problems with a bound of one kind, and their least memory."""
     known: list[tuple[Problem, Bound, int]] = []
-    for seed in range(10_000):
+    for seed in CUT if method == "least-memory-cut" else range(10_000):
         problem, best = memory_problem(seed)
-        for bound in memory_bounds(problem):
-            if bound.method == method:
-                known.append((problem, bound, best))
+        known += ((problem, bound, best) for bound in memory_bounds(problem, method))
         if len(known) >= 6:
             break
     return known
