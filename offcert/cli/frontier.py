@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
 
     def conclude(certificate: Certificate) -> int:
         """End with the best so far when the search at hand cannot be ended."""
-        return _said(options, [*done, certificate], folder)
+        return _said(options, [*done, certificate], folder, len(limits))
 
     with (
         ending_anyhow(conclude),
@@ -91,15 +91,18 @@ def run(options: argparse.Namespace) -> int:
             if folder is not None:
                 folder.write(certificate)
                 folder.write_curve(done)
-    return _said(options, done, folder)
+    return _said(options, done, folder, len(limits))
 
 
 def _said(
-    options: argparse.Namespace, certificates: Sequence[Certificate], folder: _Folder | None
+    options: argparse.Namespace,
+    certificates: Sequence[Certificate],
+    folder: _Folder | None,
+    asked: int,
 ) -> int:
     from offcert.report.frontier import describe_frontier, frontier_json
 
-    document, text = frontier_json(certificates), describe_frontier(certificates)
+    document, text = frontier_json(certificates), describe_frontier(certificates, asked)
     if folder is not None:
         folder.write_curve(certificates)
         document["written"] = str(folder.path)

@@ -180,6 +180,8 @@ def _profile(options: argparse.Namespace) -> Problem:
     for flag in ("peak", "link", "attention"):
         if options.measure and getattr(options, flag):
             raise InputError(f"--{flag} is for hardware models, not for --measure")
+    if options.clock == "stages" and options.link == LINKS[0]:
+        raise InputError(f"--link {LINKS[0]} is not for the clock stages, whose links are simplex")
     model, given, label, named = chosen_model(options)
     return profile(
         model,

@@ -228,8 +228,11 @@ def _bound_text(row: FrontierRow, units: Units) -> str:
     return text if row.evidence == "proved" else f"{text} ({row.evidence})"
 
 
-def describe_frontier(certificates: Sequence[Certificate]) -> str:
-    """Return the table with what it is about, for people."""
+def describe_frontier(certificates: Sequence[Certificate], asked: int = 0) -> str:
+    """Return the table with what it is about, for people.
+
+    `asked` is the number of limits that were asked for, of which an interrupt may have left some.
+    """
     if not certificates:
         return "no limits"
     problem = certificates[0].problem
@@ -250,7 +253,9 @@ def describe_frontier(certificates: Sequence[Certificate]) -> str:
             f"{format_size(after.memory, units)} saves {format_time(row.saved_by_next, units)}.",
         ]
     if certificates[-1].notes.interrupted:
-        lines.append("Interrupted: the last limit was not searched to its end.")
+        left = asked - len(certificates)
+        rest = f", and {left} of {asked} limits not at all" if left > 0 else ""
+        lines.append(f"Interrupted: the last limit was not searched to its end{rest}.")
     return "\n".join(lines)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from offcert.cli.command_line import parser
 from support.docs.typed_commands import run_command
 
 ROOT = Path(__file__).parents[2]
@@ -36,7 +37,11 @@ def test_the_two_commands_come_first_and_the_second_is_what_ci_runs() -> None:
 
 def test_every_code_block_is_of_a_kind_that_is_executed() -> None:
     kinds = {kind for page in PAGES for kind, _ in BLOCK.findall(page.read_text())}
-    assert kinds == {"sh", "python"}
+    # What a command of a minute printed is no test; that there is such a command is one.
+    assert kinds == {"sh", "python", "text"}
+    (printed,) = blocks("text")
+    command = printed.splitlines()[0].removeprefix("$ offcert ")
+    assert parser().parse_args(command.split()).batches == [64, 128, 256, 512]
 
 
 def test_pictures_and_links_exist() -> None:

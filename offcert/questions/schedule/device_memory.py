@@ -61,8 +61,8 @@ def require_optimiser_counted(uncounted: Mapping[str, int]) -> None:
     """
     if "optimiser" not in uncounted:
         raise InputError(
-            "a device's memory also holds the optimiser's state, whose size is not known: profile "
-            "with an optimiser (sgd, momentum, adam or adamw)"
+            "a device's memory also holds the optimiser's state, whose size is not known: name "
+            "the optimiser (sgd, momentum, adam or adamw)"
         )
 
 

@@ -237,6 +237,9 @@ def _model(config: Mapping[str, Any], dtype: str) -> nn.Module:
     except Exception as error:
         raise InputError(f"no model {names[0]} can be made of it: {one_line(error)}") from error
     model.train()
+    if getattr(model, "loss_type", "") is None:
+        # What it falls back on, with a warning about a setting that nobody made.
+        model.loss_type = "ForCausalLM"
     assert isinstance(model, nn.Module)
     return model
 

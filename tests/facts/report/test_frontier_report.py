@@ -107,6 +107,7 @@ def test_units_and_savings_are_for_people(curve: list[Certificate]) -> None:
     assert "buys most" not in describe_frontier(flat)
     stopped = replace(curve[-1], notes=replace(curve[-1].notes, interrupted=True))
     assert describe_frontier([stopped]).endswith("was not searched to its end.")
+    assert describe_frontier([stopped], 3).endswith("its end, and 2 of 3 limits not at all.")
 
 
 def test_programs_get_the_same_numbers(curve: list[Certificate], problem: Problem) -> None:

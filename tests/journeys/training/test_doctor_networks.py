@@ -64,10 +64,10 @@ def test_an_unknown_optimiser_is_told_before_anything_is_captured(
 ) -> None:
     monkeypatch.setattr("offcert.runtime.profiling.profile.capture", None)
     shape = "2x8" if isinstance(model, str | nn.Module) else None
-    with pytest.raises(InputError, match="profile with an optimiser"):
+    with pytest.raises(InputError, match="name the optimiser"):
         offcert.doctor(model, shape, device_memory="1MiB")
     if not callable(model) or isinstance(model, nn.Module):
-        with pytest.raises(InputError, match="profile with an optimiser"):
+        with pytest.raises(InputError, match="name the optimiser"):
             offcert.profile(model, shape, hardware="v100-pcie", device_memory="1MiB")
 
 

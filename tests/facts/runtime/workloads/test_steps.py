@@ -54,6 +54,8 @@ def test_every_shape_has_as_many_parameters_as_the_published_model(name: str) ->
     text = "vocab_size" in SHAPES[name].config
     step = without_data(name, sequence=8 if text else None)
     assert sum(each.numel() for each in step.model.parameters()) == SHAPES[name].parameters
+    # A loss that is not named is warned of whenever it is computed.
+    assert getattr(step.model, "loss_type", "none of transformers") is not None
 
 
 def test_adapters_are_two_matrices_at_each_of_seven_layers() -> None:
