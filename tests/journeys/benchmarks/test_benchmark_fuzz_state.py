@@ -73,7 +73,7 @@ def unguard(monkeypatch):
     from offcert.runtime.segments import evidence, reachable
     from offcert.runtime.watch import proof
 
-    monkeypatch.setattr(proof.Proof, "rehearses", lambda *_, **__: False)
+    monkeypatch.setattr(proof.SegmentProof, "rehearses", lambda *_, **__: False)
     monkeypatch.setattr(evidence.Sample, "fits", lambda *_: True)
     monkeypatch.setattr(reachable.Reach, "visit", lambda *_: reachable.Reached())
 

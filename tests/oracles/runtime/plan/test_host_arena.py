@@ -203,7 +203,7 @@ def test_a_layout_is_a_problem_for_place_whose_bound_is_verified() -> None:
 
 def test_a_plan_that_moves_nothing_has_no_arena() -> None:
     problem = problem_of_step(step_of(0))
-    made = offload.offload(step_of(0).model, Plan(), problem)
+    made = offload.follow(step_of(0).model, Plan(), problem)
     assert (made.step_plans[0].host.pool, made.step_plans[0].host.load) == (0, 0)
     with made:
         step = step_of(0)
