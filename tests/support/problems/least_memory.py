@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -51,7 +52,7 @@ def memory_problem(seed: int) -> tuple[Problem, int]:
 
 def memory_bounds(problem: Problem, only: str | None = None) -> list[Bound]:
     """Return the bounds of all kinds that say something, or those of one kind only."""
-    finders = {
+    finders: dict[str, Callable[[Problem], Bound | None]] = {
         "least-memory-run": single_run_bound,
         "least-memory-kept": kept_bound,
         "least-memory-cut": above_those_kept,
