@@ -117,15 +117,13 @@ def _open(options: argparse.Namespace) -> Library:
 def _init(options: argparse.Namespace) -> int:
     from pathlib import Path
 
+    from offcert.core.documents import make_folder
     from offcert.core.errors import InputError
 
     folder = library_folder(options)
     if folder is None:
         raise InputError(f"a new library needs --path FOLDER, or ${ENVIRONMENT}")
-    try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{folder} cannot be made: {error.strerror}") from None
+    make_folder(Path(folder))
     families = len(list(_open(options).families()))
     text = f"{folder} is a library of {families} families"
     show(options, {"folder": folder, "families": families}, text)

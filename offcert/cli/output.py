@@ -49,6 +49,7 @@ def require_folder(options: argparse.Namespace, for_what: str) -> None:
     """
     from pathlib import Path
 
+    from offcert.core.documents import make_folder
     from offcert.core.errors import InputError
 
     folder = Path(options.output)
@@ -56,10 +57,7 @@ def require_folder(options: argparse.Namespace, for_what: str) -> None:
         raise InputError(f"{for_what} need a folder for certificates, not -")
     if folder.is_file():
         raise InputError(f"{folder} is a file: {for_what} need a folder for certificates")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{folder} cannot be made: {error.strerror}") from None
+    make_folder(folder)
 
 
 def _require_streamed(options: argparse.Namespace) -> None:

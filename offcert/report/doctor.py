@@ -9,7 +9,7 @@ from typing import Any
 from offcert.certify.doctor import Diagnosis, fastest, largest
 from offcert.core.messages import aligned
 from offcert.core.units import Units, format_size, format_time
-from offcert.report.execution import times_lines
+from offcert.report.execution import times_said
 from offcert.report.text import tail_remedy
 
 _BYTES = Units("ns", "B")
@@ -68,7 +68,8 @@ def describe_doctor(diagnoses: Sequence[Diagnosis], title: str, asked: int = 0) 
     table = aligned([_HEADER, *(_row(each) for each in diagnoses)])
     memory = format_size(diagnoses[0].device_memory, _BYTES)
     lines = [f"{title} in {memory}", table]
-    lines += [line.strip() for line in times_lines(diagnoses[0].problem, 6)]
+    times = times_said(diagnoses[0].problem)
+    lines += [] if times is None else [f"times {times}"]
     lines += [f"{_label(each)}: {each.why_not}" for each in diagnoses if each.why_not is not None]
     lines += [f"{_label(each)} is short of {_short(each)}" for each in diagnoses if each.short]
     lines += sorted({remedy for each in diagnoses if (remedy := _remedy(each)) is not None})

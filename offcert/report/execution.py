@@ -123,28 +123,31 @@ def within(certificate: Certificate) -> str:
     return format_size(problem.platform.memory, problem.units)
 
 
-def times_lines(problem: Problem, width: int = 13) -> list[str]:
-    """Return a line about whose times these are, and which part of its peaks a model reaches.
+def times_said(problem: Problem) -> str | None:
+    """Return whose times these are, and which part of its peaks a model reaches, in a sentence.
 
-    There is none of times that nobody has measured or modelled.
+    There is none about times that nobody has measured or modelled.
 
     Parameters
     ----------
     problem : Problem
         The problem; its source says so.
-    width : int
-        Letters of the line's label.
     """
     source = problem.source or {}
     name = source.get("hardware")
     if not isinstance(name, str):
-        return []
-    label = f"  {'times':<{width}}"
+        return None
     if source.get("measured"):
-        return [f"{label}measured on {cut(name)}"]
+        return f"measured on {cut(name)}"
     reached = source.get("efficiency")
     rows = reached.items() if isinstance(reached, dict) else ()
     parts = [f"{cut(kind)} {cut(str(part))}" for kind, part in rows]
     said = f"; of its peaks are reached: {', '.join(parts)}" if parts else " at its peak rates"
     by = f"; attention by {cut(str(source['attention']))}" if "attention" in source else ""
-    return [f"{label}roofline of {cut(name)}{said}{by}"]
+    return f"roofline of {cut(name)}{said}{by}"
+
+
+def times_lines(problem: Problem, width: int = 13) -> list[str]:
+    """Return `times_said` as a line whose label has so many letters, if there is a sentence."""
+    said = times_said(problem)
+    return [] if said is None else [f"  {'times':<{width}}{said}"]

@@ -37,7 +37,7 @@ from offcert.report.bars import (
     size_scale,
     time_scale,
 )
-from offcert.report.execution import reruns_of, times_lines
+from offcert.report.execution import reruns_of, times_said
 from offcert.report.frontier import FrontierRow, frontier_rows
 from offcert.report.memory_curve import fluid_memory_curve, memory_curve
 from offcert.report.svg import clean
@@ -287,8 +287,9 @@ def _facts(certificate: Certificate) -> Iterable[tuple[str, str]]:
     if reruns is not None:
         yield "run again", reruns.said(units)
     yield "found by", f"{cut(certificate.method)} in {result.runtime:.1f} s"
-    for line in times_lines(certificate.problem):
-        yield "times", clean(line.split(maxsplit=1)[1])
+    times = times_said(certificate.problem)
+    if times is not None:
+        yield "times", clean(times)
 
 
 def _bounds(
