@@ -109,7 +109,7 @@ class Generator(ABC):
 
 
 def spread_around(rng: random.Random, middle: int, spread: Fraction) -> int:
-    """Return a random integer, at least 1, from a part of another one to that many times it."""
+    """Return a random integer between ``middle / spread`` and ``middle * spread``, at least 1."""
     low = -(-middle // spread)
     return rng.randint(max(1, low), max(1, int(middle * spread)))
 

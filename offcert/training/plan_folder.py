@@ -29,15 +29,7 @@ class PlanFolder:
         self._found: list[Certificate] = []
 
     def find(self, problem: Problem, room: int | None) -> Found | None:
-        """Return a plan for a problem with its limit, or None.
-
-        Parameters
-        ----------
-        problem : Problem
-            A problem with its limit.
-        room : int or None
-            Bytes of the host's memory that a plan may take.
-        """
+        """Return a plan for a problem, or None; parameters as for `KeptPlans.digest`."""
         if self._plans is None:
             return None
         certificate = self._plans.find(problem, room, self._tell)
@@ -47,7 +39,7 @@ class PlanFolder:
         return Found(certificate)
 
     def keep(self, certificate: Certificate, asked: Problem, room: int | None) -> None:
-        """Keep a plan that was searched for, under what was asked; parameters as for `find`."""
+        """Keep a plan that was searched for, under what was asked; `room` as for `find`."""
         if self._plans is None or self.folder_of(certificate) is not None:
             return
         try:

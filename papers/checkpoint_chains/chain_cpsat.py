@@ -16,7 +16,7 @@ from itertools import accumulate
 from ortools.sat.python import cp_model
 
 from offcert.core.errors import InputError
-from offcert.formulations.common.cpsat import OverrunError, run_cpsat
+from offcert.formulations.common.cpsat import OverrunError, run_cpsat, solver_with
 from offcert.heuristics.checkpoint.live import dynamic_memory, static_memory
 from papers.checkpoint_chains.outcome import SelectionOutcome, SelectionRun
 from papers.checkpoint_chains.segment_costs import require_sizes
@@ -85,9 +85,7 @@ def solve(
     unit = math.gcd(*sizes, *gradients) or 1
     sums = RunningSums([s // unit for s in sizes], [g // unit for g in gradients], model)
     sums.hint(run.best)
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = workers
-    solver.parameters.random_seed = seed
+    solver = solver_with(workers, seed)
     try:
         end = run_cpsat(solver, sums.model, max(0.1, time_limit - run.elapsed))
     except KeyboardInterrupt:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from offcert.formulations.common.cpsat import CP_SAT, OverrunError, run_cpsat
+from offcert.formulations.common.cpsat import CP_SAT, OverrunError, run_cpsat, solver_with
 from offcert.questions.selection.graph import CheckpointGraph, GraphSelection
 from papers.checkpoint_graphs.frontier import size_unit
 from papers.checkpoint_graphs.outcome import GraphOutcome, GraphRun
@@ -46,9 +46,7 @@ def solve(
     unit = size_unit(graph)
     model = _Model(graph, start, unit)
     run.statistics["literals"] = len(model.model.proto.variables)
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = threads
-    solver.parameters.random_seed = seed
+    solver = solver_with(threads, seed)
     try:
         end = run_cpsat(solver, model.model, time_limit)
     except (OverrunError, RuntimeError, ValueError) as error:

@@ -15,7 +15,7 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 from offcert.core.platform import Kind
-from offcert.formulations.common.cpsat import run_cpsat
+from offcert.formulations.common.cpsat import run_cpsat, solver_with
 from offcert.questions.placement.problem import Placement
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem
@@ -90,9 +90,7 @@ def solve_placed(
     run = _Run(PlacedModel(problem, longest(problem), addresses), addresses, lower_bound)
     if lower_bound:
         run.model.model.add(run.model.end(len(problem.trace) - 1) >= lower_bound)
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = workers
-    solver.parameters.random_seed = seed
+    solver = solver_with(workers, seed)
     seconds = max(0.1, deadline - time.monotonic())
     end = run_cpsat(
         solver, run.model.model, seconds, on_solution=run.take, on_bound=run.take_bound, stop=stop

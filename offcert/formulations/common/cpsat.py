@@ -108,6 +108,14 @@ def run_cpsat(
     return CpSatEnd(run.status, interrupted)
 
 
+def solver_with(workers: int, seed: int) -> cp_model.CpSolver:
+    """Return a solver that has so many threads, and whose random numbers begin with a seed."""
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = workers
+    solver.parameters.random_seed = seed
+    return solver
+
+
 def bound_by(
     run: SolverRun,
     solver: cp_model.CpSolver,

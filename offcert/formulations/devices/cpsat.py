@@ -17,7 +17,7 @@ from ortools.sat.python import cp_model
 from offcert.core.errors import PlanError
 from offcert.core.platform import Kind
 from offcert.core.result import Bound
-from offcert.formulations.common.cpsat import CP_SAT, OverrunError, run_cpsat
+from offcert.formulations.common.cpsat import CP_SAT, OverrunError, run_cpsat, solver_with
 from offcert.proofs.claims import claimed
 from offcert.proofs.devices_certificate import MODEL
 from offcert.questions.devices.problem import DevicesProblem, Job, JobKind, Place
@@ -72,9 +72,7 @@ def solve_devices(
     if upper_bound > _LONGEST:
         return ModelAnswer(None, None)
     model = _Model(problem, lower_bound, upper_bound)
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = workers
-    solver.parameters.random_seed = seed
+    solver = solver_with(workers, seed)
     found: list[DevicesSchedule] = []
 
     def take(value: Callable[[Any], int]) -> None:

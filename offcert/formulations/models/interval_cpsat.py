@@ -16,10 +16,9 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-from ortools.sat.python import cp_model
 
 from offcert.core.result import SolveStatus
-from offcert.formulations.common.cpsat import CP_SAT, bound_by
+from offcert.formulations.common.cpsat import CP_SAT, bound_by, solver_with
 from offcert.formulations.common.grid import Ticks
 from offcert.formulations.common.outcome import (
     ModelOutcome,
@@ -179,9 +178,7 @@ class _IntervalRun(ModelRun):
         stop: Callable[[], bool] | None,
     ) -> None:
         """Run the solver, and take over its answer."""
-        solver = cp_model.CpSolver()
-        solver.parameters.num_workers = workers
-        solver.parameters.random_seed = seed
+        solver = solver_with(workers, seed)
         if log is not None:
             solver.parameters.log_search_progress = True
             solver.parameters.log_to_stdout = False

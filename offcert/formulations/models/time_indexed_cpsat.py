@@ -16,7 +16,7 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from offcert.formulations.common.cpsat import CP_SAT, run_cpsat
+from offcert.formulations.common.cpsat import CP_SAT, run_cpsat, solver_with
 from offcert.formulations.common.outcome import ModelOutcome, ModelRun, rough_plans
 from offcert.formulations.common.time_grid import TimeGrid, exact_grid_of, require_coarse_enough
 from offcert.formulations.models.interval_data import Instant
@@ -225,9 +225,7 @@ class _Ticks:
     def search(self, time_limit: float, threads: int, seed: int) -> None:
         """Run the solver and take over its answer, until a solution breaks no rule."""
         run = self.run
-        solver = cp_model.CpSolver()
-        solver.parameters.num_workers = threads
-        solver.parameters.random_seed = seed
+        solver = solver_with(threads, seed)
         for rounds in range(len(self.data.gaps) + 1):
             run.statistics |= {"literals": len(self.model.model.proto.variables), "rounds": rounds}
             remaining = time_limit - run.elapsed

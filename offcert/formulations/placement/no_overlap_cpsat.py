@@ -15,7 +15,7 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 from offcert.core.result import Bound
-from offcert.formulations.common.cpsat import CP_SAT, CpSatEnd, run_cpsat
+from offcert.formulations.common.cpsat import CP_SAT, CpSatEnd, run_cpsat, solver_with
 from offcert.formulations.placement.sections import Sections
 from offcert.proofs.placement_certificate import claimed
 from offcert.questions.placement.problem import Placement, PlacementOutcome, PlacementProblem
@@ -146,9 +146,7 @@ class _Run:
         stop: Callable[[], bool] | None,
     ) -> CpSatEnd:
         """Run the solver, and take over its answer."""
-        solver = cp_model.CpSolver()
-        solver.parameters.num_workers = workers
-        solver.parameters.random_seed = seed
+        solver = solver_with(workers, seed)
 
         def take(value: Callable[[Any], int]) -> None:
             addresses = [value(variable) for variable in self._address]

@@ -17,10 +17,8 @@ from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
-from ortools.sat.python import cp_model
-
 from offcert.core.execution import Execution
-from offcert.formulations.common.cpsat import CP_SAT, bound_by
+from offcert.formulations.common.cpsat import CP_SAT, bound_by, solver_with
 from offcert.formulations.rematerialisation.outcome import (
     RematerialisationOutcome,
     RematerialisationRun,
@@ -162,9 +160,7 @@ class _RetentionRun(RematerialisationRun):
         self, time_limit: float, workers: int, seed: int, stop: Callable[[], bool] | None
     ) -> None:
         """Run the solver, and take over its answer."""
-        solver = cp_model.CpSolver()
-        solver.parameters.num_workers = workers
-        solver.parameters.random_seed = seed
+        solver = solver_with(workers, seed)
         bound = bound_by(
             self,
             solver,

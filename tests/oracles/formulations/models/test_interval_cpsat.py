@@ -311,7 +311,7 @@ def test_a_failing_solver_costs_only_its_contribution(monkeypatch: pytest.Monkey
     problem = problem_on(seeded(1), cnn_chain(seeded(2), 4), "fails")
     problem = problem.with_memory(problem.trace.least_memory)
     hint = solve(problem).schedule
-    monkeypatch.setattr("offcert.formulations.models.interval_cpsat.cp_model.CpSolver.solve", fail)
+    monkeypatch.setattr("offcert.formulations.common.cpsat.cp_model.CpSolver.solve", fail)
     outcome = solve(problem, hint=hint)
     assert outcome.schedule == hint
     assert outcome.details["error"] == "RuntimeError: no licence"
