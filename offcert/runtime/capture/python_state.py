@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 import types
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from functools import partial
+from operator import is_
 from typing import Any
 
 import numpy
@@ -15,7 +16,6 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 from torch.utils.data import DataLoader, Dataset
 
-from offcert.runtime.segments.contents import refill
 from offcert.runtime.watch.entries import is_plain
 
 # Objects of these kinds are not looked into: they are not a model's state.
@@ -116,8 +116,9 @@ class PythonState:
             if self._numbers:
                 self._undo.append(partial(_refill_array, thing, thing.copy()))
         elif isinstance(thing, dict):
-            items = dict(thing)
-            self._undo.append(partial(refill, thing, items))
+            # Of a registry whose `[]` makes instances, the classes that it holds.
+            items = dict(_kind_of(thing).items(thing))
+            self._undo.append(partial(_refill, thing, items))
             yield from items.values()
         elif isinstance(thing, list | deque):
             elements = list(thing)
@@ -239,4 +240,21 @@ def _refill_object(thing: Any, kind: type, saved: dict[str, Any]) -> None:
     if type(thing) is not kind:
         # Lazy modules become others at their first call.
         thing.__class__ = kind
-    refill(thing.__dict__, saved)
+    _refill(thing.__dict__, saved)
+
+
+def _kind_of(thing: dict[Any, Any]) -> Any:
+    """Return the class whose methods read and change a dictionary: subclasses do other things."""
+    return OrderedDict if isinstance(thing, OrderedDict) else dict
+
+
+def _refill(thing: dict[Any, Any], items: dict[Any, Any]) -> None:
+    """Let a dictionary hold these items, in this order, and no others."""
+    kind = _kind_of(thing)
+    now = dict(kind.items(thing))
+    if len(now) != len(items) or not all(map(is_, now, items)):
+        kind.clear(thing)
+        now = {}
+    for key, held in items.items():
+        if key not in now or now[key] is not held:
+            kind.__setitem__(thing, key, held)

@@ -114,6 +114,10 @@ class StepRun(Session):
         self._unforeseen: list[Unforeseen] = []
         self._excess = Excess(step_plan, hooks.parts)
         self._counts = Counts(counter)
+        # Bytes that a rehearsal may leave on the device, and the addresses of those that it has.
+        self._room = step_plan.limit - max(step_plan.prediction.peaks, default=0)
+        self._beside: set[int] = set()
+        self._beside_bytes = 0
 
     def choose_among(self, step_plans: Sequence[StepPlan]) -> None:
         """Take note of what tells the plan from those that it was chosen among."""
@@ -203,6 +207,7 @@ class StepRun(Session):
             0 if mover is None else mover.outside_bytes,
             self.step_plan.segments.segments,
             state_bytes=self._state_bytes,
+            beside_bytes=self._beside_bytes,
             memory=self._memory,
             reserved_limit=self._reserved.limit,
         )
@@ -306,6 +311,17 @@ class StepRun(Session):
         self.broken = True
         if self.deviation is None:
             self.deviation = what
+
+    def has_room(self, storage: torch.UntypedStorage) -> bool:
+        """Whether a storage may stay on the device beside all that the plan puts there."""
+        if storage._cdata in self._beside:
+            return True
+        if storage.nbytes() > self._room:
+            return False
+        self._room -= storage.nbytes()
+        self._beside_bytes += storage.nbytes()
+        self._beside.add(storage._cdata)
+        return True
 
     def strayed(self, what: str) -> None:
         """Take note that less runs again than was planned."""

@@ -7,7 +7,8 @@ from typing import TypeVar
 import torch
 
 from offcert.core.errors import InputError
-from offcert.runtime.segments.frame import Frame, Now
+from offcert.runtime.segments.checkpoint import Mode
+from offcert.runtime.segments.frame import Frame, Now, Walk
 from offcert.runtime.segments.keeper import Keeper
 from offcert.runtime.segments.resolve import Part
 from offcert.runtime.watch.events import Session
@@ -29,7 +30,8 @@ class Calls:
     rehearsed : bool
         Whether segments are seen to make the same again before they are relied on.
     verify_every : int or None
-        After how many steps each is rehearsed anew; None for never.
+        After how many steps each is verified in full; None for as many as there are segments, of
+        which one is verified in each step.
 
     Attributes
     ----------
@@ -54,14 +56,17 @@ class Calls:
         keeper = None if walk.frame is None else walk.frame.keeper
         if walk.frame is None and part.kept:
             keeper = Keeper(part.name, part.kept, part.unread, self._parameters)
+        return kind(part, self.now, keeper, Teller(self, path), self._mode(part, walk))
+
+    def _mode(self, part: Part, walk: Walk) -> Mode:
+        """Return how much of a call is compared."""
         # What runs again is compared with its own first run.
-        rehearses = self._rehearsed and walk.again is None
-        if rehearses:
-            every = self._verify_every
-            again = self._new_sizes or (every is not None and self._steps % every == 0)
-            rehearses = part.proof.rehearses(again=again)
-        told = Teller(self, path)
-        return kind(part, self.now, keeper, told, rehearses=rehearses, turn=self._steps)
+        if not self._rehearsed or walk.again is not None:
+            return Mode.TRUSTED
+        if not part.proof.seen or self._new_sizes:
+            return Mode.REHEARSAL
+        every = self._verify_every or walk.lookup.segments
+        return Mode.ALL if (part.number + self._steps) % every == 0 else Mode.ONE
 
     def strayed(self, what: str) -> None:
         """Note that the program does not do what a segment was made for."""
@@ -126,6 +131,11 @@ class Teller:
         """Whether the step says that nobody will use weights that autocast has cast."""
         session = self._calls.session
         return session is not None and session.calls_are_over
+
+    def has_room(self, storage: torch.UntypedStorage) -> bool:
+        """Whether the step has room on the device for what a rehearsal leaves there."""
+        session = self._calls.session
+        return session is None or session.has_room(storage)
 
     def doubts(self, proof: SegmentProof, flag: torch.Tensor) -> None:
         """Let the step look at a flag on a device when its backward pass has ended."""

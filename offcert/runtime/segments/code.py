@@ -95,10 +95,6 @@ def data_of(kind: type) -> list[str]:
     ]
 
 
-# Bytes of the largest array that is copied; of larger ones a checksum is taken. Arbitrary.
-_COPIED = 2**16
-
-
 class Random(Content):
     """A generator of random numbers."""
 
@@ -109,7 +105,7 @@ class Random(Content):
         return _state_of(self.thing)[0]()
 
     def put(self, value: Any) -> None:
-        """Let it hold what `take` has returned before."""
+        """Give the generator a state that `take` has returned before."""
         _state_of(self.thing)[1](value)
 
     def same(self, one: Any, other: Any) -> bool:
@@ -124,35 +120,17 @@ class Numbers(Content):
 
     __slots__ = ()
 
-    @property
-    def restorable(self) -> bool:  # type: ignore[override]
-        """Whether the array is copied."""
-        return memoryview(self.thing).nbytes <= _COPIED
-
     def take(self) -> Any:
-        """Return the bytes of the array, or length and checksums of many."""
+        """Return length and checksums of the array's bytes."""
         view = memoryview(self.thing)
-        if view.nbytes <= _COPIED:
-            return view.tobytes()
         contiguous = view if view.c_contiguous else numpy.ascontiguousarray(self.thing).data
         return view.nbytes, zlib.crc32(contiguous), zlib.adler32(contiguous)
-
-    def put(self, value: Any) -> None:
-        """Let it hold what `take` has returned before."""
-        if isinstance(self.thing, numpy.ndarray):
-            self.thing[...] = numpy.frombuffer(value, self.thing.dtype).reshape(self.thing.shape)
-        elif isinstance(self.thing, array.array):
-            del self.thing[:]
-            self.thing.frombytes(value)
-        else:
-            self.thing[:] = value
 
 
 class Sealed(Content):
     """An object that shows what it holds only by how it would be pickled."""
 
     __slots__ = ()
-    restorable = False
 
     def take(self) -> Any:
         """Return the object as pickled bytes."""
@@ -175,21 +153,20 @@ class Cache(Content):
     """
 
     __slots__ = ("names",)
-    restorable = False
 
     def __init__(self, thing: Any, name: str, names: Set[str]) -> None:
         super().__init__(thing, name)
         self.names = names
 
-    def transparent(self, value: Any) -> bool:
-        """Whether nobody looks how often it was asked, and nothing is forgotten."""
-        return len(value) == 2
-
     def take(self) -> Any:
-        """Return how often the cache has computed, and how often it was asked if that counts."""
+        """Return how often the cache was asked, if that counts or it forgets; else None."""
         hits, misses, most, size = self.thing.cache_info()
         counts = (most is not None and size >= most) or "cache_info" in self.names
-        return (misses, size, hits) if counts else (misses, size)
+        return (misses, size, hits) if counts else None
+
+    def same(self, one: Any, other: Any) -> bool:
+        """Whether it has neither been asked where that counts, nor begun to forget."""
+        return bool(other is None or one == other)
 
 
 def content_of(thing: Any, name: str) -> Content | None:

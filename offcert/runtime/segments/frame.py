@@ -1,30 +1,24 @@
-"""One call of a segment: its first run, those in the backward pass, and what it is given."""
+"""One call of a segment: its first run, and those in the backward pass."""
 
 from __future__ import annotations
 
 import threading
-import weakref
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from collections.abc import Callable
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils._pytree import tree_flatten, tree_unflatten
-from torch.utils.checkpoint import _StopRecomputationError
 
-from offcert.runtime.segments.checkpoint import Begun, Given
-from offcert.runtime.segments.handed import require_no_cache
-from offcert.runtime.segments.keeper import Inputs, Keeper, Tick, Watch
+from offcert.runtime.segments.arguments import Arguments
+from offcert.runtime.segments.checkpoint import Again, Checkpoint, Mode, Told
+from offcert.runtime.segments.keeper import Keeper, Tick, Watch
 from offcert.runtime.segments.keeping import Give, Keep
-from offcert.runtime.segments.settings import GeneratorStates
+from offcert.runtime.segments.settings import Casts, GeneratorStates
 from offcert.runtime.segments.state import Before, ModuleStates
-from offcert.runtime.watch.entries import is_plain
 from offcert.runtime.watch.events import AGAIN, RESUME
 from offcert.runtime.watch.guard import Guard, guarded
 from offcert.runtime.watch.nodes import recomputing
-from offcert.runtime.watch.proof import SegmentProof
+from offcert.runtime.watch.proof import StopRunning
 
 if TYPE_CHECKING:
     from offcert.runtime.segments.resolve import Part
@@ -87,107 +81,10 @@ class Now(threading.local):
         self.walk: Walk | None = None
 
 
-class Told(Protocol):
-    """The object that is told how a call of a segment ends."""
+class Frame(Checkpoint):
+    """A call of a segment: what it is given, and the state in which it runs again.
 
-    guard: Guard
-
-    def ran(self, kind: str) -> None:
-        """Take note that it begins to run again, or has done so."""
-
-    def may_drop_casts(self) -> bool:
-        """Whether nobody will use the weights that autocast has cast in the forward pass."""
-
-    def doubts(self, proof: SegmentProof, flag: torch.Tensor) -> None:
-        """Take note of a flag on a device: whether it has made the same again."""
-
-
-class Body:
-    """A function with its arguments, which only autograd's hooks hold once it has been called.
-
-    PyTorch's checkpoint would hold its arguments itself as long as the function runs, and would ask
-    for them before anybody knows that it runs again.
-
-    Parameters
-    ----------
-    frame : Frame
-        Of the segment.
-    function : callable
-        The function that is called.
-    args, kwargs : tuple, dict
-        Arguments of the call.
-    """
-
-    def __init__(
-        self,
-        frame: Frame,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> None:
-        self.frame = frame
-        self.function = function
-        self.pending: tuple[tuple[Any, ...], dict[str, Any]] | None = (args, kwargs)
-        self.leaves, self.spec = tree_flatten((args, kwargs))
-        self.places: list[tuple[int, int]] = []
-        self.inputs = Inputs(frame.name)
-        # PyTorch only looks for generators of devices at arguments, of which it is given none.
-        tensors = (leaf for leaf in self.leaves if isinstance(leaf, torch.Tensor))
-        frame.arguments = [leaf for leaf in self.leaves if not isinstance(leaf, torch.Tensor)]
-        self.generators = GeneratorStates.of(leaf.device for leaf in tensors)
-        for leaf in self.leaves:
-            require_no_cache(frame.name, leaf)
-        # The checkpoint holds the body, and the body the frame.
-        frame.body = weakref.ref(self)
-        self._pack()
-
-    def _pack(self) -> None:
-        index_of: dict[int, int] = {}
-        for place, leaf in enumerate(self.leaves):
-            if not isinstance(leaf, torch.Tensor):
-                continue
-            index = index_of.setdefault(id(leaf), len(self.inputs))
-            if index == len(self.inputs):
-                self.inputs.hold(leaf)
-                if is_plain(leaf):
-                    storage = leaf.untyped_storage()
-                    self.frame.given[storage._cdata] = weakref.ref(storage), index
-            self.places.append((place, index))
-        for place, _ in self.places:
-            self.leaves[place] = None
-
-    def __call__(self) -> Any:
-        """Call it: for the first time, or again with what the hooks have held."""
-        walk = self.frame.now.walk
-        if walk is None or walk.again is not self.frame:
-            assert self.pending is not None
-            (args, kwargs), self.pending = self.pending, None
-            return self.function(*args, **kwargs)
-        self.frame.told.ran(AGAIN)
-        with suppress(_StopRecomputationError), self.generators.again():
-            args, kwargs = self._unpack()
-            self.function(*args, **kwargs)
-        del args, kwargs
-        if walk.watch is not None:
-            walk.watch.release()
-        # What the calls that were left held is free now. PyTorch looks at no result.
-        self.frame.told.ran(RESUME)
-        return None
-
-    def _unpack(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        tensors = self.inputs.again(rehearses=self.frame.rehearses)
-        leaves = list(self.leaves)
-        for place, index in self.places:
-            leaves[place] = tensors[index]
-        args, kwargs = tree_unflatten(leaves, self.spec)
-        return args, kwargs
-
-
-class Frame:
-    """A call of a segment.
-
-    PyTorch's checkpoint holds the contexts that this gives it, and so the frame and what it keeps,
-    as long as autograd may still need them.
+    Autograd's hooks hold it as long as they may still need it.
 
     Parameters
     ----------
@@ -199,38 +96,20 @@ class Frame:
         Of the outermost segment around it.
     told : Told
         Who hears of what becomes of it.
-    rehearses : bool
-        Whether what it makes again is only compared.
-    turn : int
-        Of the step: in each one other elements are compared.
+    mode : Mode
+        How much of what it makes again is compared.
     """
 
-    def __init__(
-        self,
-        part: Part,
-        now: Now,
-        keeper: Keeper | None,
-        told: Told,
-        *,
-        rehearses: bool = False,
-        turn: int = 0,
-    ) -> None:
+    def __init__(self, part: Part, now: Now, keeper: Keeper | None, told: Told, mode: Mode) -> None:
+        super().__init__(part.proof, told, mode)
         assert now.walk is not None
         self.name = part.name
         self.states = part.states
         self.depth = part.depth
-        self.proof = part.proof
         self.now = now
         self.keeper = keeper
-        self.told = told
-        self.rehearses = rehearses
-        self.turn = turn
         self.lookup = now.walk.lookup
         self.calls = dict(now.walk.calls)
-        self.arguments: list[Any] = []
-        self.held: dict[int, bool] = {}
-        self.given: Given = {}
-        self.body: weakref.ref[Body] | None = None
         self.before: Before | None = None
 
     @property
@@ -238,70 +117,56 @@ class Frame:
         """Of the step that it is called in."""
         return self.told.guard
 
+    @property
+    def rehearses(self) -> bool:
+        """Whether what its first run saves stays, and is compared with another run."""
+        return self.mode is Mode.REHEARSAL
+
     @guarded()
     def start(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Begun[Body] | None:
-        """Begin the first run; return the function to be called in it, or None on failure."""
-        return Begun(self, Body(self, function, args, kwargs))
+    ) -> bool | None:
+        """Take down what the segment is given, and its state; return None on failure."""
+        self.take(function, args, kwargs)
+        self.before = self.begins(self.states)
+        return True
 
-    def contexts(self) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
-        """Return the contexts of the first run and of all others."""
-        return _First(self), _Again(self)
+    def take(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        """Take down what is called; tensors are handed to the hooks around the segment."""
+        self.function = function
+        self.given = Arguments(self.name, args, kwargs)
+        devices = {tensor.device for tensor in self.given.tensors()}
+        self.generators = GeneratorStates.of(devices)
+        self.casts = Casts.now()
+        self.arguments = self.given.pack()
+        if self.keeper is not None:
+            self.kept = self.keeper.storages
 
-    def given_again(self, index: int) -> torch.Tensor:
-        """Return an input of the segment's call, as it is now."""
-        body = None if self.body is None else self.body()
-        assert body is not None
-        return body.inputs.now(index)
-
-    def end_rehearsal(self) -> None:
-        """Let go of the inputs that a rehearsal has kept."""
-        body = None if self.body is None else self.body()
-        if body is not None:
-            body.inputs.end_rehearsal()
-
-    def doubts(self, flag: torch.Tensor) -> None:
-        """Pass on a flag on a device: whether the segment has made the same again."""
-        self.told.doubts(self.proof, flag)
+    def body(self) -> Callable[..., Any]:
+        """Return what runs again."""
+        return self.function
 
     def begins(self, states: ModuleStates) -> Before:
         """Take down the state in which the segment, or a call of it, begins."""
-        before = states.begin(self.arguments, rehearses=self.rehearses)
-        self.held |= {row.storage: row.fixed for row in before.rows}
+        before = states.begin(self.given.others, rehearses=self.rehearses)
+        self.held = self.held | states.storages if self.held else states.storages
         return before
 
     def ended(self, states: ModuleStates, before: Before) -> None:
-        """Take note of the first run's changes; refuse the segment if one forbids runs again."""
-        for reason, name in states.end(before).doubts[:1]:
-            self.proof.refuse(reason, states.module_of(name))
+        """Take note of the first run's changes; one may forbid that the segment runs again."""
+        for doubt in states.end(before)[:1]:
+            blamed = states.module_of(doubt.name)
+            if doubt.lasting or not self.rehearses:
+                self.proof.refuse(doubt.reason, blamed)
+            else:
+                # A cache may have been filled for the first time.
+                self.proof.changes(doubt.reason, blamed)
+                self.rest()
 
-    @contextmanager
-    def first(self) -> Iterator[None]:
-        """Run the segment for the first time: in a forward pass, or in an outer segment."""
-        walk = self.now.walk
-        assert walk is not None
-        self.before = self.begins(self.states)
-        outer, walk.frame = walk.frame, self
-        own = walk.watch is None and self.keeper is not None
-        if own:
-            assert self.keeper is not None
-            walk.watch = Keep(self.keeper)
-        try:
-            yield
-        finally:
-            walk.frame = outer
-            if own:
-                assert walk.watch is not None
-                walk.watch.leave()
-                walk.watch = None
-        self.ended(self.states, self.before)
-        if own and self.keeper is not None:
-            self.keeper.check()
-
-    @contextmanager
-    def again(self) -> Iterator[None]:
-        """Run it again, from the state in which it began."""
+    def run(self, again: Again) -> None:
+        """Run the segment again, from the state in which it began."""
         assert self.before is not None
         walk = Walk(self.lookup, dict(self.calls), self)
         if self.keeper is not None:
@@ -309,8 +174,18 @@ class Frame:
             walk.watch = Give(self.keeper, last, self.proof)
         outer, self.now.walk = self.now.walk, walk
         try:
-            with recomputing(), self.states.again(self.before):
-                yield
+            with recomputing(), self.states.again(self.before), self.casts.again():
+                self.told.ran(AGAIN)
+                try:
+                    with self.generators.again():
+                        self.given.call(self.body())
+                except StopRunning as stop:
+                    if stop.run is not again:
+                        raise
+                if walk.watch is not None:
+                    walk.watch.release()
+                # What the calls that were left held is free now.
+                self.told.ran(RESUME)
         finally:
             self.now.walk = outer
             if walk.watch is not None:
@@ -321,6 +196,10 @@ class Frame:
                 # Within an autocast of the user's, the weights that were cast would stay until that
                 # ends. To switch the cache off instead would cast again what is in it already.
                 torch.clear_autocast_cache()
+        if self.rehearses:
+            self.given.require_unchanged()
+            for doubt in self.states.changed_outside(self.before):
+                self.proof.refuse(doubt.reason, self.states.module_of(doubt.name))
 
     def _is_last(self, walk: Walk) -> bool:
         """Return whether what is handed out now will not be asked for again."""
@@ -334,40 +213,6 @@ def _keeps_graph() -> bool:
     return bool(torch._C._autograd._get_current_graph_task_keep_graph())
 
 
-class _Context(AbstractContextManager[None]):
-    """A context that can be entered again and again."""
-
-    def __init__(self, frame: Frame) -> None:
-        self.frame = frame
-        self._open: list[ExitStack] = []
-
-    def enter(self) -> AbstractContextManager[None]:
-        raise NotImplementedError
-
-    def __enter__(self) -> None:
-        stack = ExitStack()
-        stack.enter_context(self.enter())
-        self._open.append(stack)
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._open.pop().__exit__(kind, error, traceback)
-
-
-class _First(_Context):
-    def enter(self) -> AbstractContextManager[None]:
-        return self.frame.first()
-
-
-class _Again(_Context):
-    def enter(self) -> AbstractContextManager[None]:
-        return self.frame.again()
-
-
 def run_frame(
     frame: Frame, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
@@ -376,8 +221,37 @@ def run_frame(
     Tensors anywhere in its arguments are handed to the saved-tensor hooks that are active; the same
     tensor given twice is one.
     """
-    begun = frame.start(function, args, kwargs)
-    if begun is None:
+    if frame.start(function, args, kwargs) is None:
         return function(*args, **kwargs)
-    with begun:
-        return begun.body()
+    if frame.rehearses:
+        with frame.watched():
+            result = _first_run(frame, function, args, kwargs)
+    else:
+        result = _first_run(frame, function, args, kwargs)
+    assert frame.before is not None
+    # The result is held here: nothing that lies in it is to stay because of a rehearsal.
+    frame.end()
+    frame.ended(frame.states, frame.before)
+    return result
+
+
+def _first_run(
+    frame: Frame, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    walk, keeper = frame.now.walk, frame.keeper
+    assert walk is not None
+    outer, walk.frame = walk.frame, frame
+    watch = None if keeper is None or walk.watch is not None else Keep(keeper)
+    if watch is not None:
+        walk.watch = watch
+    try:
+        with torch.autograd.graph.saved_tensors_hooks(frame.pack, frame.unpack):
+            result = function(*args, **kwargs)
+    finally:
+        walk.frame = outer
+        if watch is not None:
+            watch.leave()
+            walk.watch = None
+    if watch is not None:
+        watch.keeper.check()
+    return result

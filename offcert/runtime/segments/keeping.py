@@ -161,6 +161,7 @@ class Keep(Watch):
         stored = Stored(self._pack(tensor))
         if strided:
             address = storage_number(tensor)
+            self.keeper.storages[address] = tensor.untyped_storage()
             if not self._is_open(tensor):
                 self._open[address] = _Open(weakref.ref(tensor.untyped_storage()))
             self._open[address].results.append((stored, View.like(tensor)))

@@ -10,7 +10,7 @@ far runs again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +18,7 @@ import torch
 
 from offcert.core.carried.ranges import Called
 from offcert.runtime.segments.calls import Calls
-from offcert.runtime.segments.checkpoint import checkpointed
-from offcert.runtime.segments.frame import Body, Frame, Walk
+from offcert.runtime.segments.frame import Frame, Walk
 from offcert.runtime.segments.handed import Handed
 from offcert.runtime.segments.keeping import Keep
 from offcert.runtime.segments.resolve import LinePart, Member
@@ -47,17 +46,21 @@ class _LineCall:
 class LineFrame(Frame):
     """A line that runs, or has run: the calls that were made."""
 
-    def begin(self) -> None:
-        """Begin its first run: the calls themselves take note of their changes."""
+    def begin(self, value: torch.Tensor) -> None:
+        """Begin its first run with what its first call is given: calls note changes themselves."""
         self.made: list[_LineCall] = []
+        self.take(self._replay, (value,), {})
+        del self.function
         self.before = self.begins(self.states)
         self.ended(self.states, self.before)
+        # What has been called so far runs again, whether or not the rest follows.
+        self.completed = True
 
-    def contexts(self) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
-        """Return the contexts of the first run and of all others."""
-        return nullcontext(), super().contexts()[1]
+    def body(self) -> Callable[..., Any]:
+        """Return what runs again."""
+        return self._replay
 
-    def replay(self, value: torch.Tensor) -> None:
+    def _replay(self, value: torch.Tensor) -> None:
         """Make the calls that were made again, one after another."""
         for made in self.made:
             value = made.again(value)
@@ -67,15 +70,10 @@ class _OpenLine:
     """A line of which calls have been made, and others are expected."""
 
     def __init__(self, frame: LineFrame, part: LinePart, value: torch.Tensor) -> None:
-        frame.begin()
+        frame.begin(value)
         self.frame = frame
         self.part = part
         self.outer = _active()
-        body = Body(frame, frame.replay, (value,), {})
-        body.pending = None
-        # The checkpoint is begun and ended at once: its hooks know it, and are entered in calls.
-        with checkpointed(frame, body):
-            self.hooks = _active()
         walk = frame.now.walk
         assert walk is not None
         keeps = frame.keeper is not None and walk.watch is None
@@ -100,18 +98,21 @@ class _OpenLine:
         made = _LineCall(member, self.frame.begins(member.states), GeneratorStates.of([device]))
         # Even if it fails: something may have been saved in it.
         self.frame.made.append(made)
-        outer, walk.frame = walk.frame, self.frame
+        frame = self.frame
+        outer, walk.frame = walk.frame, frame
         if self.watch is not None:
             walk.watch = self.watch
-        try:
-            with torch.autograd.graph.saved_tensors_hooks(*self.hooks):
-                yield
-        finally:
-            walk.frame = outer
-            if self.watch is not None:
-                self.watch.suspend()
-                walk.watch = None
-        self.frame.ended(member.states, made.before)
+        with frame.watched() if frame.rehearses else nullcontext():
+            try:
+                with torch.autograd.graph.saved_tensors_hooks(frame.pack, frame.unpack):
+                    yield
+            finally:
+                walk.frame = outer
+                if self.watch is not None:
+                    self.watch.suspend()
+                    walk.watch = None
+        frame.end()
+        frame.ended(member.states, made.before)
 
     def check(self) -> None:
         """Raise an `InputError` if something kept in it has been changed in place since."""

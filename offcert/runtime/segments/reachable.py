@@ -45,6 +45,7 @@ from offcert.runtime.segments.contents import (
     Named,
     OfModule,
 )
+from offcert.runtime.segments.operators import is_pure
 
 # More objects than a part of a model reaches, unless it refers to its trainer. Arbitrary.
 _MOST_OBJECTS = 100_000
@@ -149,7 +150,7 @@ class Reach:
         self._queue.extend((above + key, held) for key, held in content.items(value))
 
     def _go_into(self, name: str, thing: Any) -> None:
-        if isinstance(thing, (torch.Tensor, *_IGNORED)):
+        if isinstance(thing, (torch.Tensor, *_IGNORED)) or is_pure(thing):
             return
         if isinstance(thing, nn.Module):
             self._module(name, thing)

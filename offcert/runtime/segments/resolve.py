@@ -31,6 +31,8 @@ class Part:
         Of all modules in it.
     proof : SegmentProof
         Whether it was seen to make the same again.
+    number : int
+        How many segments of the program come before it.
     depth : int
         How many segments it lies in.
     first, last : int
@@ -46,6 +48,7 @@ class Part:
     name: str
     states: ModuleStates
     proof: SegmentProof
+    number: int = 0
     depth: int = 0
     first: int = 0
     last: int = 0
@@ -105,6 +108,8 @@ class Lookup:
         The modules and containers that they are calls of, by path.
     watched : dict
         The modules whose events say what is kept.
+    segments : int
+        How many segments there are.
     """
 
     calls: dict[tuple[str, int], Part] = field(default_factory=dict)
@@ -113,6 +118,7 @@ class Lookup:
     modules: dict[str, nn.Module] = field(default_factory=dict)
     containers: dict[str, nn.Sequential] = field(default_factory=dict)
     watched: dict[str, nn.Module] = field(default_factory=dict)
+    segments: int = 0
 
 
 def resolve(root: nn.Module, program: PlacedProgram, told: Told | None = None) -> Lookup:
@@ -161,6 +167,7 @@ class _Resolver:
         else:
             part = self._run(segment, module, outer)
         part.depth = 0 if outer is None else outer[1].depth + 1
+        part.number, self.lookup.segments = self.lookup.segments, self.lookup.segments + 1
         if outer is None:
             inside = [each for one in segment.nested() for each in one.kept]
             part.kept = {

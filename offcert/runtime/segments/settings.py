@@ -1,60 +1,116 @@
 """Settings beside arguments and modules that decide results: put back when a segment runs again.
 
-Autocast, the default device and grad mode are not among them: PyTorch's checkpointing sees to them.
-
-States of PyTorch's random generators are: of the CPU, and of the devices of some tensors.
+Among them are the states of PyTorch's random generators, of the CPU and of the devices of some
+tensors, autocast, and the default device.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
 import torch
+from torch.overrides import _get_current_function_mode_stack
+from torch.utils._device import DeviceContext
 
 
-@dataclass(frozen=True, slots=True)
 class GeneratorStates:
     """The states of random number generators: they decide which numbers come next.
 
-    Attributes
+    Parameters
     ----------
-    cpu : torch.Tensor
-        State of the generator of the CPU.
-    others : tuple of (device, tensor)
-        States of the generators of other devices.
+    states : list of (device or None, tensor)
+        Devices, None for the CPU, with the states of their generators.
     """
 
-    cpu: torch.Tensor
-    others: tuple[tuple[torch.device, torch.Tensor], ...] = ()
+    __slots__ = ("_states",)
+
+    def __init__(self, states: list[tuple[torch.device | None, torch.Tensor]]) -> None:
+        self._states = states
 
     @classmethod
     def of(cls, devices: Iterable[torch.device]) -> GeneratorStates:
         """Return the states with which something begins that computes on some devices."""
-        found = {device: device_module(device) for device in devices}
-        return cls(
-            torch.get_rng_state(),
-            tuple((d, m.get_rng_state(d)) for d, m in found.items() if m is not None),
-        )
+        states: list[tuple[torch.device | None, torch.Tensor]]
+        states = [(None, torch.default_generator.get_state())]
+        for device in devices:
+            module = device_module(device)
+            if module is not None:
+                states.append((device, module.get_rng_state(device)))
+        return cls(states)
 
     def put(self) -> None:
         """Let the same random numbers come next."""
-        torch.set_rng_state(self.cpu)
-        for device, state in self.others:
-            device_module(device).set_rng_state(state, device)
+        for device, state in self._states:
+            if device is None:
+                torch.default_generator.set_state(state)
+            else:
+                device_module(device).set_rng_state(state, device)
 
     @contextmanager
     def again(self) -> Iterator[None]:
         """Let the same random numbers come in the block; afterwards go on as without it."""
-        before = self.of(device for device, _ in self.others)
+        before = self.of([device for device, _ in self._states if device is not None])
+        self.put()
         try:
-            self.put()
             yield
         finally:
             before.put()
+
+
+# Kinds of devices whose autocast may be on.
+_CASTING = ("cpu", "cuda")
+
+
+class Casts:
+    """Autocast, and the default device of a block (``with torch.device(...)``).
+
+    Parameters
+    ----------
+    kinds : list of (bool, dtype)
+        For each kind of device whether autocast is on, and what it casts to.
+    caches : bool
+        Whether weights that were cast are kept.
+    device : context manager or None
+        Of the default device.
+    """
+
+    __slots__ = ("_caches", "_device", "_kinds")
+
+    def __init__(self, kinds: list[tuple[bool, torch.dtype]], caches: bool, device: Any) -> None:
+        self._kinds, self._caches, self._device = kinds, caches, device
+
+    @classmethod
+    def now(cls) -> Casts:
+        """Return those of the calling thread."""
+        kinds = [(torch.is_autocast_enabled(k), torch.get_autocast_dtype(k)) for k in _CASTING]
+        device = None
+        if torch._C._len_torch_function_stack():
+            modes = reversed(_get_current_function_mode_stack())
+            device = next((mode for mode in modes if isinstance(mode, DeviceContext)), None)
+        return cls(kinds, torch.is_autocast_cache_enabled(), device)
+
+    @contextmanager
+    def again(self) -> Iterator[None]:
+        """Cast in the block as then."""
+        if self._device is None and not any(
+            is_on or torch.is_autocast_enabled(kind)
+            for kind, (is_on, _) in zip(_CASTING, self._kinds, strict=True)
+        ):
+            yield
+            return
+        with ExitStack() as stack:
+            for kind, (is_on, dtype) in zip(_CASTING, self._kinds, strict=True):
+                if is_on or torch.is_autocast_enabled(kind):
+                    cast = torch.amp.autocast(
+                        kind, dtype=dtype, enabled=is_on, cache_enabled=self._caches
+                    )
+                    stack.enter_context(cast)
+            if self._device is not None:
+                stack.enter_context(self._device)
+            yield
 
 
 def device_module(device: torch.device) -> Any:

@@ -1,74 +1,116 @@
-"""State of modules: as it was when a segment ran first, and untouched when it runs again."""
+"""State of a segment's modules: as it was when the segment ran first, when it runs again.
+
+Only tensors and plain values that modules hold, and generators of random numbers, are put back.
+Any other object that a first run changes is found in the rehearsal, before anything runs again.
+"""
 
 from __future__ import annotations
 
 import random
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import pairwise
+from operator import is_
+from typing import Any, NamedTuple
 
 import numpy
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from offcert.runtime.segments.contents import Content
-from offcert.runtime.segments.evidence import Row, address_of, digest, same_elements, version_of
+from offcert.runtime.segments.code import Random
+from offcert.runtime.segments.contents import MISSING, Content, is_state
+from offcert.runtime.segments.fingerprint import fingerprint
 from offcert.runtime.segments.reachable import Reach, is_atom
 from offcert.runtime.segments.settings import settings, under
 from offcert.runtime.segments.uncounted import HELD, uncounted
 from offcert.runtime.watch.proof import RecomputeError
 from offcert.runtime.watch.sharded import Sharded, mark_of
 
-# Bytes of the largest tensor that is copied before it was seen to change. Arbitrary.
-_SMALL = 2**16
+# Bytes of the largest tensor of a module that is copied before it was seen to change. Arbitrary.
+_SMALL = 2**20
+# Bytes of the largest tensor that is held because a module holds another one since. Arbitrary.
+_HELD = 2**16
+
+# Before each dictionary in a list of what modules hold.
+_MARK = object()
 
 
-@dataclass(slots=True)
-class Before:
-    """The state before a segment began.
+class Doubt(NamedTuple):
+    """A reason why a segment must not run again.
 
     Attributes
     ----------
-    contents : list of Content
-        Of the objects that its code can reach.
-    values : list
-        The content of each object.
-    rows : list of Row
-        The tensors among that.
-    settings : tuple
-        Of PyTorch.
-    python, numpy : object
-        States of generators that PyTorch does not keep.
-    rehearses : bool
-        Whether everything is compared.
-    doubts : list of (str, str)
-        Why the segment must not run again, as far as a rehearsal has shown.
-    shards : list of object
-        Marks of what its parameters are gathered from.
+    reason : str
+        The reason, for people.
+    name : str
+        Name of the object that it is about.
+    lasting : bool
+        Whether one run is enough to know; otherwise it was something like a cache perhaps.
     """
 
-    contents: list[Content]
-    values: list[Any]
-    rows: list[Row]
+    reason: str
+    name: str
+    lasting: bool = False
+
+
+@dataclass(eq=False, slots=True, weakref_slot=True)
+class Before:
+    """The state before a segment began, and what its first run has changed.
+
+    Attributes
+    ----------
+    flat : list
+        What modules hold: of each of their dictionaries the keys, then the values.
+    fixed, loose, statistics : list
+        Tensors that must not change, with their names; others, with theirs; running statistics that
+        nothing reads.
+    where : dict
+        For each tensor's `id`, in which dictionaries it is, and by which keys.
+    marks : list
+        Versions and storages of the fixed ones.
+    versions : list
+        Versions of the loose ones: before the first run, and then after it.
+    copies : dict of int to tensor
+        Of tensors that may change, by their `id`, as they were.
+    generators : list
+        States of generators: Python's, NumPy's, and those that code reaches.
+    settings, shards : tuple, list
+        Settings of PyTorch; marks of what parameters are gathered from.
+    rehearses : bool
+        Whether everything is compared.
+    prints : list
+        In a rehearsal fingerprints of the fixed tensors.
+    census : list
+        In a rehearsal all other objects that the segment's code can reach, with their contents.
+    lost : list of str
+        Names of tensors that have changed and had not been copied.
+    used : list of int
+        Which of the generators the first run has used.
+    """
+
+    flat: list[Any]
+    fixed: list[tuple[str, torch.Tensor]]
+    loose: list[tuple[str, torch.Tensor]]
+    statistics: list[torch.Tensor]
+    where: dict[int, list[tuple[dict[str, Any], str]]]
+    marks: list[int]
+    versions: list[int]
+    copies: dict[int, torch.Tensor]
+    generators: list[Any]
     settings: tuple[Any, ...]
-    python: Any
-    numpy: Any
+    shards: list[Any]
     rehearses: bool
-    doubts: list[tuple[str, str]] = field(default_factory=list)
-    shards: list[Any] = field(default_factory=list)
+    prints: list[torch.Tensor | None] = field(default_factory=list)
+    census: list[tuple[Content, Any]] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    used: list[int] = field(default_factory=list)
 
 
 class ModuleStates:
-    """The state of a segment's modules, and all else that their code can reach.
-
-    The segment runs again from where it began: attributes, containers, closures, global variables,
-    buffers, generators of random numbers (but for PyTorch's own, which `GeneratorStates` keeps) and
-    settings are what they were then. Whatever it changes when it runs again is dropped: afterwards
-    all is what it was before. So statistics of a batch norm are updated once, and lists grow once.
-    The copies are not counted as live bytes.
+    """The state of a segment's modules.
 
     Parameters
     ----------
@@ -91,21 +133,93 @@ class ModuleStates:
         inside = [module for _, module in self._modules]
         self._shards = [] if sharded is None else sharded.shards_of(inside)
         self._reach: Reach | None = None
-        self._contents: list[Content] = []
-        # For each content: what it held when it was last looked through, and the tensors in it.
-        self._last: list[Any] = []
-        self._tensors: list[list[tuple[str, torch.Tensor]]] = []
         self._unseen: list[str] = []
-        # Keys of tensors that were seen to change.
-        self._changing: set[Any] = set()
-        self._looked = False
+        self._contents: list[Content] = []
+        self._generators: list[Content] = []
+        # The dictionaries of modules, each with the path of its module.
+        self._places: list[tuple[str, dict[str, Any]]] = []
+        self._last: list[Any] = []
+        # Tensors with their names: those that must not change, and those that may.
+        self._outside: list[tuple[str, torch.Tensor]] = []
+        self._fixed: list[tuple[str, torch.Tensor]] = []
+        self._loose: list[tuple[str, torch.Tensor]] = []
+        self._statistics: list[torch.Tensor] = []
+        self._where: dict[int, list[tuple[dict[str, Any], str]]] = {}
+        # Whether tensors that are no buffers are among them: they are not to be held here.
+        self._passing = False
+        # Names of tensors that were seen to change.
+        self._changing: set[str] = set()
+        # The storages that modules hold by address, and whether they must not change.
+        self.storages: dict[int, bool] = {}
 
     def module_of(self, name: str) -> tuple[str, ...]:
         """Return the path of the innermost module whose attributes an object was reached by."""
         paths = [path for path, _ in self._modules if name.startswith((f"{path}.", f"{path}, "))]
         return (max(paths, key=len),) if paths else ()
 
-    # Taking down.
+    # What there is.
+
+    def _look(self) -> Reach:
+        """Find everything that the code of the modules can reach."""
+        reach = Reach()
+        found = reach.visit(self._modules)
+        self._unseen = found.unseen
+        self._generators = [each for each in found.contents if isinstance(each, Random)]
+        self._contents = [each for each in found.contents if not isinstance(each, Random)]
+        path_of = {id(module): path for path, module in self._modules}
+        for module in found.modules:
+            path = path_of.get(id(module), type(module).__name__)
+            held = module.__dict__
+            self._places += [(path, held), (path, held["_parameters"]), (path, held["_buffers"])]
+        self._outside = [
+            (f"{content.name}.{name}", held)
+            for content in self._contents
+            for name, held in content.items(content.take())
+            if isinstance(held, torch.Tensor)
+        ]
+        return reach
+
+    def _flat(self) -> list[Any]:
+        return [each for _, held in self._places for each in (_MARK, *held, *held.values())]
+
+    def _sort(self, flat: list[Any]) -> None:
+        """Take note of the tensors that modules hold now."""
+        self._last = flat
+        self._fixed, self._loose, self._statistics, self._where = [], [], [], {}
+        ignored = {
+            id(each)
+            for _, module in self._modules
+            if _ignores_statistics(module)
+            for each in module._buffers.values()
+        }
+        own = [
+            (f"{path}.{key}" if path else key, held, key, tensor)
+            for path, held in self._places
+            for key, value in held.items()
+            for tensor in _tensors_in(value)
+        ]
+        for name, held, key, tensor in own:
+            places = self._where.setdefault(id(tensor), [])
+            places.append((held, key))
+            if len(places) > 1 or not _has_storage(tensor):
+                continue
+            if isinstance(tensor, nn.Parameter) or tensor.requires_grad:
+                self._fixed.append((name, tensor))
+            elif id(tensor) in ignored:
+                self._statistics.append(tensor)
+            else:
+                self._loose.append((name, tensor))
+        others = [each for each in self._outside if id(each[1]) not in self._where]
+        self._fixed += [each for each in others if _has_storage(each[1])]
+        named = [*self._loose, *(("", each) for each in self._statistics)]
+        self.storages = {each.untyped_storage()._cdata: False for _, each in named}
+        self.storages |= {each.untyped_storage()._cdata: True for _, each in self._fixed}
+        buffers = {
+            id(each) for _, held in self._places for each in held.get("_buffers", {}).values()
+        }
+        self._passing = any(id(each) not in buffers for _, each in self._loose)
+
+    # The first run.
 
     def begin(self, arguments: Iterable[Any] = (), *, rehearses: bool = False) -> Before:
         """Take down the state with which the segment begins.
@@ -113,142 +227,127 @@ class ModuleStates:
         Parameters
         ----------
         arguments : iterable of object
-            Arguments of the segment besides tensors.
+            Arguments of the segment besides tensors; only looked at in a rehearsal.
         rehearses : bool
-            Whether parameters are to be compared by their elements, too.
+            Whether everything that the segment's code can reach is compared, and all bytes.
         """
         if self._reach is None:
-            self._reach = Reach()
-            self._look(self._modules)
-        values = [content.take() for content in self._contents]
-        for index, (content, value) in enumerate(list(zip(self._contents, values, strict=True))):
-            if not content.same(self._last[index], value):
-                self._look_again(index, content, value)
-        self._look_at_tensors()
-        values += [content.take() for content in self._contents[len(values) :]]
-        contents, tensors = list(self._contents), list(enumerate(self._tensors))
-        given = [each for each in arguments if not is_atom(each)]
-        if given:
-            for content in Reach(self._reach).visit(("an argument", x) for x in given).contents:
-                contents.append(content)
-                values.append(content.take())
-                tensors.append((-1, _tensors_in(content, values[-1])))
-        rows = self._rows(contents, tensors, rehearses)
-        unseen = self._unseen if rehearses else []
-        doubts = [(f"{each} may change unseen", each) for each in unseen]
-        python, numbers = random.getstate(), numpy.random.get_state()
-        shards = [mark_of(each) for each in self._shards]
-        return Before(
-            contents, values, rows, settings(), python, numbers, rehearses, doubts, shards
+            self._reach = self._look()
+        flat = self._flat()
+        if not _same(flat, self._last):
+            self._sort(flat)
+        before = Before(
+            flat,
+            self._fixed,
+            self._loose,
+            self._statistics,
+            self._where,
+            _marks(self._fixed),
+            [tensor._version for _, tensor in self._loose],
+            self._copies(rehearses) if self._loose else {},
+            self._states(),
+            settings(),
+            [mark_of(each) for each in self._shards],
+            rehearses,
         )
-
-    def _look(self, things: Iterable[tuple[str, Any]]) -> None:
-        """Add the contents that can be reached from these objects and were not known yet."""
-        assert self._reach is not None
-        found = self._reach.visit(iter(things))
-        self._unseen += found.unseen
-        self._contents += found.contents
-        for content in found.contents:
-            value = content.take()
-            self._last.append(value)
-            self._tensors.append(_tensors_in(content, value))
-
-    def _look_at_tensors(self) -> None:
-        """Look at what programs have attached to tensors since."""
-        assert self._reach is not None
-        for tensors in list(self._tensors):
-            for name, tensor in tensors:
-                if isinstance(tensor, FakeTensor):
-                    continue
-                if tensor.__dict__ and id(tensor.__dict__) not in self._reach:
-                    self._look([(name, tensor.__dict__)])
-
-    def _look_again(self, index: int, content: Content, value: Any) -> None:
-        """Look through what an object holds now."""
-        self._tensors[index] = tensors = _tensors_in(content, value)
-        # Nothing that comes and goes is to be held here.
-        passing = {id(t): None for _, t in tensors if not isinstance(t, nn.Parameter)}
-        self._last[index] = content.swapped(value, passing) if passing else value
-        above = f"{content.name}." if content.name else ""
-        self._look((above + key, held) for key, held in content.items(value))
-
-    def _rows(
-        self,
-        contents: Sequence[Content],
-        tensors: Iterable[tuple[int, list[tuple[str, torch.Tensor]]]],
-        rehearses: bool,
-    ) -> list[Row]:
-        rows = {}
-        for index, those in tensors:
-            statistics = _ignores_statistics(contents[index].thing)
-            for name, tensor in those:
-                if id(tensor) in rows:
-                    continue
-                row = Row(name, (index, name), tensor, version_of(tensor), address_of(tensor))
-                rows[id(tensor)] = row
-                if isinstance(tensor, nn.Parameter) or tensor.requires_grad:
-                    row.fixed = True
-                    row.digest = digest(tensor) if rehearses else None
-                elif statistics:
-                    row.ignored = True
-                elif self._wants_copy(row.key, tensor, rehearses):
-                    with uncounted():
-                        row.copy = HELD.taken(tensor.detach().clone())
-        return list(rows.values())
-
-    def _wants_copy(self, key: Any, tensor: torch.Tensor, rehearses: bool) -> bool:
-        if not self._looked or rehearses or key in self._changing:
-            return True
-        return tensor.numel() * tensor.element_size() <= _SMALL
-
-    def end(self, before: Before) -> Before:
-        """Take down what the first run has changed: the rest needs no copies."""
-        for row in before.rows:
-            if row.copy is not None and self._has_changed(row, before.rehearses):
-                self._changing.add(row.key)
-            elif row.copy is None and not row.fixed and not row.ignored and row.moved:
-                row.lost = True
-                self._changing.add(row.key)
-            elif not before.rehearses:
-                row.copy = None
-            if before.rehearses and row.fixed and digest(row.tensor) != row.digest:
-                before.doubts.append((f"it changes {row.name}, a parameter", row.name))
-            if not row.fixed:
-                # What shows from now on is somebody else's doing.
-                row.version, row.address = version_of(row.tensor), address_of(row.tensor)
-        if before.rehearses:
-            before.doubts += self._kept_or_lost(before)
-        self._looked = True
+        if rehearses:
+            given = [each for each in arguments if not is_atom(each)]
+            reached = Reach(self._reach).visit(("an argument", each) for each in given)
+            before.census = [(each, each.take()) for each in self._contents + reached.contents]
+            before.prints = [fingerprint(tensor) for _, tensor in self._fixed]
         return before
 
-    def _has_changed(self, row: Row, closely: bool) -> bool:
-        if row.moved or row.key in self._changing:
-            return True
-        closely |= not self._looked
-        if not closely or isinstance(row.tensor, FakeTensor):
-            return False
-        # Some kernels write without a trace: running statistics, for example.
-        assert row.copy is not None
-        with uncounted():
-            return not same_elements(row.copy, row.tensor)
+    def _states(self) -> list[Any]:
+        return [random.getstate(), _numbers(), *[each.take() for each in self._generators]]
 
-    def _kept_or_lost(self, before: Before) -> Iterator[tuple[str, str]]:
-        """Yield changes of the first run that cannot be undone, or are dear: sentence, name."""
-        for content, value in zip(before.contents, before.values, strict=True):
-            now = content.take()
-            if content.same(now, value) or (
-                content.transparent(value) and content.transparent(now)
-            ):
+    def _copies(self, rehearses: bool) -> dict[int, torch.Tensor]:
+        wanted = [
+            tensor
+            for name, tensor in self._loose
+            if rehearses or name in self._changing or tensor.nbytes <= _SMALL
+        ]
+        if not wanted:
+            return {}
+        with uncounted():
+            HELD.take(sum(tensor.nbytes for tensor in wanted))
+            return {id(tensor): tensor.detach().clone() for tensor in wanted}
+
+    def end(self, before: Before) -> list[Doubt]:
+        """Take down what the first run has changed; return why it must not run again, if so.
+
+        In a rehearsal all changes are found; otherwise those of what modules hold.
+        """
+        doubts: list[Doubt] = []
+        if before.loose:
+            self._end_loose(before)
+        flat = self._flat()
+        if not _same(flat, before.flat):
+            doubts += self._end_rebound(before)
+            self._sort(flat)
+        if self._passing:
+            self._last, self._loose, self._where = [], [], {}
+        states = self._states()
+        before.used = [
+            index
+            for index, (one, other) in enumerate(zip(before.generators, states, strict=True))
+            if not self._same_state(index, one, other)
+        ]
+        if before.rehearses:
+            # Those that one run is enough for come first.
+            lasting = [Doubt(f"{each} may change unseen", each, True) for each in self._unseen]
+            lasting += self._changed_parameters(before)
+            doubts = [*lasting, *doubts, *self.changed_outside(before)]
+        return doubts
+
+    def _end_loose(self, before: Before) -> None:
+        taken = sum(each.nbytes for each in before.copies.values())
+        for (name, tensor), version in zip(before.loose, before.versions, strict=True):
+            copy = before.copies.get(id(tensor))
+            changed = tensor._version != version or name in self._changing
+            if copy is None:
+                if changed:
+                    self._changing.add(name)
+                    before.lost.append(name)
                 continue
-            if not content.restorable:
-                yield f"{content.name} changes, and cannot be put back", content.name
-            kept = set(map(id, (each for _, each in content.items(now))))
-            for name, held in content.items(value):
-                if isinstance(held, torch.Tensor) and id(held) not in kept:
-                    size = held.numel() * held.element_size()
-                    if size > _SMALL:
-                        where = f"{content.name}.{name}"
-                        yield f"it would hold the {size} bytes that were in {where} before", where
+            if not changed and before.rehearses:
+                # Some kernels write without a trace: running statistics, for example.
+                with uncounted():
+                    changed = not _equal(copy, tensor)
+            if changed:
+                self._changing.add(name)
+            elif not before.rehearses:
+                del before.copies[id(tensor)]
+        before.versions = [tensor._version for _, tensor in before.loose]
+        kept = sum(each.nbytes for each in before.copies.values())
+        HELD.drop(taken - kept)
+        if kept:
+            weakref.finalize(before, HELD.drop, kept).atexit = False
+
+    def _end_rebound(self, before: Before) -> Iterator[Doubt]:
+        for path, held, key, was in _differences(before.flat, self._places):
+            now = held.get(key, MISSING)
+            name = f"{path}.{key}" if path else key
+            if not (is_state(was) and is_state(now)):
+                yield Doubt(f"{name} changes, and is no plain value", name)
+                continue
+            size = sum(tensor.nbytes for tensor in _tensors_in(was))
+            if size > _HELD:
+                reason = f"it would hold the {size} bytes that were in {name} before"
+                yield Doubt(reason, name, True)
+
+    def _changed_parameters(self, before: Before) -> Iterator[Doubt]:
+        for (name, tensor), version in zip(before.fixed, before.marks, strict=False):
+            if tensor._version != version:
+                yield Doubt(f"it changes {name}, a parameter", name, True)
+
+    def changed_outside(self, before: Before) -> Iterator[Doubt]:
+        """Yield the objects outside of modules' own state that have changed since a rehearsal."""
+        for content, value in before.census:
+            if not content.same(value, content.take()):
+                yield Doubt(f"{content.name} changes, and cannot be put back", content.name)
+
+    def _same_state(self, index: int, one: Any, other: Any) -> bool:
+        return bool(one == other) if index < 2 else self._generators[index - 2].same(one, other)
 
     # Running again.
 
@@ -261,77 +360,86 @@ class ModuleStates:
         RecomputeError
             If that is impossible.
         """
-        now = [content.take() for content in before.contents]
-        python, numbers = random.getstate(), numpy.random.get_state()
+        self._require(before)
         swap = self._swap(before)
+        now, states = self._flat(), self._states() if before.used else []
+        size = sum(tensor.nbytes for tensor in swap.values())
+        HELD.take(size)
         try:
             with under(before.settings):
-                self._put(before, now, swap)
-                random.setstate(before.python)
-                numpy.random.set_state(before.numpy)
+                if not _same(now, before.flat):
+                    self._put(before.flat)
+                for number in swap:
+                    for held, key in before.where.get(number, ()):
+                        if key in held:
+                            held[key] = _swapped(held[key], swap)
+                self._put_states(before.used, before.generators)
                 yield
         finally:
-            random.setstate(python)
-            numpy.random.set_state(numbers)
-            self._put_back(before.contents, now)
+            HELD.drop(size)
+            self._put_states(before.used, states)
+            if not _same(self._flat(), now):
+                self._put(now)
 
-    def _swap(self, before: Before) -> dict[int, torch.Tensor]:
-        """Return the stand-ins of tensors that change while the segment runs again, by `id`."""
-        swap: dict[int, torch.Tensor] = {}
+    def _put(self, flat: list[Any]) -> None:
+        """Give modules the plain values and tensors that they held."""
+        for _, held, key, value in list(_differences(flat, self._places)):
+            if not (is_state(value) and is_state(held.get(key, MISSING))):
+                continue
+            if value is MISSING:
+                del held[key]
+            else:
+                held[key] = value
+
+    def _require(self, before: Before) -> None:
+        """Raise a `RecomputeError` if something was changed that the segment reads."""
         for shard, mark in zip(self._shards, before.shards, strict=True):
             if mark_of(shard) != mark:
                 self._lost(f"{shard._param_fqn} was changed after its forward pass")
+        for name in before.lost:
+            self._lost(f"{name}, which had never changed before, was changed in place")
+        marks = _marks(before.fixed)
+        if marks != before.marks:
+            count = len(before.fixed)
+            for index, (name, _) in enumerate(before.fixed):
+                if marks[index::count] != before.marks[index::count]:
+                    self._lost(f"{name} was changed after its forward pass")
+        for (name, tensor), was in zip(before.fixed, before.prints, strict=False):
+            now = None if was is None else fingerprint(tensor)
+            if was is not None and (now is None or not torch.equal(was, now)):
+                self._lost(f"{name} was changed after its forward pass")
+
+    def _swap(self, before: Before) -> dict[int, torch.Tensor]:
+        """Return the tensors that modules hold while the segment runs again, by `id`."""
+        swap: dict[int, torch.Tensor] = {}
+        if not (before.loose or before.statistics):
+            return swap
         with uncounted():
-            for row in before.rows:
-                changing = row.key in self._changing
-                if row.lost:
-                    self._lost(f"{row.name}, which had never changed before, was changed in place")
-                if row.copy is not None and (changing or self._moved_since(row, before)):
-                    swap[id(row.tensor)] = HELD.taken(row.copy.clone())
-                elif row.shows_change(closely=before.rehearses):
-                    self._lost(f"{row.name} was changed after its forward pass")
-                if row.ignored:
-                    swap[id(row.tensor)] = HELD.taken(row.tensor.detach().clone())
+            for tensor in before.statistics:
+                swap[id(tensor)] = tensor.detach().clone()
+            for (name, tensor), version in zip(before.loose, before.versions, strict=True):
+                copy = before.copies.get(id(tensor))
+                moved = tensor._version != version
+                if copy is None:
+                    if moved:
+                        self._changing.add(name)
+                        self._lost(f"{name} was changed after its forward pass")
+                elif moved or name in self._changing or not _equal(copy, tensor):
+                    # Somebody else may have changed it: from the next step on it is copied.
+                    self._changing.add(name)
+                    swap[id(tensor)] = copy.clone()
         return swap
 
-    def _moved_since(self, row: Row, before: Before) -> bool:
-        """Whether somebody else has changed a tensor since the first run; only rehearsals see."""
-        if not before.rehearses or isinstance(row.tensor, FakeTensor):
-            return row.moved
-        assert row.copy is not None
-        if row.moved or not same_elements(row.copy, row.tensor):
-            # From the next step on it is copied each time.
-            self._changing.add(row.key)
-            return True
-        return False
-
-    def _put(self, before: Before, now: list[Any], swap: dict[int, torch.Tensor]) -> None:
-        for content, found, value in zip(before.contents, now, before.values, strict=True):
-            if content.transparent(value) and content.transparent(found):
-                continue
-            if not content.same(found, value):
-                self._require(content)
-                content.put(content.swapped(value, swap) if swap else value)
-            elif swap:
-                swapped = content.swapped(value, swap)
-                if swapped is not value and not content.same(swapped, value):
-                    content.put(swapped)
-
-    def _put_back(self, contents: list[Content], values: list[Any]) -> None:
-        changed = [
-            pair
-            for pair in zip(contents, values, strict=True)
-            if not pair[0].same(pair[0].take(), pair[1])
-        ]
-        for content, value in changed:
-            if content.restorable:
-                content.put(value)
-        for content, _ in changed:
-            self._require(content)
-
-    def _require(self, content: Content) -> None:
-        if not content.restorable:
-            self._lost(f"{content.name} has changed and cannot be put back")
+    def _put_states(self, used: list[int], states: list[Any]) -> None:
+        for index in used if states else ():
+            if index == 0:
+                random.setstate(states[0])
+            elif index == 1:
+                _set_numbers(states[1])
+            else:
+                generator = self._generators[index - 2]
+                assert isinstance(generator, Random)
+                generator.put(states[index])
 
     def _lost(self, reason: str) -> None:
         raise RecomputeError(f"{self._name} cannot run again for the backward pass: {reason}")
@@ -346,14 +454,69 @@ def _ignores_statistics(thing: Any) -> bool:
     )
 
 
-def _tensors_in(content: Content, value: Any) -> list[tuple[str, torch.Tensor]]:
-    above = f"{content.name}." if content.name else ""
-    found = []
-    todo = list(content.items(value))
-    while todo:
-        name, held = todo.pop()
-        if isinstance(held, torch.Tensor):
-            found.append((above + name, held))
-        elif isinstance(held, tuple):
-            todo += [(f"{name}[{index}]", each) for index, each in enumerate(held)]
-    return found
+def _same(one: list[Any], other: list[Any]) -> bool:
+    return len(one) == len(other) and all(map(is_, one, other))
+
+
+def _marks(tensors: list[tuple[str, torch.Tensor]]) -> list[int]:
+    """Return versions, then storages, of tensors with names."""
+    versions = [tensor._version for _, tensor in tensors]
+    return versions + [tensor.untyped_storage()._cdata for _, tensor in tensors]
+
+
+def _differences(
+    flat: list[Any], places: list[tuple[str, dict[str, Any]]]
+) -> Iterator[tuple[str, dict[str, Any], str, Any]]:
+    """Yield the attributes that have changed: path, dictionary, key, and value before."""
+    ends = [index for index, each in enumerate(flat) if each is _MARK] + [len(flat)]
+    for (path, held), (first, end) in zip(places, pairwise(ends), strict=True):
+        middle = (first + 1 + end) // 2
+        was = dict(zip(flat[first + 1 : middle], flat[middle:end], strict=True))
+        for key, value in was.items():
+            if held.get(key, MISSING) is not value:
+                yield path, held, key, value
+        for key in list(held):
+            if key not in was:
+                yield path, held, key, MISSING
+
+
+def _swapped(value: Any, swap: dict[int, torch.Tensor]) -> Any:
+    """Return a value with other tensors in the place of some, given by their `id`."""
+    if not isinstance(value, tuple):
+        return swap.get(id(value), value)
+    new = [_swapped(each, swap) for each in value]
+    return type(value)(*new) if hasattr(value, "_fields") else tuple(new)
+
+
+def _tensors_in(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return [each for held in value for each in _tensors_in(held)] if type(value) is tuple else []
+
+
+def _has_storage(tensor: torch.Tensor) -> bool:
+    if tensor.is_inference():
+        return False
+    try:
+        tensor.untyped_storage()
+    except (NotImplementedError, RuntimeError):
+        return False
+    return True
+
+
+def _equal(copy: torch.Tensor, tensor: torch.Tensor) -> bool:
+    """Whether a tensor has the very bits of a copy."""
+    one, other = fingerprint(copy), fingerprint(tensor)
+    return one is None or other is None or torch.equal(one, other)
+
+
+def _numbers() -> Any:
+    """Return the state of NumPy's generator, in a form that can be compared."""
+    name, keys, *rest = numpy.random.get_state(legacy=True)
+    assert isinstance(keys, numpy.ndarray)
+    return name, keys.tobytes(), *rest
+
+
+def _set_numbers(state: Any) -> None:
+    name, keys, *rest = state
+    numpy.random.set_state((name, numpy.frombuffer(keys, numpy.uint32), *rest))

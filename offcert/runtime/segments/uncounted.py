@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from offcert.runtime.watch.tracker import LiveBytes
@@ -42,17 +40,14 @@ class Held:
         with self._lock:
             self.peak = self.live
 
-    def taken(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Count the storage of a copy until it dies, and return the copy."""
-        storage = tensor.untyped_storage()
-        size = storage.nbytes()
+    def take(self, size: int) -> None:
+        """Count so many bytes more."""
         with self._lock:
             self.live += size
             self.peak = max(self.peak, self.live)
-        weakref.finalize(storage, self._died, size).atexit = False
-        return tensor
 
-    def _died(self, size: int) -> None:
+    def drop(self, size: int) -> None:
+        """Count so many bytes less."""
         with self._lock:
             self.live -= size
 

@@ -210,6 +210,10 @@ class Session:
     def returned(self) -> None:
         """Note that a call of the model has returned."""
 
+    def has_room(self, storage: torch.UntypedStorage) -> bool:
+        """Whether a storage may stay on the device although the plan does not know of it."""
+        return True
+
     def strayed(self, what: str) -> None:
         """Note that the program does not call modules as a segment that runs again was made for."""
 

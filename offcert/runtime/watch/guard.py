@@ -23,7 +23,7 @@ from torch.utils.checkpoint import CheckpointError, _StopRecomputationError
 
 from offcert.core.errors import OffcertError
 from offcert.runtime.watch.entries import InPlaceError
-from offcert.runtime.watch.proof import RecomputeError
+from offcert.runtime.watch.proof import RecomputeError, StopRunning
 
 
 class OffloadWarning(UserWarning):
@@ -48,8 +48,10 @@ def quiet() -> Iterator[None]:
         log.setLevel(level)
 
 
-# PyTorch leaves by the last of them what has been run again as far as it is needed.
-_MEANT = (InPlaceError, CheckpointError, RecomputeError, Warning, _StopRecomputationError)
+# PyTorch and we leave by the last two what has been run again as far as it is needed.
+_MEANT = (
+    InPlaceError, CheckpointError, RecomputeError, Warning, _StopRecomputationError, StopRunning,
+)  # fmt: skip
 
 GUARDED: dict[str, Callable[..., Any]] = {}
 

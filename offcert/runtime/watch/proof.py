@@ -12,12 +12,25 @@ class RecomputeError(OffcertError, RuntimeError):
     """A segment has not made, or cannot make, the same again; gradients would have been wrong."""
 
 
+class StopRunning(Exception):  # noqa: N818
+    """A segment has run again as far as that is needed.
+
+    Parameters
+    ----------
+    run : object
+        The run that is over; those around it go on.
+    """
+
+    def __init__(self, run: Any) -> None:
+        super().__init__()
+        self.run = run
+
+
 class SegmentProof:
     """Whether a segment has been seen to make the same again, and to leave nothing else behind.
 
-    In a rehearsal what the segment makes first is kept on the host until it has been made again and
-    compared, bit by bit; if that fails, what was kept is used, so that training goes on as if
-    nothing had run again.
+    In a rehearsal what the segment makes first stays, and is used; the segment runs again beside
+    it, and both are compared. See the rules of `offcert.runtime.segments.checkpoint`.
 
     Parameters
     ----------
@@ -34,6 +47,10 @@ class SegmentProof:
         In how many rehearsals it has made the same again.
     paths : tuple of str
         Paths of the modules that it calls; of those that stand in the way, once it is refused.
+    compared : int or None
+        Which of the tensors that it saves is compared in each step, once a rehearsal has chosen it.
+    unwritten : set of int
+        Which of them operators save before they have written them.
     refused : str or None
         Why it never runs again from now on.
     """
@@ -47,16 +64,21 @@ class SegmentProof:
         self.name = name
         self.paths = paths
         self.seen = 0
+        self.compared: int | None = None
+        self.unwritten: set[int] = set()
         self.refused: str | None = None
+        self._changed = 0
         self._told = told
-
-    def rehearses(self, *, again: bool) -> bool:
-        """Whether the call that begins is a rehearsal; `again`: though the segment is proved."""
-        return again or not self.seen
 
     def accept(self) -> None:
         """Take note that the segment has made the same again."""
         self.seen += 1
+
+    def changes(self, reason: str, blamed: tuple[str, ...] = ()) -> None:
+        """Take note of a change that forbids runs again, if it is there in two rehearsals."""
+        self._changed += 1
+        if self._changed > 1:
+            self.refuse(reason, blamed)
 
     def refuse(self, reason: str, blamed: tuple[str, ...] = ()) -> None:
         """Take note of why the segment must not run again; only the first reason counts.

@@ -1,0 +1,153 @@
+"""The arguments of a segment's call, which nothing of ours keeps on the device."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
+
+from offcert.runtime.segments.handed import require_no_cache
+from offcert.runtime.segments.keeper import Hooks, outer_hooks
+from offcert.runtime.watch.entries import InPlaceError, is_plain
+
+# Arguments that hold no others.
+_SIMPLE = frozenset((torch.Tensor, nn.Parameter, type(None), bool, int, float, str, torch.dtype))
+
+
+class Argument:
+    """A tensor among the arguments, as the hooks around the segment hold it.
+
+    Parameters
+    ----------
+    hooks : pair of callables
+        The hooks around the segment.
+    tensor : torch.Tensor
+        The tensor, which is not kept here.
+    """
+
+    __slots__ = ("_hooks", "_packed", "_storage", "_trained", "_version")
+
+    def __init__(self, hooks: Hooks, tensor: torch.Tensor) -> None:
+        self._hooks = hooks
+        self._packed = hooks[0](tensor)
+        self._trained = tensor.requires_grad
+        self._version = 0 if tensor.is_inference() else tensor._version
+        self._storage = weakref.ref(tensor.untyped_storage()) if is_plain(tensor) else None
+
+    @property
+    def address(self) -> int | None:
+        """The address of its storage, if it has one that is alive."""
+        storage = None if self._storage is None else self._storage()
+        return None if storage is None else storage._cdata
+
+    def holds(self, storage: torch.UntypedStorage, version: int) -> bool:
+        """Whether it lies in a storage, which has not been changed since."""
+        return self._storage is not None and (
+            self._storage() is storage and self._version == version
+        )
+
+    def tensor(self) -> torch.Tensor:
+        """Return the tensor, detached.
+
+        Raises
+        ------
+        InPlaceError
+            If it has been changed in place.
+        """
+        return self._hooks[1](self._packed).detach().requires_grad_(self._trained)
+
+
+class Arguments:
+    """The arguments of a call; the hooks around the segment hold the tensors among them.
+
+    Parameters
+    ----------
+    name : str
+        Name of the segment, for people.
+    args, kwargs : tuple, dict
+        The arguments.
+
+    Attributes
+    ----------
+    others : list
+        Those that are no tensors, at any depth.
+
+    Raises
+    ------
+    InputError
+        If there is a cache of keys and values among them.
+    """
+
+    def __init__(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._name = name
+        self._hooks = outer_hooks()
+        self._spec: TreeSpec | None = None
+        self._names = tuple(kwargs)
+        self._leaves: list[Any] = [*args, *kwargs.values()]
+        if not _SIMPLE.issuperset(map(type, self._leaves)):
+            self._leaves, self._spec = tree_flatten((args, kwargs))
+            for leaf in self._leaves:
+                require_no_cache(name, leaf)
+        self.others = [leaf for leaf in self._leaves if not isinstance(leaf, torch.Tensor)]
+
+    def tensors(self) -> list[torch.Tensor]:
+        """Return the tensors among them; there are none once they are packed."""
+        return [leaf for leaf in self._leaves if isinstance(leaf, torch.Tensor)]
+
+    def pack(self) -> dict[int, Argument]:
+        """Hand the tensors to the hooks around the segment; the same tensor is handed once.
+
+        Returns
+        -------
+        dict of int to Argument
+            By the addresses of their storages.
+        """
+        known: dict[int, Argument] = {}
+        for place, leaf in enumerate(self._leaves):
+            if isinstance(leaf, torch.Tensor):
+                if id(leaf) not in known:
+                    known[id(leaf)] = Argument(self._hooks, leaf)
+                self._leaves[place] = known[id(leaf)]
+        return {each.address: each for each in known.values() if each.address is not None}
+
+    def call(self, function: Callable[..., Any]) -> None:
+        """Call a function with them, detached.
+
+        Raises
+        ------
+        InPlaceError
+            If one has been changed in place.
+        """
+        args, kwargs = self._unpacked()
+        function(*args, **kwargs)
+
+    def require_unchanged(self) -> None:
+        """Raise an `InPlaceError` if a call has changed one of them in place."""
+        self._unpacked()
+
+    def _unpacked(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        known: dict[int, torch.Tensor] = {}
+        leaves = list(self._leaves)
+        for place, leaf in enumerate(leaves):
+            if isinstance(leaf, Argument):
+                if id(leaf) not in known:
+                    known[id(leaf)] = self._tensor(leaf)
+                leaves[place] = known[id(leaf)]
+        if self._spec is None:
+            count = len(leaves) - len(self._names)
+            kwargs = dict(zip(self._names, leaves[count:], strict=True))
+            return tuple(leaves[:count]), kwargs
+        args, kwargs = tree_unflatten(leaves, self._spec)
+        return args, kwargs
+
+    def _tensor(self, argument: Argument) -> torch.Tensor:
+        try:
+            return argument.tensor()
+        except InPlaceError as error:
+            raise InPlaceError(
+                f"{self._name} cannot run again: what it is given is changed in place afterwards"
+            ) from error
