@@ -232,15 +232,15 @@ class Checkpoint:
         return made
 
     @contextmanager
-    def watched(self) -> Iterator[None]:
-        """Watch the operators of a first run, or of a call of it, that is rehearsed."""
-        with Operators(self._settle) as operators:
-            self._operators = operators
-            try:
+    def watched(self, operators: Operators) -> Iterator[None]:
+        """Hear of the ends of operators in the block, which is a first run, or a call of it."""
+        self._operators = operators
+        try:
+            with operators.told(self._settle):
                 yield
-            finally:
-                # They refer to this object, which must not live on because of that.
-                self._operators = None
+        finally:
+            # They refer to this object, which must not live on because of that.
+            self._operators = None
         for operator in operators.foreign:
             self.proof.refuse(f"{operator} is written in Python, and may keep anything")
 
@@ -303,11 +303,11 @@ class Checkpoint:
         """Whether the operator that saves a tensor has written it already."""
         if tensor.requires_grad:
             return True
-        if self._operators is None:
-            if self._pending and self._pending[0].operator < _operator():
-                self._settle()
-            return index not in self.proof.unwritten
-        return self._operators.has_made(tensor)
+        if self._operators is not None:
+            return self._operators.has_made(tensor)
+        if self._pending and self._pending[0].operator < _operator():
+            self._settle()
+        return self.mode is Mode.ALL and index not in self.proof.unwritten
 
     def _settle(self) -> None:
         """Look at the tensors whose operators have ended."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from offcert.runtime.segments.arguments import Arguments
 from offcert.runtime.segments.checkpoint import Again, Checkpoint, Mode, Told
 from offcert.runtime.segments.keeper import Keeper, Tick, Watch
 from offcert.runtime.segments.keeping import Give, Keep
+from offcert.runtime.segments.operators import Operators
 from offcert.runtime.segments.settings import Casts, GeneratorStates
 from offcert.runtime.segments.state import Before, ModuleStates
 from offcert.runtime.watch.events import AGAIN, RESUME
@@ -43,9 +45,13 @@ class Walk:
         Lines that are open, from the outermost to the innermost.
     calling : bool
         Whether a call of theirs is being made.
+    operators : Operators or None
+        Of the outermost segment that is rehearsed.
     """
 
-    __slots__ = ("again", "calling", "calls", "frame", "lines", "lookup", "opened", "watch")
+    __slots__ = (
+        "again", "calling", "calls", "frame", "lines", "lookup", "opened", "operators", "watch",
+    )  # fmt: skip
 
     def __init__(self, lookup: Any, calls: dict[str, int], again: Frame | None = None) -> None:
         self.lookup = lookup
@@ -56,6 +62,7 @@ class Walk:
         self.watch: Watch | None = None
         self.lines: list[Any] = []
         self.calling = False
+        self.operators: Operators | None = None
 
     @property
     def depth(self) -> int:
@@ -165,6 +172,25 @@ class Frame(Checkpoint):
                 self.proof.changes(doubt.reason, blamed)
                 self.rest()
 
+    @contextmanager
+    def rehearsal(self) -> Iterator[None]:
+        """Watch the operators of the block, in which the segment runs first, or a call of it."""
+        walk = self.now.walk
+        assert walk is not None
+        if walk.operators is None and walk.watch is None:
+            with Operators() as walk.operators:
+                try:
+                    with self.watched(walk.operators):
+                        yield
+                finally:
+                    walk.operators = None
+        elif walk.operators is not None:
+            with self.watched(walk.operators):
+                yield
+        else:
+            # Modes are left in order. Around it is a segment that was watched in its own rehearsal.
+            yield
+
     def run(self, again: Again) -> None:
         """Run the segment again, from the state in which it began."""
         assert self.before is not None
@@ -224,7 +250,7 @@ def run_frame(
     if frame.start(function, args, kwargs) is None:
         return function(*args, **kwargs)
     if frame.rehearses:
-        with frame.watched():
+        with frame.rehearsal():
             result = _first_run(frame, function, args, kwargs)
     else:
         result = _first_run(frame, function, args, kwargs)

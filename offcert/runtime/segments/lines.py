@@ -49,8 +49,8 @@ class LineFrame(Frame):
     def begin(self, value: torch.Tensor) -> None:
         """Begin its first run with what its first call is given: calls note changes themselves."""
         self.made: list[_LineCall] = []
-        self.take(self._replay, (value,), {})
-        del self.function
+        # A method of this object, kept here, would keep it alive.
+        self.take(_nothing, (value,), {})
         self.before = self.begins(self.states)
         self.ended(self.states, self.before)
         # What has been called so far runs again, whether or not the rest follows.
@@ -102,7 +102,7 @@ class _OpenLine:
         outer, walk.frame = walk.frame, frame
         if self.watch is not None:
             walk.watch = self.watch
-        with frame.watched() if frame.rehearses else nullcontext():
+        with frame.rehearsal() if frame.rehearses else nullcontext():
             try:
                 with torch.autograd.graph.saved_tensors_hooks(frame.pack, frame.unpack):
                     yield
@@ -246,6 +246,10 @@ def end_lines(segments: Calls, walk: Walk) -> None:
     lines, walk.lines = walk.lines, []
     if lines:
         segments.strayed(f"{lines[0].part.name} run again only in part: the model has returned")
+
+
+def _nothing(value: torch.Tensor) -> None:
+    """Do nothing: a line runs again call by call."""
 
 
 def _active() -> Any:

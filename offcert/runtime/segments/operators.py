@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, TypeVar
 
@@ -78,21 +79,16 @@ def _is_python(name: str) -> bool:
 class Operators(TorchDispatchMode):
     """Watches the operators of a rehearsal's first run.
 
-    Parameters
-    ----------
-    ended : callable
-        Called when an operator has ended.
-
     Attributes
     ----------
     foreign : list of str
         Names of operators that are written in Python, and not declared to be pure.
     """
 
-    def __init__(self, ended: Callable[[], None]) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.foreign: list[str] = []
-        self._ended = ended
+        self._told: list[Callable[[], None]] = []
         # Addresses of the storages that the latest operator has returned.
         self._made: set[int] = set()
 
@@ -100,6 +96,15 @@ class Operators(TorchDispatchMode):
     def ignore_compile_internals(cls) -> bool:
         """Let `torch.compile` work as without the mode."""
         return True
+
+    @contextmanager
+    def told(self, ended: Callable[[], None]) -> Iterator[None]:
+        """Call a function during the block when an operator has ended."""
+        self._told.append(ended)
+        try:
+            yield
+        finally:
+            self._told.remove(ended)
 
     def has_made(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor lies in a storage that the latest operator has returned."""
@@ -112,7 +117,11 @@ class Operators(TorchDispatchMode):
             if name not in _PURE and name not in self.foreign and _is_python(name):
                 self.foreign.append(name)
         result = func(*args, **(kwargs or {}))
-        self._ended()
+        if func is torch.ops.aten.detach.default:
+            # It computes nothing; we call it ourselves for what stays.
+            return result
+        for ended in self._told:
+            ended()
         leaves = tree_leaves(result)
         self._made = {storage_number(x) for x in leaves if isinstance(x, torch.Tensor)}
         return result

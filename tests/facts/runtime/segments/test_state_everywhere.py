@@ -194,7 +194,7 @@ def test_what_is_remembered_is_put_back_and_changes_once(where):
 
 def test_it_does_run_again():
     runs = Unwatched()
-    model = nn.Sequential(nn.Linear(8, 8), Keeps({}, put), nn.Linear(8, 8))
+    model = nn.Sequential(nn.Linear(8, 8), Keeps(1, count), nn.Linear(8, 8))
     model[1].register_forward_pre_hook(lambda *_: runs.append(1))
     with segmented(model, again("1")):
         train(model, steps=3)
