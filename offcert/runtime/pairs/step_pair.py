@@ -228,6 +228,7 @@ class StepPair:
             ends,
             report.peaks,
             exactly=not self._step_plan.segments,
+            beside=report.beside_bytes,
         )
 
     def bring_home(self) -> None:

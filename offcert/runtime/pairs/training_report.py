@@ -199,11 +199,13 @@ def deviations(
     peaks: Sequence[int],
     *,
     exactly: bool = True,
+    beside: int = 0,
 ) -> tuple[Deviation, ...]:
     """Return every event of a step at which live bytes were not as predicted.
 
     An event that never came counts as one with -1 bytes. If not `exactly`, there may be fewer bytes
     at any event than predicted: where parts of a step run again, autograd holds less meanwhile.
+    `beside` is how many bytes a rehearsal has left there on top.
     """
     found = []
     for index, operation in enumerate(trace.operations):
@@ -214,7 +216,8 @@ def deviations(
         ):
             value = counted[index] if index < len(counted) else -1
             low = (event == "peak" or not exactly) and value >= 0
-            wrong = value > predicted[index] if low else value != predicted[index]
+            most = predicted[index] + beside
+            wrong = value > most if low else value != predicted[index]
             if wrong:
                 found.append(Deviation(event, operation.name, predicted[index], value))
     return tuple(found)

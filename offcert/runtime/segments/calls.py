@@ -56,9 +56,9 @@ class Calls:
         keeper = None if walk.frame is None else walk.frame.keeper
         if walk.frame is None and part.kept:
             keeper = Keeper(part.name, part.kept, part.unread, self._parameters)
-        return kind(part, self.now, keeper, Teller(self, path), self._mode(part, walk))
+        return kind(part, self.now, keeper, Teller(self, path), self.mode(part, walk))
 
-    def _mode(self, part: Part, walk: Walk) -> Mode:
+    def mode(self, part: Part, walk: Walk) -> Mode:
         """Return how much of a call is compared."""
         # What runs again is compared with its own first run.
         if not self._rehearsed or walk.again is not None:

@@ -33,7 +33,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from offcert.runtime.segments.fingerprint import fingerprint, has_bytes, kind_of
-from offcert.runtime.segments.operators import Operators
+from offcert.runtime.segments.operators import Operators, operator_number
 from offcert.runtime.watch.entries import Handle, View, is_plain
 from offcert.runtime.watch.guard import Guard, one_line
 from offcert.runtime.watch.proof import RecomputeError, SegmentProof, StopRunning
@@ -296,7 +296,7 @@ class Checkpoint:
             self._keep(saved, tensor)
         else:
             early = fingerprint(tensor) if self.mode is Mode.REHEARSAL else None
-            pending = _Pending(saved.index, tensor.detach(), early, _operator())
+            pending = _Pending(saved.index, tensor.detach(), early, operator_number())
             self._pending.append(pending)
 
     def _is_written(self, index: int, tensor: torch.Tensor) -> bool:
@@ -305,7 +305,7 @@ class Checkpoint:
             return True
         if self._operators is not None:
             return self._operators.has_made(tensor)
-        if self._pending and self._pending[0].operator < _operator():
+        if self._pending and self._pending[0].operator < operator_number():
             self._settle()
         return self.mode is Mode.ALL and index not in self.proof.unwritten
 
@@ -441,7 +441,7 @@ class Again:
         elif checkpoint.is_on_host(index):
             self.made[index] = found
         if index in checkpoint.proof.unwritten:
-            self._pending.append((_operator(), index, found))
+            self._pending.append((operator_number(), index, found))
         elif index in checkpoint.prints:
             self._compare(index, found)
         if self._count == self._asked and not self._is_unwritten():
@@ -450,7 +450,7 @@ class Again:
 
     def _is_unwritten(self) -> bool:
         """Whether a tensor of the operator that is under way has not been written yet."""
-        return bool(self._pending) and self._pending[-1][0] == _operator()
+        return bool(self._pending) and self._pending[-1][0] == operator_number()
 
     def settle(self) -> None:
         """Compare the tensors that had not been written when they were saved."""
@@ -482,11 +482,6 @@ class Again:
 def is_held(tensor: torch.Tensor, held: dict[int, bool]) -> bool:
     """Whether a tensor lies in one of some storages, given by their addresses."""
     return is_plain(tensor) and tensor.untyped_storage()._cdata in held
-
-
-def _operator() -> int:
-    """Return a number that is another one for each operator with a node in the autograd graph."""
-    return int(torch._C._autograd._get_sequence_nr())
 
 
 def _as_is(tensor: torch.Tensor) -> torch.Tensor:

@@ -99,10 +99,10 @@ class _OpenLine:
         # Even if it fails: something may have been saved in it.
         self.frame.made.append(made)
         frame = self.frame
-        outer, walk.frame = walk.frame, frame
-        if self.watch is not None:
-            walk.watch = self.watch
         with frame.rehearsal() if frame.rehearses else nullcontext():
+            outer, walk.frame = walk.frame, frame
+            if self.watch is not None:
+                walk.watch = self.watch
             try:
                 with torch.autograd.graph.saved_tensors_hooks(frame.pack, frame.unpack):
                     yield

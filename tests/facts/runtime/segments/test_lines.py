@@ -21,6 +21,7 @@ from offcert.runtime.plan.place import place, program_of, steady
 from offcert.runtime.segments import settings
 from offcert.runtime.segments.steps import segmented
 from offcert.runtime.watch.entries import InPlaceError
+from offcert.runtime.watch.foreign import pure
 from offcert.runtime.watch.guard import OffloadWarning
 from offcert.verify.execution import execution_faults
 from support.runtime.captured import mean_step
@@ -293,7 +294,7 @@ def test_generator_of_another_device(placed, monkeypatch):
             device.state += 1
             return x * torch.cos(x + drawn[-1])
 
-    device, drawn = Device(), Unwatched()
+    device, drawn = pure(Device()), Unwatched()
     monkeypatch.setattr(settings, "device_module", lambda _: device)
     model = Calls(simple)
     model.drop = Drops()

@@ -15,6 +15,7 @@ from test_segment_traps import BLOCKS, Three, same_training
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from offcert.runtime.segments.checkpoint import Mode
 from offcert.runtime.segments.steps import segmented
 from offcert.runtime.watch.guard import OffloadWarning
 from offcert.runtime.watch.proof import RecomputeError
@@ -194,7 +195,7 @@ def test_what_is_remembered_is_put_back_and_changes_once(where):
 
 def test_it_does_run_again():
     runs = Unwatched()
-    model = nn.Sequential(nn.Linear(8, 8), Keeps(1, count), nn.Linear(8, 8))
+    model = nn.Sequential(nn.Linear(8, 8), Keeps(1, float), nn.Linear(8, 8))
     model[1].register_forward_pre_hook(lambda *_: runs.append(1))
     with segmented(model, again("1")):
         train(model, steps=3)
@@ -382,19 +383,25 @@ def test_what_cannot_be_put_back_never_runs_again(held, use, reason):
     assert 3 <= len(runs) <= 4
 
 
-def test_proofs_are_repeated_if_that_is_asked_for():
+@pytest.mark.parametrize(("every", "verified"), [(None, 2), (2, 3), (1, 6)])
+def test_segments_are_verified_in_turn(every, verified):
+    """Of three segments one in each step, or each as often as it is asked for."""
     from offcert.runtime.segments.attach import Segments
 
+    modes = Counter()
     model = Three()
-    segments = Segments(model, [BLOCKS], verify_every=2)
+    segments = Segments(model, [BLOCKS], verify_every=every)
     segments.attach()
     try:
-        for _ in range(6):
+        for _ in range(7):
             segments.begin_call(0, {})
             out = model(torch.randn(6, 8))
+            for walk in [segments.now.walk]:
+                for part in walk.lookup.calls.values():
+                    modes[part.name, segments.mode(part, walk)] += 1
             segments.end_call()
             out.sum().backward()
     finally:
         segments.detach()
-    # The first step, and those after it that are even.
-    assert segments.lookups[0].calls["blocks.1", 0].proof.seen == 4
+    assert {modes[f"blocks.{n}", Mode.ALL] for n in range(3)} == {verified}
+    assert {modes[f"blocks.{n}", Mode.REHEARSAL] for n in range(3)} == {1}
