@@ -70,6 +70,8 @@ class TimedRun(StepRun):
         How many elements it is called with, of those of the captured one.
     """
 
+    hears_all = True
+
     def __init__(self, watch: Stopwatch, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._watch = watch

@@ -38,29 +38,26 @@ class HostStore:
 
     def __init__(self, size: int, directory: str | None = None) -> None:
         self._directory = directory
-        if size == 0:
-            self._bytes = torch.empty(0, dtype=torch.uint8)
-            return
-        self._bytes = mapped_file(size, directory)
+        empty = size == 0
+        self._bytes = torch.empty(0, dtype=torch.uint8) if empty else mapped_file(size, directory)
+        self._address = self._bytes.data_ptr()
 
     def another(self, size: int) -> HostStore:
         """Return another store of the same kind."""
         return HostStore(size, self._directory)
 
-    def write(self, offset: int, storage: torch.UntypedStorage) -> None:
-        """Copy a storage into the store, from `offset` on."""
-        size = storage.nbytes()
+    def write(self, offset: int, storage: torch.UntypedStorage, size: int) -> None:
+        """Copy a storage of `size` bytes into the store, from `offset` on."""
         if storage.device.type == "cpu" and size < _SMALL:
-            ctypes.memmove(self._bytes.data_ptr() + offset, storage.data_ptr(), size)
+            ctypes.memmove(self._address + offset, storage.data_ptr(), size)
         else:
             whole = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
             self.view(offset, size).copy_(whole)
 
-    def read(self, offset: int, data: torch.Tensor) -> None:
-        """Fill a tensor of bytes with what lies in the store from `offset` on."""
-        size = data.numel()
+    def read(self, offset: int, data: torch.Tensor, size: int) -> None:
+        """Fill a tensor of `size` bytes with what lies in the store from `offset` on."""
         if data.device.type == "cpu" and size < _SMALL:
-            ctypes.memmove(data.data_ptr(), self._bytes.data_ptr() + offset, size)
+            ctypes.memmove(data.data_ptr(), self._address + offset, size)
         else:
             data.copy_(self.view(offset, size))
 
@@ -87,15 +84,15 @@ class SplitStore(HostStore):
         """Return another store, of the second one's kind: the first is as large as it may be."""
         return self._second.another(size)
 
-    def write(self, offset: int, storage: torch.UntypedStorage) -> None:
+    def write(self, offset: int, storage: torch.UntypedStorage, size: int) -> None:
         """Copy a storage into the store that its address is in."""
         store, within = self._locate(offset)
-        store.write(within, storage)
+        store.write(within, storage, size)
 
-    def read(self, offset: int, data: torch.Tensor) -> None:
+    def read(self, offset: int, data: torch.Tensor, size: int) -> None:
         """Fill a tensor of bytes from there."""
         store, within = self._locate(offset)
-        store.read(within, data)
+        store.read(within, data, size)
 
     def view(self, offset: int, size: int) -> torch.Tensor:
         """Return bytes as a tensor over the store that they are in."""

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from offcert.runtime.plan.step_plan import StepPlan
+from offcert.runtime.plan.step_table import StepTable
 from offcert.runtime.watch.entries import Entry
 from offcert.runtime.watch.events import OUTPUT, Event, Session
 from offcert.runtime.watch.hooks import Hooks
@@ -77,8 +78,8 @@ class StepEntries(PlacedEntries):
 
     Parameters
     ----------
-    step_plan : StepPlan
-        The plan of the captured step.
+    table : StepTable
+        Of the captured step.
 
     Attributes
     ----------
@@ -89,11 +90,11 @@ class StepEntries(PlacedEntries):
         Tensors that a smaller step has saved.
     """
 
-    def __init__(self, step_plan: StepPlan) -> None:
+    def __init__(self, table: StepTable) -> None:
         super().__init__()
         self.smaller: Signature | None = None
         self.spared: list[Spared] = []
-        self._step_plan = step_plan
+        self._alike = table.alike
 
     def add(self, operation: int, size: int, tensor: torch.Tensor) -> Entry:
         """Return the entry of a storage of so many bytes that is saved for the first time.
@@ -103,7 +104,7 @@ class StepEntries(PlacedEntries):
         """
         if self.smaller is not None:
             kind = (operation, dtype_name(tensor.dtype), tensor.dim())
-            for place in self._step_plan.alike.get(kind, ()):
+            for place in self._alike.get(kind, ()):
                 fits = size <= place.size and fits_into(tensor.shape, place.shape)
                 if fits and place not in self.by_place:
                     self.spared.append(Spared(place, place.size - size))

@@ -180,6 +180,7 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
         self._accounts = Accounts(strict)
         # Steps under plans that change nothing run without us, unless something is asked of them.
         self._asked = count or timed or reserved_memory is not None
+        self._timed = timed
         self._reserved = Reserved(device, reserved_memory)
         self._mover_maker = mover_maker_for(device, directory, timed=timed, spill=spill)
         self._relay = Relay(self)
@@ -264,8 +265,21 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
         if self._segments is not None:
             # Before the clock: what is kept is then saved in the operation that makes it.
             self._segments.attach()
-        paths = {event.path for each in self._watched() for event in each.capture.ticks}
-        self._hooks.attach(paths.__contains__)
+        self._hooks.attach(lambda path: False)
+        self._hear()
+
+    def _hear(self, *, every: bool = False) -> None:
+        """Hook the modules that steps by the plans have to hear of, or `every` module."""
+        full = self._full
+        tables = [each.full_table if full else each.table for each in self._watched()]
+        heard = {path for table in tables for path in table.heard}
+        left = {path for table in tables for path in table.left}
+        self._hooks.listen(None if every else heard, None if every else left)
+
+    @property
+    def _full(self) -> bool:
+        """Whether steps have to hear of every operation, or to be told apart by their modules."""
+        return self._timed or self._count or share_calls(self.step_plans)
 
     def _watched(self) -> list[StepPlan]:
         """Return the plans whose clock has to tick."""
@@ -335,6 +349,7 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
         # Of several it has to turn out that it is the right one.
         if chosen.is_idle and not self._asked and not others:
             self._accounts.idle(chosen)
+            self._hear()
             return IdleRun(self._hooks, chosen, self._accounts.exceeded)
         counter = self._counter
         if counter is not None and threading.get_ident() != self._entered_in:
@@ -363,9 +378,10 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
         if counter is not None:
             counter.start(self._hooks.parts.sharded)
         self._reserved.begin()
-        told = self._relay.ended, self._reserved
+        told = self._relay.ended, self._reserved, self._full
         run = self._new_run(chosen, mover, counter, self._strict, *told)
         self._mover_maker.took(chosen, room, run)
+        self._hear(every=run.hears_all)
         accepted = run.accepts(call)
         assert accepted
         self._run, self._latest = run, weakref.ref(run)

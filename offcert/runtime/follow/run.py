@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,22 +15,23 @@ from offcert.runtime.follow.excess import Excess, Stayed, StepEntries, sizes_of
 from offcert.runtime.follow.memory import Counts, Reserved
 from offcert.runtime.plan.reports import StepReport, Unforeseen
 from offcert.runtime.plan.step_plan import StepPlan
+from offcert.runtime.plan.step_table import NONE, Row, SavedKind, Turns
 from offcert.runtime.segments.uncounted import HELD
 from offcert.runtime.streaming.synchronous import Mover
 from offcert.runtime.watch.entries import Entry
 from offcert.runtime.watch.events import (
     END,
-    ENTER,
-    INPUT,
-    LEAVE,
     OPERATOR,
-    OUTPUT,
     UNPACK,
     Event,
     Session,
+    gather_tensors,
+    watch_gradient,
 )
+from offcert.runtime.watch.guard import Guard, guarded
 from offcert.runtime.watch.hooks import Hooks
-from offcert.runtime.watch.saved_hooks import SavedPlace
+from offcert.runtime.watch.nodes import is_recomputing
+from offcert.runtime.watch.saved_hooks import SavedPlace, dtype_name
 from offcert.runtime.watch.signature import Signature, as_if_on, covers
 from offcert.runtime.watch.tracker import LiveBytes
 
@@ -56,6 +59,8 @@ class StepRun(Session):
         Called with the run when its last backward pass has ended.
     reserved : Reserved, optional
         Reads what the device's allocator says, and knows the limit for it.
+    full : bool
+        Hear of every operation, not only of those before which something moves.
 
     Attributes
     ----------
@@ -72,13 +77,19 @@ class StepRun(Session):
     exceeded : str or None
         In what it takes more memory than was planned, or may. The plan is still followed then:
         tensors that stay would take yet more.
+    by_operators : bool
+        Whether operators are the clock.
     broken : bool
         Whether an error of ours is why it does not follow its plan.
     alternatives : tuple of StepPlan
         Plans that the plan was chosen from, if there were several.
     entered : list of str or None
         Then the modules that its forward pass has called, in order.
+    hears_all : bool
+        Whether steps of this class need to hear of every operation.
     """
+
+    hears_all = False
 
     def __init__(
         self,
@@ -89,8 +100,12 @@ class StepRun(Session):
         strict: bool = False,
         ended: Callable[[StepRun], None] | None = None,
         reserved: Reserved | None = None,
+        full: bool = False,
     ) -> None:
         super().__init__(hooks)
+        full = full or self.hears_all or counter is not None or step_plan.by_operators
+        self._table = step_plan.full_table if full else step_plan.table
+        self._next = self._table.following[0]
         self._reserved = Reserved(None, None) if reserved is None else reserved
         self._memory: MemoryReading | None = None
         self._state_bytes = 0
@@ -107,10 +122,15 @@ class StepRun(Session):
         self.alternatives: tuple[StepPlan, ...] = ()
         self.entered: list[str] | None = None
         self._mover, self._strict, self._ended = mover, strict, ended
-        self._by_operators = step_plan.capture.ticks[0].kind in (OPERATOR, UNPACK)
+        self.by_operators = step_plan.capture.ticks[0].kind in (OPERATOR, UNPACK)
         self._announced: dict[str, int] = {}
+        self._entered_calls: defaultdict[str, int] = defaultdict(int)
+        self._returned_calls: defaultdict[str, int] = defaultdict(int)
         self._calls_made = 0
-        self._entries = StepEntries(step_plan)
+        self._entries = StepEntries(self._table)
+        # References to what it has saved, by the places.
+        self.by_place: dict[SavedPlace, weakref.ref[Entry]] = self._entries.by_place
+        self._saved: defaultdict[SavedKind, int] = defaultdict(int)
         self._unforeseen: list[Unforeseen] = []
         self._excess = Excess(step_plan, hooks.parts)
         self._counts = Counts(counter)
@@ -171,7 +191,7 @@ class StepRun(Session):
     @property
     def hooks_saved(self) -> bool:
         """Whether the step must hear of what autograd saves: to move it, for the clock, to sum."""
-        return self._by_operators or not self.step_plan.is_idle
+        return self.by_operators or not self.step_plan.is_idle
 
     @property
     def uses_store(self) -> bool:
@@ -218,37 +238,58 @@ class StepRun(Session):
         """Note that a module is called; nothing is made of it where nothing can tick."""
         if self.entered is not None and not self._backward_runs and not self.backward_passes:
             self.entered.append(path)
-        kinds = self.step_plan.kinds.get(path)
-        if kinds is None:
+        table = self._table
+        if path not in table.heard:
             return
-        call = self.open_call(path)
-        if ENTER in kinds:
-            self.tick(Event(ENTER, path, call))
-        if INPUT in kinds:
-            self.watch(INPUT, path, call, values)
+        call = self._entered_calls[path]
+        self._entered_calls[path] = call + 1
+        if path in table.left:
+            self._open.setdefault(path, []).append(call)
+        if path in table.entering and call in table.entering[path]:
+            operation, gradients = table.entering[path][call]
+            if operation != NONE:
+                self.reach(operation)
+            if gradients:
+                self._watch_gradients(gradients, values)
 
     def leave(self, path: str, output: Any) -> None:
         """Note that it returns."""
-        call = self.close_call(path)
-        if call is None:
-            return
-        kinds = self.step_plan.kinds[path]
-        if LEAVE in kinds:
-            self.tick(Event(LEAVE, path, call))
-        if OUTPUT in kinds:
-            self.watch(OUTPUT, path, call, output)
+        table = self._table
+        if path in table.heard:
+            call = self.close_call(path)
+        else:
+            call = self._returned_calls[path]
+            self._returned_calls[path] = call + 1
+        operation, gradients = _NOTHING
+        if path in table.leaving and call in table.leaving[path]:
+            operation, gradients = table.leaving[path][call]
+            if operation != NONE:
+                self.reach(operation)
+        if gradients or not path:
+            self._watch_gradients(gradients, output, every=not path)
 
-    def wants(self, event: Event) -> bool:
-        """Whether the event begins an operation, or tells that the backward pass has begun."""
-        return event in self.step_plan.watched or (event.kind == OUTPUT and not event.path)
+    def _watch_gradients(
+        self, gradients: Sequence[tuple[int, Turns]], values: Any, *, every: bool = False
+    ) -> None:
+        """Ask for gradients of tensors; `every`: of all, since they tell of a backward pass."""
+        if is_recomputing() or not torch.is_grad_enabled():
+            return
+        found: list[torch.Tensor] = []
+        gather_tensors(values, found)
+        rows = [(n, ()) for n in range(len(found))] if every else ()
+        for part, operations in (*rows, *gradients):
+            for tensor in found[part : part + 1]:
+                # Leaves are left alone: a hook would stay on the caller's tensor.
+                if tensor.grad_fn is not None:
+                    watch_gradient(GradientTurns(self, operations), tensor)
 
     def tick(self, event: Event) -> None:
-        """Begin the operation that begins with the event, if one does."""
+        """Begin the operation that begins with the event, if one does that matters."""
         if self.finished:
             return
-        operation = self.step_plan.operation_of.get(event)
+        operation = self._table.operations.get(event)
         if operation is not None:
-            self._reach(operation)
+            self.reach(operation)
         elif event.kind == END and self._is_last(event):
             self._finish()
 
@@ -260,7 +301,7 @@ class StepRun(Session):
 
     def count(self, kind: str, name: str = "") -> None:
         """Tick at an operator or an unpacking, if the clock is one of operators."""
-        if self._by_operators:
+        if self.by_operators:
             number = self._announced.get(name, 0)
             self._announced[name] = number + 1
             self.tick(Event(kind, name, number))
@@ -327,25 +368,30 @@ class StepRun(Session):
         """Take note that less runs again than was planned."""
         self.deviate(what)
 
-    def _reach(self, operation: int) -> None:
-        if operation == self.now + 1 and self.counter is None:
+    def reach(self, operation: int) -> None:
+        """Begin an operation that matters, and do what the plan wants done by then."""
+        if self.finished:
+            return
+        if operation == self._next and self.counter is None:
             # As almost always.
             self.now = operation
+            self._next = self._table.following[operation + 1]
             self._move(operation)
             return
         if operation <= self.now:
             self.deviate(f"{self.name(operation)} began again after {self.name(self.now)}")
             return
-        if operation > self.now + 1:
-            self.deviate(f"{self.name(self.now + 1)} never began")
-        for index in range(self.now + 1, operation + 1):
+        if operation > self._next:
+            self.deviate(f"{self.name(self._next)} never began")
+        while self._next <= operation:
             self._close()
-            self.now = index
-            self._move(index)
-            self._counts.begin(index)
+            self.now = self._next
+            self._next = self._table.following[self.now + 1]
+            self._move(self.now)
+            self._counts.begin(self.now)
 
     def _move(self, operation: int) -> None:
-        if self._mover is None or not self._mover.acts(operation):
+        if self._mover is None:
             return
         try:
             # No dispatch mode sees the operators of movers, which are nobody's.
@@ -371,7 +417,7 @@ class StepRun(Session):
         self._state_bytes = HELD.peak if self.step_plan.segments else 0
         try:
             if self.now + 1 != len(self.step_plan.trace):
-                self.deviate(f"{self.name(self.now + 1)} never began")
+                self.deviate(f"{self.name(self._next)} never began")
             self.exceed(self._reserved.exceeded(self._memory))
             if self._excess.stayed:
                 self.exceed(self._excess.of_bytes(self._entries))
@@ -388,7 +434,13 @@ class StepRun(Session):
 
     def entry(self, place: SavedPlace) -> Entry | None:
         """Return the entry that was saved at a place, if autograd still needs it, or None."""
-        return self._entries.get(place)
+        reference = self.by_place.get(place)
+        return None if reference is None else reference()
+
+    @property
+    def in_streams(self) -> bool:
+        """Whether streams move tensors."""
+        return self._mover is not None and self._mover.in_streams
 
     def asked_for(self, entry: Entry) -> None:
         """Bring back what autograd asks for, if the plan has not."""
@@ -405,9 +457,58 @@ class StepRun(Session):
 
     def saved(self, size: int, tensor: torch.Tensor) -> Entry:
         """Return the entry of a storage that is saved for the first time."""
-        entry = self._entries.add(max(self.now, 0), size, tensor)
+        stretch = self.now if self.now > 0 else 0
+        if self._entries.smaller is None:
+            kind = stretch, size, tensor.dtype, tensor.shape
+            number = self._saved[kind]
+            self._saved[kind] = number + 1
+            try:
+                place = self._table.places[kind][number]
+            except LookupError:
+                pass
+            else:
+                entry = Entry(place, size)
+                self.by_place[place] = weakref.ref(entry)
+                return entry
+            shape, dtype = tuple(tensor.shape), dtype_name(tensor.dtype)
+            entry = self._entries.put(SavedPlace(stretch, size, dtype, shape, number), size)
+        else:
+            entry = self._entries.add(stretch, size, tensor)
         place = entry.key
         if place not in self.step_plan.places:
             name = self.name(place.operation)
             self._unforeseen.append(Unforeseen(name, size, place.dtype, place.shape))
         return entry
+
+
+_NOTHING = Row(NONE, ())
+
+
+class GradientTurns:
+    """A hook on a tensor: each time that its gradient is complete, an operation may begin.
+
+    Parameters
+    ----------
+    session : StepRun
+        The step.
+    operations : tuple of int
+        The operation that begins with the first gradient, the second, and so on.
+    """
+
+    __slots__ = ("_again", "_operations", "guard", "session")
+
+    def __init__(self, session: StepRun, operations: Turns) -> None:
+        self.session = session
+        self.guard: Guard = session.hooks.guard
+        self._operations = operations
+        self._again = 0
+
+    @guarded()
+    def __call__(self, gradient: torch.Tensor) -> None:
+        """Begin the operation."""
+        session, again = self.session, self._again
+        self._again = again + 1
+        session.runs_backward()
+        for operation in self._operations[again : again + 1]:
+            if operation != NONE:
+                session.reach(operation)

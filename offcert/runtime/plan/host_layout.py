@@ -51,6 +51,23 @@ class HostLayout(Generic[Key]):
         return dict(zip(self.keys, self.placement.addresses, strict=True))
 
     @cached_property
+    def overlapping(self) -> dict[Key, tuple[Key, ...]]:
+        """The storages that have bytes where each lies, itself among them."""
+        found: dict[Key, list[Key]] = {key: [] for key in self.keys}
+        sizes = [each.size for each in self.problem.residences]
+        rows = sorted(zip(self.placement.addresses, sizes, self.keys, strict=True), key=_address)
+        open_rows: list[tuple[int, Key]] = []
+        for address, size, key in rows:
+            open_rows = [row for row in open_rows if row[0] > address]
+            if size:
+                open_rows.append((address + size, key))
+            for _, other in open_rows:
+                found[key].append(other)
+                if other != key:
+                    found[other].append(key)
+        return {key: tuple(others) for key, others in found.items()}
+
+    @cached_property
     def pool(self) -> int:
         """Bytes of the arena."""
         return self.placement.pool(self.problem)
@@ -59,6 +76,10 @@ class HostLayout(Generic[Key]):
     def load(self) -> int:
         """Most bytes of copies that are needed at a time: no arena is smaller."""
         return self.problem.load
+
+
+def _address(row: tuple[int, int, object]) -> int:
+    return row[0]
 
 
 def host_layout(

@@ -24,9 +24,10 @@ from offcert.runtime.plan.host_budget import host_plan
 from offcert.runtime.plan.host_layout import HostLayout, host_layout
 from offcert.runtime.plan.place import carried_by
 from offcert.runtime.plan.predict import Prediction, predict
+from offcert.runtime.plan.step_table import StepTable, step_table
 from offcert.runtime.plan.timetable import Timetable, host_residences_in_streams, timetable
 from offcert.runtime.segments.placed import NOTHING_AGAIN, PlacedProgram
-from offcert.runtime.watch.events import OUTPUT, Event
+from offcert.runtime.watch.events import Event
 from offcert.runtime.watch.saved_hooks import SavedPlace
 from offcert.runtime.watch.signature import Signature, as_if_on, covers, difference, volume
 
@@ -143,13 +144,6 @@ class StepPlan:
         Bytes that the plan predicts around and during every operation.
     limit : int
         Bytes of memory that the plan was made for.
-    operation_of : dict
-        The operation that an event begins.
-    watched : set of Event
-        The events that begin an operation when they come first, or when they come again.
-    kinds : dict
-        For the path of every module that has such events, their kinds; the model itself tells that
-        a backward pass has begun.
     places : dict
         Everything that the captured forward pass saved, with the tensor it is a part of, or None.
     parts : dict
@@ -173,9 +167,6 @@ class StepPlan:
     capture: Capture
     prediction: Prediction
     limit: int
-    operation_of: dict[Event, int]
-    watched: frozenset[Event]
-    kinds: dict[str, set[str]]
     places: dict[SavedPlace, int | None]
     parts: dict[int, tuple[SavedPlace, ...]]
     host: HostLayout[SavedPlace]
@@ -232,13 +223,17 @@ class StepPlan:
         return found
 
     @cached_property
-    def alike(self) -> dict[tuple[int, str, int], tuple[SavedPlace, ...]]:
-        """For operation, data type and number of dimensions, what is saved there, in order."""
-        found: dict[tuple[int, str, int], tuple[SavedPlace, ...]] = {}
-        for place in self.places:
-            kind = (place.operation, place.dtype, len(place.shape))
-            found[kind] = (*found.get(kind, ()), place)
-        return found
+    def table(self) -> StepTable:
+        """What a step does at the events before which something moves."""
+        actions = self.prediction.releases if self.timetable is None else self.timetable.actions
+        pairs = zip(actions, self.prediction.claims, strict=True)
+        matter = [operation for operation, (out, back) in enumerate(pairs) if out or back]
+        return step_table(self.capture.ticks, matter, self.places)
+
+    @cached_property
+    def full_table(self) -> StepTable:
+        """What a step does where every operation has to be heard of."""
+        return step_table(self.capture.ticks, range(len(self.trace)), self.places)
 
     @property
     def by_operators(self) -> bool:
@@ -289,6 +284,7 @@ def step_plan(
         plan = _for_what_runs(plan, execution, found)
         problem = problem.executed(found.execution)
         settled = found.settled
+    _require_once(capture.ticks)
     trace = problem.trace
     prediction = predict(trace, plan)
     require_memory(problem, prediction)
@@ -313,9 +309,6 @@ def step_plan(
         capture,
         prediction,
         problem.platform.memory,
-        _operations(capture.ticks),
-        frozenset(event._replace(again=0) for event in capture.ticks),
-        _kinds(capture.ticks),
         {storage.place: storage.tensor for storage in capture.storages},
         parts,
         host_layout(problem.name, stays, sizes),
@@ -344,19 +337,10 @@ def _for_what_runs(
     return translated(plan, execution, found.execution)
 
 
-def _kinds(ticks: Sequence[Event]) -> dict[str, set[str]]:
-    kinds: dict[str, set[str]] = {"": {OUTPUT}}
-    for event in ticks:
-        kinds.setdefault(event.path, set()).add(event.kind)
-    return kinds
-
-
-def _operations(ticks: Sequence[Event]) -> dict[Event, int]:
-    operations = {event: operation for operation, event in enumerate(ticks)}
-    if len(operations) != len(ticks):
+def _require_once(ticks: Sequence[Event]) -> None:
+    if len(set(ticks)) != len(ticks):
         twice = next(event for event, n in Counter(ticks).items() if n > 1)
         raise InputError(f"source.capture.ticks has {list(twice)} twice")
-    return operations
 
 
 def require_memory(problem: Problem, prediction: Prediction) -> None:

@@ -84,57 +84,71 @@ class HostCopies(Generic[Key]):
         self.outside_entries = 0
         self.outside_bytes = 0
         self._offsets = layout.offsets
+        self._overlapping = layout.overlapping
         self._store = store
-        self._inside: Addresses[weakref.ref[Entry]] = Addresses()
+        self._inside: dict[Key, weakref.ref[Entry]] = {}
         self._outside: dict[Key, HostStore] = {}
 
-    def write(self, entry: Entry) -> None:
+    def keep(self, entry: Entry, storage: torch.UntypedStorage) -> bool:
+        """Copy a storage that is on the device, unless there is a good copy; return whether it was.
+
+        `x.data` can be changed without a trace, so all bytes of a copy are looked at.
+        """
+        if (entry.key in self._inside or entry.key in self._outside) and self.has(entry):
+            there = torch.empty(0, dtype=torch.uint8, device="cpu").set_(storage)
+            if torch.equal(self.view(entry), there):
+                return False
+        self.write(entry, storage)
+        return True
+
+    def write(self, entry: Entry, storage: torch.UntypedStorage | None = None) -> None:
         """Copy a storage that is on the device; there is a copy once all of it is written."""
         if entry.size == 0:
             return
-        storage = entry.device_storage()
-        apart = self._outside.pop(entry.key, None)
-        if apart is None and self._clear(entry):
-            offset = self._offsets[entry.key]
-            self._store.write(offset, storage)
-            self._inside.put(offset, offset + entry.size, weakref.ref(entry))
-            return
-        if apart is None:
-            apart = self._store.another(entry.size)
+        key, inside = entry.key, self._inside
+        if storage is None:
+            storage = entry.device_storage()
+        if key not in self._outside:
+            needed = False
+            for other in self._overlapping[key]:
+                if other in inside:
+                    if self.is_needed(inside[other]):
+                        needed = True
+                    else:
+                        del inside[other]
+            if not needed:
+                self._store.write(self._offsets[key], storage, entry.size)
+                inside[key] = weakref.ref(entry)
+                return
+            self._outside[key] = self._store.another(entry.size)
             self.outside_entries += 1
             self.outside_bytes += entry.size
-        apart.write(0, storage)
-        self._outside[entry.key] = apart
+        # There is no copy while it is being written.
+        apart = self._outside.pop(key)
+        apart.write(0, storage, entry.size)
+        self._outside[key] = apart
 
     def read(self, entry: Entry, data: torch.Tensor) -> None:
         """Fill a tensor of bytes with the copy of a storage."""
-        store, offset = self._where(entry)
-        store.read(offset, data)
+        store, offset = self._store, 0
+        if entry.key in self._outside:
+            store = self._outside[entry.key]
+        elif entry.size:
+            offset = self._offsets[entry.key]
+        store.read(offset, data, entry.size)
 
     def has(self, entry: Entry) -> bool:
         """Whether there is a copy of a storage, of whatever age."""
         if entry.key in self._outside or entry.size == 0:
             return True
-        reference = self._inside.at(self._offsets[entry.key])
+        reference = self._inside.get(entry.key)
         return reference is not None and reference() is entry
 
     def view(self, entry: Entry) -> torch.Tensor:
         """Return the copy of a storage, as a tensor over host memory."""
-        store, offset = self._where(entry)
-        return store.view(offset, entry.size)
-
-    def _where(self, entry: Entry) -> tuple[HostStore, int]:
-        apart = self._outside.get(entry.key)
-        return (self._store, self._offsets.get(entry.key, 0)) if apart is None else (apart, 0)
-
-    def _clear(self, entry: Entry) -> bool:
-        """Forget copies where another is to be written; return False if one of them is needed."""
-        low = self._offsets[entry.key]
-        high = low + entry.size
-        if any(self.is_needed(each) for each in self._inside.met(low, high)):
-            return False
-        self._inside.clear(low, high)
-        return True
+        if entry.key in self._outside:
+            return self._outside[entry.key].view(0, entry.size)
+        return self._store.view(self._offsets.get(entry.key, 0), entry.size)
 
     @staticmethod
     def is_needed(reference: weakref.ref[Entry]) -> bool:

@@ -113,6 +113,8 @@ class StreamMover(Mover):
         Takes note of the times.
     """
 
+    in_streams = True
+
     def __init__(
         self,
         step_plan: StepPlan,
@@ -129,6 +131,8 @@ class StreamMover(Mover):
         self._timetable = step_plan.timetable
         self._durations = step_plan.trace.durations
         self._compute = device.compute
+        # How many operations have ended.
+        self._ran = 0
         self._sent: dict[int, _Sent] = {}
         self._coming: dict[int, Flight] = {}
         # For each storage that has come back but was not waited for, the gap that it came for.
@@ -153,7 +157,7 @@ class StreamMover(Mover):
 
     def reach(self, step: FollowedStep, operation: int) -> None:
         """Hand over what the timetable says before an operation begins."""
-        self._operation_ended(operation - 1)
+        self._operations_ended(operation)
         for action in self._timetable.actions[operation]:
             # No table of bound methods: it would keep this object until garbage is collected.
             if action.act is Act.COPY_OUT:
@@ -167,9 +171,11 @@ class StreamMover(Mover):
         if self._record is not None:
             self._record.began(self._device.compute.record())
 
-    def _operation_ended(self, operation: int) -> None:
-        if operation >= 0:
+    def _operations_ended(self, now: int) -> None:
+        """Take note that all operations before one have ended; not of each is anybody told."""
+        for operation in range(self._ran, now):
             self._device.ran(self._durations[operation])
+        self._ran = max(self._ran, now)
         self._ended = None
         if self._record is not None:
             self._ended = self._device.compute.record()
@@ -335,7 +341,7 @@ class StreamMover(Mover):
     def end(self, step: FollowedStep, *, complete: bool) -> None:
         """Let ``compute`` wait for every copy under way; nothing is held for them any more."""
         if complete:
-            self._operation_ended(len(self._durations) - 1)
+            self._operations_ended(len(self._durations))
         for tensor in tuple(self._sent):
             self._await_sent(tensor)
         for gap in tuple(self._coming):

@@ -35,6 +35,8 @@ class FollowedStep(Protocol):
     counter: LiveBytes | None
     deviation: str | None
 
+    by_place: dict[SavedPlace, weakref.ref[Entry]]
+
     def entry(self, place: SavedPlace) -> Entry | None:
         """Return the entry that the step saved at a place, if autograd still needs it, or None."""
 
@@ -59,9 +61,13 @@ class Mover(ABC):
         Bytes of these that came back only when they were asked for.
     unfreed : list of Unfreed
         Storages that should have left, but are held by someone besides autograd.
+    in_streams : bool
+        Whether streams move tensors: it is asked of all that autograd saves and asks for.
     outside_entries, outside_bytes : int
         Copies outside of the arena.
     """
+
+    in_streams = False
 
     def __init__(self) -> None:
         self.offloaded_bytes = 0
@@ -82,10 +88,6 @@ class Mover(ABC):
     @property
     def is_here(self) -> bool:
         """Whether the calling thread's operators come after those of the step, and before more."""
-        return True
-
-    def acts(self, operation: int) -> bool:
-        """Whether there may be anything to do before an operation begins."""
         return True
 
     @abstractmethod
@@ -156,10 +158,6 @@ class SynchronousMover(Mover):
         """Bytes of the copies outside of the arena."""
         return self._copies.outside_bytes
 
-    def acts(self, operation: int) -> bool:
-        """Whether anything leaves or comes back before an operation begins."""
-        return bool(self._releases[operation] or self._claims[operation])
-
     def reach(self, step: FollowedStep, operation: int) -> None:
         """Make the plan's moves before an operation begins."""
         for tensor in self._releases[operation]:
@@ -172,24 +170,32 @@ class SynchronousMover(Mover):
             self._release(step, place, tensor, operation)
 
     def _return(self, step: FollowedStep, tensor: int, operation: int) -> None:
-        for entry in away(step, self._parts[tensor]):
-            self.prefetched_bytes += entry.size
-            self._fetch(step, entry)
+        by_place = step.by_place
+        for place in self._parts[tensor]:
+            entry = by_place[place]() if place in by_place else None
+            if entry is not None and not entry.address and entry.data is None:
+                self.prefetched_bytes += entry.size
+                self._fetch(step, entry)
 
     def _release(self, step: FollowedStep, place: SavedPlace, tensor: int, operation: int) -> None:
         if step.deviation is not None:
             return
-        entry = step.entry(place)
+        by_place = step.by_place
+        entry = by_place[place]() if place in by_place else None
         if entry is None:
             lacking(step, place, operation)
             return
-        reference = None
-        if not entry.held_elsewhere:
-            with without_counting(step):
-                if not self._same_on_host(entry):
-                    self._copies.write(entry)
-                    self.offloaded_bytes += entry.size
-            reference = weakref.ref(entry.device_storage())
+        storage, reference = entry.alone(), None
+        if storage is not None:
+            if step.counter is None:
+                copied = self._copies.keep(entry, storage)
+            else:
+                with step.counter.paused():
+                    copied = self._copies.keep(entry, storage)
+            if copied:
+                self.offloaded_bytes += entry.size
+            reference = weakref.ref(storage)
+            del storage
             entry.drop()
         if reference is None or reference() is not None:
             self.unfreed.append(unfreed(step, tensor, operation, entry.size))
@@ -207,20 +213,16 @@ class SynchronousMover(Mover):
         """Do nothing: nothing is under way."""
 
     def _fetch(self, step: FollowedStep, entry: Entry) -> None:
-        with without_counting(step):
+        if step.counter is None:
             device = torch.empty(entry.size, dtype=torch.uint8, device="cpu")
-            if step.counter is not None:
-                # A tick at an operator comes from within the counter, which sees no operators then.
-                step.counter.adopt(device)
             self._copies.read(entry, device)
-            entry.put(device)
-
-    def _same_on_host(self, entry: Entry) -> bool:
-        """Whether there is a copy, and still good: `x.data` can be changed without a trace."""
-        return self._copies.has(entry) and torch.equal(
-            self._copies.view(entry),
-            torch.empty(0, dtype=torch.uint8, device="cpu").set_(entry.device_storage()),
-        )
+        else:
+            with step.counter.paused():
+                device = torch.empty(entry.size, dtype=torch.uint8, device="cpu")
+                # A tick at an operator comes from within the counter, which sees none then.
+                step.counter.adopt(device)
+                self._copies.read(entry, device)
+        entry.data, entry.version = device, device._version
 
 
 def away(step: FollowedStep, places: Iterable[SavedPlace]) -> list[Entry]:
@@ -329,10 +331,6 @@ class TimedMover(SynchronousMover):
         super().__init__(step_plan, store)
         self._record = record
         self._gaps = GapsOfTensors(step_plan.trace)
-
-    def acts(self, operation: int) -> bool:
-        """Every operation has times."""
-        return True
 
     def reach(self, step: FollowedStep, operation: int) -> None:
         """Make the plan's moves before an operation begins."""

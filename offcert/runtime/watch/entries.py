@@ -32,9 +32,20 @@ class View(NamedTuple):
 
     def of(self, data: torch.Tensor) -> torch.Tensor:
         """Return this view of bytes; it shares their version."""
-        beyond = data.numel() % self.dtype.itemsize
-        typed = (data[:-beyond] if beyond else data).view(self.dtype)
-        return typed.as_strided(self.shape, self.stride, self.offset)
+        return viewed(data, *self)
+
+
+def viewed(
+    data: torch.Tensor,
+    dtype: torch.dtype,
+    shape: tuple[int, ...],
+    stride: tuple[int, ...],
+    offset: int,
+) -> torch.Tensor:
+    """Return a view of bytes; it shares their version."""
+    beyond = data.numel() % dtype.itemsize
+    typed = (data[:-beyond] if beyond else data).view(dtype)
+    return typed.as_strided(shape, stride, offset)
 
 
 class Handle:
@@ -51,8 +62,8 @@ class Handle:
         The version when the tensor was saved.
     stale : bool
         Whether the tensor had been changed in place when it left the device.
-    view : View or None
-        How it lies in its storage, once it has left the device.
+    view : tuple or None
+        How it lies in its storage, once it has left the device: data type, shape, strides, offset.
     whole : Whole or None
         The `DTensor` of which the tensor is the part on this process, if it is one.
     """
@@ -68,7 +79,7 @@ class Handle:
         self.tensor: torch.Tensor | None = tensor if itself else detached
         self.version = detached._version
         self.stale = False
-        self.view: View | None = None
+        self.view: tuple[torch.dtype, tuple[int, ...], tuple[int, ...], int] | None = None
         self.whole: Whole | None = None
 
     @property
@@ -99,8 +110,8 @@ class Handle:
             # Another one, so that it shows if whoever asked keeps it.
             return tensor.detach()
         if self.changed:
-            known = self.tensor if self.tensor is not None else self.view
-            shape = "x".join(map(str, () if known is None else known.shape)) or "scalar"
+            known = () if self.view is None else self.view[1]
+            shape = "x".join(map(str, known if tensor is None else tensor.shape)) or "scalar"
             raise InPlaceError(
                 f"a tensor of shape {shape} saved for the backward pass was changed in place "
                 "afterwards; its gradient would be wrong"
@@ -112,7 +123,7 @@ class Handle:
                 f"a storage of {self.entry.size} bytes, saved as {self.entry.key}, is needed, but "
                 "the plan has not brought it back"
             )
-        return self.view.of(self.entry.data)
+        return viewed(self.entry.data, *self.view)
 
 
 class Entry:
@@ -130,25 +141,31 @@ class Entry:
     sending : torch.Tensor or None
         All bytes of the storage, while a stream copies them to the host: whoever waits for that
         holds them, and is no one else.
+    handles : list of weakref
+        The handles that autograd holds on it; it lives as long as one of them.
+    address : int
+        Of the storage that it was last recognised in; 0 since it has left that.
+    version : int
+        Of `data` when the bytes had come back.
     """
 
-    __slots__ = ("__weakref__", "_handles", "_version", "data", "key", "sending", "size")
+    __slots__ = ("__weakref__", "address", "data", "handles", "key", "sending", "size", "version")
 
     def __init__(self, key: Any, size: int) -> None:
         self.key = key
         self.size = size
         self.data: torch.Tensor | None = None
         self.sending: torch.Tensor | None = None
-        self._version = 0
+        self.version = self.address = 0
         # Most have one or two; a set of weak references would cost more than all else here.
-        self._handles: list[weakref.ref[Handle]] = []
+        self.handles: list[weakref.ref[Handle]] = []
 
     def add(self, handle: Handle) -> None:
         """Register a handle; the entry lives as long as one of them."""
-        self._handles.append(weakref.ref(handle))
+        self.handles.append(weakref.ref(handle))
 
     def _alive(self) -> list[Handle]:
-        handles = [reference() for reference in self._handles]
+        handles = [reference() for reference in self.handles]
         return [handle for handle in handles if handle is not None]
 
     @property
@@ -156,7 +173,7 @@ class Entry:
         """Whether nothing of it is on the device."""
         if self.data is not None:
             return False
-        for reference in self._handles:
+        for reference in self.handles:
             handle = reference()
             if handle is not None and handle.tensor is not None:
                 return False
@@ -165,13 +182,13 @@ class Entry:
     @property
     def changed(self) -> bool:
         """Whether it was changed in place after it had come back."""
-        return self.data is not None and self.data._version != self._version
+        return self.data is not None and self.data._version != self.version
 
     def device_storage(self) -> torch.UntypedStorage:
         """Return the storage on the device; call it only if there is one."""
         if self.data is not None:
             return self.data.untyped_storage()
-        for reference in self._handles:
+        for reference in self.handles:
             handle = reference()
             if handle is not None and handle.tensor is not None:
                 return handle.tensor.untyped_storage()
@@ -180,22 +197,30 @@ class Entry:
     @property
     def held_elsewhere(self) -> bool:
         """Whether someone besides autograd's handles keeps the storage on the device alive."""
-        tensors = []
-        for reference in self._handles:
+        return not self.away and self.alone() is None
+
+    def alone(self) -> torch.UntypedStorage | None:
+        """Return the storage on the device; None if someone besides autograd's handles holds it.
+
+        Raises
+        ------
+        LookupError
+            If nothing is on the device.
+        """
+        # The storage's own Python object counts as one user; someone may have that alone.
+        tensor, ours = self.data, 1 if self.data is None else 2
+        for reference in self.handles:
             handle = reference()
             if handle is not None and handle.tensor is not None:
-                tensors.append(handle.tensor)
-        if self.data is not None:
-            tensors.append(self.data)
-        if not tensors:
-            return False
+                tensor = handle.tensor
+                ours += 1
+        if tensor is None:
+            raise LookupError(f"nothing of {self.key} is on the device")
         if self.sending is not None:
-            tensors.append(self.sending)
-        storage = tensors[0].untyped_storage()
-        # The storage's own Python object counts as one user; someone may have that alone.
-        ours = len(tensors) + 1
+            ours += 1
+        storage = tensor.untyped_storage()
         users = torch._C._storage_Use_Count(storage._cdata)
-        return users > ours or sys.getrefcount(storage) > _REFERENCES
+        return None if users > ours or sys.getrefcount(storage) > _REFERENCES else storage
 
     def versions(self) -> dict[int, int]:
         """Return the versions of the storage on the device, by who knows them."""
@@ -206,18 +231,26 @@ class Entry:
 
     def drop(self) -> None:
         """Drop every reference to the storage on the device."""
-        for handle in self._alive():
-            handle.stale = handle.changed
+        for reference in self.handles:
+            handle = reference()
+            if handle is None:
+                continue
             tensor = handle.tensor
+            if tensor is None or handle.whole is not None:
+                handle.stale = handle.changed
+            elif tensor._version != handle.version:
+                handle.stale = True
             if tensor is not None:
-                handle.view = View.like(tensor)
+                offset: Any = tensor.storage_offset()
+                handle.view = tensor.dtype, tensor.shape, tensor.stride(), offset
                 handle.tensor = None
         self.data = self.sending = None
+        self.address = 0
 
     def put(self, data: torch.Tensor) -> None:
         """Take these bytes as those on the device from now on."""
         self.data = data
-        self._version = data._version
+        self.version = data._version
 
 
 def _references() -> int:

@@ -10,7 +10,9 @@ hooks on the modules (`offcert.runtime.watch.hooks`) find the session of their t
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -75,6 +77,44 @@ def tensors_in(values: Any) -> Iterator[torch.Tensor]:
             yield from tensors_in(getattr(values, item.name, None))
 
 
+def gather_tensors(values: Any, found: list[torch.Tensor]) -> None:
+    """Add the tensors of `tensors_in` to a list, in order; quick where there is little else."""
+    kind = type(values)
+    if kind is torch.Tensor:
+        found.append(values)
+    elif kind is tuple or kind is list:
+        for value in values:
+            if type(value) is torch.Tensor:
+                found.append(value)
+            elif value is not None:
+                gather_tensors(value, found)
+    elif kind is dict:
+        for value in values.values():
+            if value is not None:
+                gather_tensors(value, found)
+    elif kind not in _WITHOUT_TENSORS:
+        found.extend(tensors_in(values))
+
+
+_WITHOUT_TENSORS = frozenset((bool, int, float, str, type(None)))
+
+
+def watch_gradient(hook: Callable[[torch.Tensor], None], tensor: torch.Tensor) -> None:
+    """Let a hook be called with the gradient of a tensor that is no leaf.
+
+    As its `register_hook` does, which makes a handle besides, and takes several times as long.
+    """
+    hooks = tensor._backward_hooks if type(tensor) is torch.Tensor else None
+    if type(tensor) is not torch.Tensor:
+        tensor.register_hook(hook)
+    elif hooks is None:
+        made: Any = OrderedDict({hook: hook})
+        tensor._backward_hooks = made
+        tensor.grad_fn._register_hook_dict(tensor)  # type: ignore[union-attr]
+    else:
+        hooks[hook] = hook  # type: ignore[index]
+
+
 class Local:
     """The sessions of a thread: of the forward pass that runs in it, and of the backward pass.
 
@@ -99,6 +139,13 @@ class Local:
         return sys.exception() is not self.error
 
 
+class Threads(threading.local):
+    """The sessions of each thread."""
+
+    def __init__(self) -> None:
+        self.local = Local()
+
+
 class Watching(Protocol):
     """The part of `offcert.runtime.watch.hooks.Hooks` that a step under way knows."""
 
@@ -106,6 +153,8 @@ class Watching(Protocol):
     guard: Guard
     parts: Parts
     compiled: set[str]
+
+    threads: Threads
 
     @property
     def local(self) -> Local:
@@ -232,7 +281,12 @@ class Session:
 
     def gradient(self, event: Event) -> None:
         """Note that a gradient is complete."""
-        local = self.hooks.local
+        self.runs_backward()
+        self.tick(event)
+
+    def runs_backward(self) -> None:
+        """Note that a backward pass through the step runs in the calling thread."""
+        local = self.hooks.threads.local
         if local.backward is not self and all(each is not local for each, _ in self._within):
             # Checkpointing calls modules again while the backward pass runs.
             self._within.append((local, local.backward))
@@ -242,7 +296,6 @@ class Session:
             # That the backward pass has ended shows nowhere but in the engine.
             torch.autograd.Variable._execution_engine.queue_callback(_Ending(self))
             self.begin_backward()
-        self.tick(event)
 
     def begin_backward(self) -> None:
         """Take note that a backward pass through the step has reached the model."""

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 import torch
-from torch import nn
+from torch import compiler, nn
 
 from offcert.core.errors import InputError
-from offcert.runtime.watch.events import Local, Session
+from offcert.runtime.watch.events import Local, Session, Threads
 from offcert.runtime.watch.guard import RAISING, Guard, guarded
 from offcert.runtime.watch.parts import Parts
 from offcert.runtime.watch.sharded import require_followable
@@ -169,31 +168,60 @@ class Hooks:
         self.steps = steps
         self.guard = guard
         self.unseen: Unseen | None = None
-        self._threads = _Threads()
+        self.threads = Threads()
         self.compiled: set[str] = set()
         self.parts = Parts(root)
         self._handles: list[Any] = []
+        self._root_handles: list[Any] = []
+        self._modules: dict[str, nn.Module] = {}
+        self._heard: tuple[frozenset[str], ...] = ()
 
     @property
     def local(self) -> Local:
         """The sessions of the calling thread."""
-        return self._threads.local
+        return self.threads.local
 
     def attach(self, wanted: Callable[[str], bool] = lambda path: True) -> None:
         """Hook the root and the modules whose path is wanted."""
         self.look_again()
-        modules = list(watched_modules(self.root))
-        self.compiled = {path for path, module in modules if is_compiled(module)}
-        for path, module in modules:
-            if path and not wanted(path):
-                continue
-            hook = _RootHook(self, path, module) if not path else _ModuleHook(self, path, module)
+        modules = dict(watched_modules(self.root))
+        self.compiled = {path for path, module in modules.items() if is_compiled(module)}
+        root = _RootHook(self, modules.pop(""))
+        self._root_handles = self._hook(self.root, root.enter, root.leave)
+        self._modules = modules
+        paths = frozenset(filter(wanted, modules))
+        self._heard = frozenset(), frozenset()
+        self.listen(paths, paths)
+
+    def listen(self, heard: Collection[str] | None, left: Collection[str] | None) -> None:
+        """Hook other modules inside of the root from now on; None for all.
+
+        Parameters
+        ----------
+        heard, left : collection of str, or None
+            Paths of the modules whose calls the session is told of, and of whose ends.
+        """
+        asked = tuple(frozenset(self._modules if e is None else e) for e in (heard, left))
+        if asked == self._heard:
+            return
+        self._heard = asked
+        self._unhook(self._handles)
+        for path, module in self._modules.items():
+            enter = EnterHook(self, path) if path in asked[0] else None
+            leave = LeaveHook(self, path) if path in asked[1] else None
+            self._handles += self._hook(module, enter, leave)
+
+    def _hook(
+        self, module: nn.Module, enter: UncopiedHook | None, leave: UncopiedHook | None
+    ) -> list[Any]:
+        found = []
+        if enter is not None:
             # What is gathered for a module, and freed after it, belongs to its call.
             first = bool(self.parts.sharded)
-            self._handles += [
-                module.register_forward_pre_hook(hook.enter, with_kwargs=True, prepend=first),
-                module.register_forward_hook(hook.leave, always_call=True),
-            ]
+            found.append(module.register_forward_pre_hook(enter, with_kwargs=True, prepend=first))
+        if leave is not None:
+            found.append(module.register_forward_hook(leave, always_call=True))
+        return found
 
     def look_again(self) -> None:
         """List the parts of the root anew: modules may have been replaced."""
@@ -201,17 +229,15 @@ class Hooks:
 
     def detach(self) -> None:
         """Remove every hook."""
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
-        self._threads = _Threads()
+        self._unhook(self._handles)
+        self._unhook(self._root_handles)
+        self._modules = {}
+        self.threads = Threads()
 
-
-class _Threads(threading.local):
-    """Something of each thread's own."""
-
-    def __init__(self) -> None:
-        self.local = Local()
+    @staticmethod
+    def _unhook(handles: list[Any]) -> None:
+        while handles:
+            handles.pop().remove()
 
 
 class UncopiedHook:
@@ -231,7 +257,7 @@ class UncopiedHook:
 
     def __call__(self, *arguments: Any) -> None:
         """Call the function, unless the compiler only looks at the module."""
-        if not torch.compiler.is_compiling():
+        if not (compiler.is_dynamo_compiling() or compiler._is_compiling_flag):
             self._tell(*arguments)
 
     def _instead(self, *arguments: Any) -> None:
@@ -253,39 +279,55 @@ def _ignore(*arguments: Any) -> None:
     """Do nothing."""
 
 
-class _ModuleHook:
-    """The two hooks of one module."""
+class EnterHook(UncopiedHook):
+    """The hook that is called when a module is called."""
 
-    def __init__(self, hooks: Hooks, path: str, module: nn.Module) -> None:
-        self.hooks = hooks
+    __slots__ = ("path", "threads")
+
+    def __init__(self, hooks: Hooks, path: str) -> None:
+        super().__init__(_ignore, hooks.guard)
+        self.threads = hooks.threads
         self.path = path
-        self.module = module
-        self.enter = UncopiedHook(self._enter, hooks.guard)
-        self.leave = UncopiedHook(self._leave, hooks.guard, self._left_anyway)
 
-    def _enter(
+    @guarded()
+    def _tell(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
     ) -> None:
         # Called without keyword arguments if another thread has just removed the hook.
-        local = self.hooks.local
+        local = self.threads.local
         session = local.forward or local.backward
         if session is not None:
             session.enter(self.path, (args, kwargs) if kwargs else args)
 
-    def _leave(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        local = self.hooks.local
+
+class LeaveHook(UncopiedHook):
+    """The hook that is called when a module returns, or raises."""
+
+    __slots__ = ("path", "threads")
+
+    def __init__(self, hooks: Hooks, path: str) -> None:
+        super().__init__(_ignore, hooks.guard)
+        self.threads = hooks.threads
+        self.path = path
+
+    @guarded()
+    def _tell(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        local = self.threads.local
         if local.forward is not None:
             if not local.failing:
                 local.forward.leave(self.path, output)
         elif local.backward is not None:
             local.backward.leave(self.path, output)
 
-    def _left_anyway(self) -> None:
-        """The call has returned, and nobody has been told."""
 
+class _RootHook:
+    """The two hooks of the model itself, which begin a step."""
 
-class _RootHook(_ModuleHook):
-    """The hooks of the model itself, which begin a step."""
+    def __init__(self, hooks: Hooks, module: nn.Module) -> None:
+        self.hooks = hooks
+        self.module = module
+        self.enter = UncopiedHook(self._enter, hooks.guard)
+        self.leave = UncopiedHook(self._leave, hooks.guard, self._left_anyway)
 
     def _enter(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
@@ -302,19 +344,26 @@ class _RootHook(_ModuleHook):
                 self.hooks.unseen.close()
                 self.hooks.unseen = None
             local.forward = self.hooks.steps.begin(args, kwargs or {})
-        super()._enter(module, args, kwargs)
+        session = local.forward or local.backward
+        if session is not None:
+            session.enter("", (args, kwargs) if kwargs else args)
 
     def _leave(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         local = self.hooks.local
         if local.depth == 0:
             return
-        super()._leave(module, args, output)
+        if local.forward is not None:
+            if not local.failing:
+                local.forward.leave("", output)
+        elif local.backward is not None:
+            local.backward.leave("", output)
         local.depth -= 1
         if local.depth == 0:
             failed, local.error = local.failing, None
             self._end(local, output, failed)
 
     def _left_anyway(self) -> None:
+        """End the call, which has returned, and nobody has been told."""
         local = self.hooks.local
         if local.depth:
             local.depth, local.error = 0, None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import weakref
+from collections import OrderedDict
 from itertools import chain
 
 import torch
@@ -48,10 +49,31 @@ class Parts:
         """Return which parameters require gradients."""
         return [parameter.requires_grad for parameter in self.parameters]
 
-    def tensors(self) -> Iterator[torch.Tensor]:
-        """Yield the tensors of the modules now: parameters, buffers and attributes."""
+    def storages(self) -> dict[int, weakref.ref[torch.UntypedStorage]]:
+        """Return the storages of the modules now, by address.
+
+        These are parameters, buffers and attributes. Sparse tensors and some subclasses have none.
+        """
+        found: dict[int, weakref.ref[torch.UntypedStorage]] = {}
+        # Nearly all attributes are of few types that are no tensors, and told in no time.
         for module in self.modules:
-            for held in (module._parameters, module._buffers, module.__dict__):
-                for value in held.values():
-                    if isinstance(value, torch.Tensor):
-                        yield local(value)
+            attributes = module.__dict__
+            for held in (attributes["_parameters"], attributes["_buffers"], attributes):
+                for name in held:
+                    value = held[name]
+                    kind = type(value)
+                    if kind in _NO_TENSORS:
+                        continue
+                    if kind is not torch.Tensor and kind is not nn.Parameter:
+                        if not isinstance(value, torch.Tensor):
+                            continue
+                        value = local(value)
+                    try:
+                        storage = value.untyped_storage()
+                    except (NotImplementedError, RuntimeError):
+                        continue
+                    found[storage._cdata] = weakref.ref(storage)
+        return found
+
+
+_NO_TENSORS = frozenset((bool, int, float, str, tuple, dict, OrderedDict, set, type(None)))

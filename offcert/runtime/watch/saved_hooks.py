@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from offcert.runtime.watch.entries import Entry, Handle, is_plain
-from offcert.runtime.watch.guard import RAISING, Guard, guarded
+from offcert.runtime.watch.guard import GUARDED_CALL, RAISING, Guard, guarded
 from offcert.runtime.watch.parts import Parts
 from offcert.runtime.watch.sharded import Gathered, Whole, local
 from offcert.runtime.watch.tracker import LiveBytes
@@ -113,7 +113,6 @@ class PlacedEntries:
     def __init__(self) -> None:
         # Not a dictionary that forgets the dead: that costs more than all of them take.
         self.by_place: dict[SavedPlace, weakref.ref[Entry]] = {}
-        self._ordinals: dict[tuple[Any, ...], int] = {}
 
     def get(self, place: SavedPlace) -> Entry | None:
         """Return the entry that was saved at a place, if autograd still needs it, or None."""
@@ -129,10 +128,10 @@ class PlacedEntries:
 
     def add(self, operation: int, size: int, tensor: torch.Tensor) -> Entry:
         """Return the entry of a storage of so many bytes that is saved for the first time."""
-        kind = (operation, size, dtype_name(tensor.dtype), tuple(tensor.shape))
-        ordinal = self._ordinals.get(kind, 0)
-        self._ordinals[kind] = ordinal + 1
-        return self.put(SavedPlace(*kind, ordinal), size)
+        place = SavedPlace(operation, size, dtype_name(tensor.dtype), tuple(tensor.shape), 0)
+        while place in self.by_place:
+            place = place._replace(ordinal=place.ordinal + 1)
+        return self.put(place, size)
 
     def put(self, place: SavedPlace, size: int) -> Entry:
         """Return the entry of a storage of so many bytes that counts as saved at a place."""
@@ -157,47 +156,50 @@ class Owned:
     ----------
     parts : Parts
         The parts of the model.
+
+    Attributes
+    ----------
+    held : dict
+        References to the storages that the model holds, by address.
+    gathered : container
+        Those that it gathers.
     """
 
     def __init__(self, parts: Parts) -> None:
         # By address, and weakly: a buffer may be replaced while the model runs, and then its
         # address may be used again.
-        self._held: dict[int, weakref.ref[torch.UntypedStorage]] = {}
-        self._gathered = Gathered(parts.sharded) if parts.sharded else ()
-        for tensor in parts.tensors():
-            try:
-                storage = tensor.untyped_storage()
-            except (NotImplementedError, RuntimeError):
-                # Sparse tensors and some subclasses have no storage; they are not moved either.
-                continue
-            self._held[storage._cdata] = weakref.ref(storage)
+        self.held = parts.storages()
+        self.gathered = Gathered(parts.sharded) if parts.sharded else ()
 
     def __contains__(self, storage: torch.UntypedStorage) -> bool:
-        held = self._held.get(storage._cdata)
-        return (held is not None and held() is storage) or storage in self._gathered
+        held = self.held.get(storage._cdata)
+        return (held is not None and held() is storage) or storage in self.gathered
 
 
-def _uncompiled(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a function that is not compiled where compiled code calls it, and costs no more else.
+def uncompiled(function: Callable[..., Any], *args: Any) -> Any:
+    """Call a function; where compiled code does, so that it is not compiled.
 
     Telling the compiler to keep off takes several microseconds a call, and much longer to prepare;
     almost all calls come from where nothing is compiled.
     """
-    from torch._C._dynamo.eval_frame import get_eval_frame_callback
-    from torch._dynamo.eval_frame import skip_code
+    compiler: Any = sys.modules.get("torch._C._dynamo.eval_frame")
+    if compiler is None or compiler.get_eval_frame_callback() is None:
+        return function(*args)
+    return _apart(function)(*args)
 
-    apart: Callable[[Any], Any] | None = None
 
-    def call(argument: Any) -> Any:
-        nonlocal apart
-        if get_eval_frame_callback() is None:
-            return function(argument)
-        if apart is None:
-            apart = torch._dynamo.disable(function)
-        return apart(argument)
+@cache
+def _apart(function: Callable[..., Any]) -> Callable[..., Any]:
+    apart: Callable[..., Any] = torch._dynamo.disable(function)
+    return apart
 
-    skip_code(call.__code__)
-    return call
+
+def keep_uncompiled(*functions: Any) -> None:
+    """Let the compiler pass by functions where compiled code calls them; not what these call."""
+    compiler: Any = sys.modules.get("torch._dynamo.eval_frame")
+    if compiler is not None:
+        for function in functions:
+            compiler.skip_code(function.__code__)
 
 
 class SavedStorages:
@@ -223,6 +225,8 @@ class SavedStorages:
         The guard of the hooks.
     closed : bool
         Whether what is saved from now on is left alone.
+    by_address : dict
+        References to entries, by the address of the storage that each was last recognised in.
     """
 
     def __init__(
@@ -236,18 +240,16 @@ class SavedStorages:
         self.device = device
         self.guard = guard
         self.closed = False
-        self._tracker = tracker
+        self.tracker = tracker
         # Not a dictionary that forgets the dead: that costs more than all of them take.
-        self._by_address: dict[int, weakref.ref[Entry]] = {}
+        self.by_address: dict[int, weakref.ref[Entry]] = {}
 
     def hooks(self) -> torch.autograd.graph.saved_tensors_hooks:
         """Return the context in which autograd saves handles."""
-        pack: Callable[[Any], Any] = self.pack
-        unpack: Callable[[Any], Any] = self.unpack
-        if "torch._dynamo" in sys.modules:
-            # Compiled code calls them, and would compile them, again and again.
-            pack, unpack = _uncompiled(pack), _uncompiled(unpack)
-        return torch.autograd.graph.saved_tensors_hooks(pack, unpack)
+        # Compiled code calls them, and would compile them, again and again.
+        pack: Any = SavedStorages.pack
+        keep_uncompiled(GUARDED_CALL, pack.__wrapped__, SavedStorages.unpack)
+        return torch.autograd.graph.saved_tensors_hooks(self.pack, self.unpack)
 
     def saved(self, storage: torch.UntypedStorage, tensor: torch.Tensor) -> Entry:
         """Return the entry of a storage that is saved for the first time."""
@@ -258,7 +260,8 @@ class SavedStorages:
 
     def know(self, entry: Entry) -> None:
         """Recognise an entry by the storage that it is in now."""
-        self._by_address[entry.device_storage()._cdata] = weakref.ref(entry)
+        entry.address = entry.device_storage()._cdata
+        self.by_address[entry.address] = weakref.ref(entry)
 
     def asked_for(self, handle: Handle) -> None:
         """Take note that autograd asks for a tensor that it had saved."""
@@ -268,11 +271,15 @@ class SavedStorages:
 
     def unpack(self, handle: Handle) -> torch.Tensor:
         """Return the tensor that autograd had saved; without it there are no right gradients."""
+        found: torch.Tensor = uncompiled(type(self)._unpack, self, handle)
+        return found
+
+    def _unpack(self, handle: Handle) -> torch.Tensor:
         self._told(handle)
         self.bring_back(handle)
-        if self._tracker is None:
+        if self.tracker is None:
             return handle.restore()
-        with self._tracker.paused():
+        with self.tracker.paused():
             return handle.restore()
 
     @guarded()
@@ -281,20 +288,21 @@ class SavedStorages:
 
     def _alone(self, tensor: torch.Tensor) -> Handle:
         """Return a handle on a tensor that stays where it is."""
-        with nullcontext() if self._tracker is None else self._tracker.paused():
+        with nullcontext() if self.tracker is None else self.tracker.paused():
             return Handle(tensor, None)
 
     @guarded(_alone)
     def pack(self, tensor: torch.Tensor) -> Handle:
         """Return the handle that autograd holds instead of a tensor."""
-        return self._pack(tensor)
+        found: Handle = uncompiled(type(self)._pack, self, tensor)
+        return found
 
     def _pack(self, tensor: torch.Tensor) -> Handle:
         part = local(tensor)
         entry = self._entry(part)
         # A `DTensor` whose part does not move stays as it is.
         saved = tensor if entry is None else part
-        with _NOTHING if self._tracker is None else self._tracker.paused():
+        with _NOTHING if self.tracker is None else self.tracker.paused():
             handle = Handle(saved, entry)
             if saved is not tensor:
                 handle.whole = Whole(tensor)
@@ -322,12 +330,13 @@ class SavedStorages:
         if storage is None:
             return None
         address = storage._cdata
-        known = self._by_address.get(address)
+        known = self.by_address.get(address)
         entry = None if known is None else known()
         # An address may be used again once the storage of an offloaded entry has died.
-        if entry is None or entry.away or entry.device_storage()._cdata != address:
+        if entry is None or entry.address != address:
             entry = self.saved(storage, tensor)
-            self._by_address[address] = weakref.ref(entry)
+            entry.address = address
+            self.by_address[address] = weakref.ref(entry)
         else:
             self.saved_again(entry)
         return entry

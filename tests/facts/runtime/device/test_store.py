@@ -46,9 +46,9 @@ def test_storages_are_written_and_read_whatever_their_size(size: int) -> None:
     store = HostStore(size + 8)
     values = torch.arange(size // 4, dtype=torch.int32)
     store.view(0, size + 8).fill_(255)
-    store.write(4, values.untyped_storage())
+    store.write(4, values.untyped_storage(), size)
     back = torch.empty(size, dtype=torch.uint8)
-    store.read(4, back)
+    store.read(4, back, size)
     assert torch.equal(back.view(torch.int32), values)
     # Nothing beside them has changed.
     assert store.view(0, 4).tolist() == [255] * 4

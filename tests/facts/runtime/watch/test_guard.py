@@ -287,6 +287,7 @@ GIVES = {
     "register_post_accumulate_grad_hook",
     "register_optimizer_step_post_hook",
     "queue_callback",
+    "watch_gradient",
 }
 
 
@@ -311,16 +312,19 @@ def test_everything_that_pytorch_is_given_is_guarded():
         ("runtime/capture/recorder.py", "self._exclude_gradient"): "Recorder._exclude_gradient",
         ("runtime/watch/events.py", "_GradientTick(self, event)"): "_GradientTick.__call__",
         ("runtime/watch/events.py", "_Ending(self)"): "_Ending.__call__",
-        ("runtime/watch/hooks.py", "hook.enter"): "UncopiedHook._tell",
-        ("runtime/watch/hooks.py", "hook.leave"): "UncopiedHook._tell",
+        ("runtime/follow/run.py", "GradientTurns(self, operations)"): "GradientTurns.__call__",
+        # Of the model itself, of its modules.
+        ("runtime/watch/hooks.py", "enter"): ("UncopiedHook._tell", "EnterHook._tell"),
+        ("runtime/watch/hooks.py", "leave"): ("UncopiedHook._tell", "LeaveHook._tell"),
         ("runtime/follow/relay.py", "excluding"): "Excluding.__call__",
         ("runtime/segments/attach.py", "hook.enter"): "UncopiedHook._tell",
         ("runtime/segments/attach.py", "hook.leave"): "UncopiedHook._tell",
         ("runtime/watch/unseen.py", "_Gradient(self)"): "_Gradient.__call__",
         ("runtime/watch/unseen.py", "_Stepped(self)"): "_Stepped.__call__",
     }
-    # Their own programs, which raise what goes wrong.
+    # Their own programs, which raise what goes wrong; and what passes on what it is given.
     apart = {
+        ("runtime/watch/events.py", "hook"),
         ("runtime/devices_problem.py", "clock.complete"),
         ("runtime/host_gradients.py", "complete"),
         ("runtime/workloads/standard_step.py", "_require_tokens"),
@@ -328,5 +332,7 @@ def test_everything_that_pytorch_is_given_is_guarded():
     found = set(given())
     assert found - apart == set(known)
     names = {name.rsplit(".", 2)[-2] + "." + name.rsplit(".", 1)[-1] for name in GUARDED}
-    assert set(known.values()) <= names
+    assert {
+        each for of in known.values() for each in (of if isinstance(of, tuple) else [of])
+    } <= names
     assert {"SavedStorages.pack", "SavedStorages._told", "LiveBytes._before"} <= names

@@ -10,7 +10,12 @@ from torch import nn
 
 import offcert
 from offcert.core.platform import Kind
-from offcert.questions.placement.problem import Placement, PlacementProblem, placement_faults
+from offcert.questions.placement.problem import (
+    Placement,
+    PlacementProblem,
+    Residence,
+    placement_faults,
+)
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture.step import TrainingStep
@@ -229,10 +234,21 @@ class Away(Entry):
         return data.tolist()
 
 
+def laid_out(offsets: dict[str, int]) -> HostLayout[str]:
+    """Return a layout of storages of four bytes each."""
+    residences = [Residence(key, 4, 0, 1) for key in offsets]
+    problem = PlacementProblem("", residences)
+    return HostLayout(problem, Placement(list(offsets.values())), tuple(offsets))
+
+
+def test_what_overlaps_is_found() -> None:
+    found = laid_out({"a": 0, "b": 4, "c": 2, "d": 9}).overlapping
+    expected = {"a": "ac", "b": "bc", "c": "abc", "d": "d"}
+    assert {key: "".join(sorted(others)) for key, others in found.items()} == expected
+
+
 def test_copies_by_hand() -> None:
-    offsets = {"a": 0, "b": 4, "c": 2, "none": 0}
-    layout = HostLayout(PlacementProblem("", []), Placement([]), ())
-    layout.__dict__["offsets"] = offsets
+    layout = laid_out({"a": 0, "b": 4, "c": 2})
     copies = HostCopies(layout, HostStore(8))
     a, b, c = (Away(key, [number] * 4) for number, key in enumerate("abc", 1))
     none = Away("none", [])
@@ -262,11 +278,10 @@ def test_copies_by_hand() -> None:
 
 
 def test_a_copy_that_was_interrupted_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    layout = HostLayout(PlacementProblem("", []), Placement([]), ())
-    layout.__dict__["offsets"] = {"a": 0, "b": 0}
+    layout = laid_out({"a": 0, "b": 0})
     copies, a, b = HostCopies(layout, HostStore(4)), Away("a", [1] * 4), Away("b", [2] * 4)
 
-    def interrupted(store: HostStore, offset: int, storage: torch.UntypedStorage) -> None:
+    def interrupted(store: HostStore, offset: int, storage: object, size: int) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
