@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
-from torch.utils._pytree import TreeSpec, tree_leaves
+from torch.utils._pytree import TreeSpec
 
 from offcert.core.errors import InputError
 from offcert.runtime.watch.entries import Handle, View
@@ -196,7 +196,7 @@ class Watch(TorchDispatchMode):
         if self.stretch is None:
             self._has_passed = True
             return self.passed(func, args, kwargs)
-        given = tensors_of((args, kwargs))
+        given = tensors_of(args, kwargs)
         which = tuple(a for a in map(storage_number, given) if a in self.keeper.parameters)
         key = (self.stretch, str(func), which)
         self._counts[key] += 1
@@ -218,9 +218,15 @@ class Watch(TorchDispatchMode):
         return chosen is None or number in chosen
 
 
-def tensors_of(values: Any) -> list[torch.Tensor]:
-    """Return the tensors in nested containers."""
-    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)]
+def tensors_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
+    """Return the tensors among an operator's arguments, which may be lists of some."""
+    found = []
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, torch.Tensor):
+            found.append(value)
+        elif isinstance(value, (list, tuple)):
+            found += [each for each in value if isinstance(each, torch.Tensor)]
+    return found
 
 
 def storage_number(tensor: torch.Tensor) -> int:

@@ -101,7 +101,7 @@ class Keep(Watch):
     def passed(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Take note of what others read: it must not be changed in place any more."""
         self._settle()
-        self._close(tensors_of((args, kwargs)))
+        self._close(tensors_of(args, kwargs))
         return func(*args, **kwargs)
 
     def watched(self, key: Any, func: Any, args: Any, kwargs: Any, given: list[Any]) -> Any:
@@ -207,13 +207,21 @@ class Give(Watch):
         # Where stand-ins lie.
         self._places: dict[torch.device, torch.Tensor] = {}
 
+    def tick(self, event: Tick) -> None:
+        """Begin the stretch that begins with an event; others need no watching."""
+        super().tick(event)
+        if self.stretch is None and not self._places:
+            self.pause()
+
     def release(self) -> None:
         """Let go of where stand-ins lie."""
         self._places.clear()
 
     def passed(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run an operator of a stretch in which nothing is kept."""
-        return self._run(func, args, kwargs, tensors_of((args, kwargs)))
+        if not self._places:
+            return func(*args, **kwargs)
+        return self._run(func, args, kwargs, tensors_of(args, kwargs))
 
     def _run(self, func: Any, args: Any, kwargs: Any, given: list[Any]) -> Any:
         """Run an operator; of stand-ins, it may only make views.

@@ -151,9 +151,9 @@ class _Policy:
         return answer
 
     def _saves(self, op: Any, args: Any, kwargs: Any, out: Any) -> bool:
-        given = {storage_number(tensor) for tensor in tensors_of((args, kwargs))}
+        given = {storage_number(tensor) for tensor in tensors_of(args, kwargs)}
         changed = {storage_number(each) for each in changed_in_place(op, args, kwargs)}
-        results = [each for each in tensors_of(out) if each.layout is torch.strided]
+        results = [each for each in tensors_of((out,), {}) if each.layout is torch.strided]
         made = {storage_number(each) for each in results} - given
         for device in {each.device for each in results} - set(self._states):
             self._states[device] = generator_of(device)
