@@ -479,9 +479,13 @@ class Again:
         return f"it saves {self._count} tensors instead of {self._asked}"
 
 
+_ORDINARY = torch.Tensor, torch.nn.Parameter
+
+
 def is_held(tensor: torch.Tensor, held: dict[int, bool]) -> bool:
     """Whether a tensor lies in one of some storages, given by their addresses."""
-    return is_plain(tensor) and tensor.untyped_storage()._cdata in held
+    ordinary = type(tensor) in _ORDINARY and tensor.layout is torch.strided
+    return (ordinary or is_plain(tensor)) and tensor.untyped_storage()._cdata in held
 
 
 def _as_is(tensor: torch.Tensor) -> torch.Tensor:

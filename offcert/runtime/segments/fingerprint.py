@@ -49,33 +49,32 @@ def fingerprint(tensor: torch.Tensor) -> torch.Tensor | None:
     """
     if not has_bytes(tensor):
         return None
-    with torch._C._DisableTorchDispatch(), torch.no_grad():
+    with torch._C._DisableTorchDispatch():
         words = _words(tensor.detach())
-        rows, rest = divmod(len(words), _ROW)
-        weights, factors = _weights(words.device), _factors(words.device, rows + 1)
-        if not rows:
-            return _sums(words, weights[:, :rest], factors[:, :1])
-        total = _sums(words[rows * _ROW :], weights[:, :rest], factors[:, rows : rows + 1])
-        table = words[: rows * _ROW].view(rows, _ROW)
-        step = 1 if words.device.type == "cpu" else _ROWS
-        for first in range(0, rows, step):
-            part = table[first : first + step]
-            total += _sums(part, weights, factors[:, first : first + len(part)])
-        return total
+        weights = _weights(words.device)
+        if len(words) < _ROW:
+            return (weights[:, : len(words)] * words).sum(1)
+        return _of_rows(words, weights)
+
+
+def _of_rows(words: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    """Return the weighted sums of many words, row by row."""
+    rows, rest = divmod(len(words), _ROW)
+    factors = _factors(words.device, rows)
+    total = (weights[:, :rest] * words[rows * _ROW :]).sum(1)
+    table = words[: rows * _ROW].view(rows, _ROW)
+    step = 1 if words.device.type == "cpu" else _ROWS
+    for first in range(0, rows, step):
+        wide = table[first : first + step].to(torch.int64)
+        these = factors[:, first : first + len(wide)]
+        found = [((wide * weights[k]).sum(1) * these[k]).sum() for k in range(_FAMILIES)]
+        total += torch.stack(found)
+    return total
 
 
 def has_bytes(tensor: torch.Tensor) -> bool:
     """Whether a tensor is an ordinary one with bytes that can be read."""
     return is_plain(tensor) and not isinstance(tensor, FakeTensor) and not tensor.is_meta
-
-
-def _sums(words: torch.Tensor, weights: torch.Tensor, factors: torch.Tensor) -> torch.Tensor:
-    """Return the weighted sums of some rows of words, one a family."""
-    wide = words.to(torch.int64)
-    if wide.dim() == 1:
-        return (weights * wide).sum(1) * factors[:, 0]
-    found = [((wide * weights[k]).sum(1) * factors[k]).sum() for k in range(_FAMILIES)]
-    return torch.stack(found)
 
 
 def _words(tensor: torch.Tensor) -> torch.Tensor:

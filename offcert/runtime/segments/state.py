@@ -63,7 +63,9 @@ class Before:
     Attributes
     ----------
     flat : list
-        What modules hold: of each of their dictionaries the keys, then the values.
+        What modules hold: the values of each of their dictionaries, one after another.
+    keys : list of list of str
+        The keys of each.
     fixed, loose, statistics : list
         Tensors that must not change, with their names; others, with theirs; running statistics that
         nothing reads.
@@ -89,9 +91,12 @@ class Before:
         Names of tensors that have changed and had not been copied.
     used : list of int
         Which of the generators the first run has used.
+    changed : bool
+        Whether the first run, or somebody else since, has changed what modules hold.
     """
 
     flat: list[Any]
+    keys: list[list[str]]
     fixed: list[tuple[str, torch.Tensor]]
     loose: list[tuple[str, torch.Tensor]]
     statistics: list[torch.Tensor]
@@ -107,6 +112,7 @@ class Before:
     census: list[tuple[Content, Any]] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     used: list[int] = field(default_factory=list)
+    changed: bool = False
 
 
 class ModuleStates:
@@ -138,7 +144,9 @@ class ModuleStates:
         self._generators: list[Content] = []
         # The dictionaries of modules, each with the path of its module.
         self._places: list[tuple[str, dict[str, Any]]] = []
+        # What they held when they were looked at, and by which keys.
         self._last: list[Any] = []
+        self._keys: list[list[str]] = []
         # Tensors with their names: those that must not change, and those that may.
         self._outside: list[tuple[str, torch.Tensor]] = []
         self._fixed: list[tuple[str, torch.Tensor]] = []
@@ -180,11 +188,12 @@ class ModuleStates:
         return reach
 
     def _flat(self) -> list[Any]:
-        return [each for _, held in self._places for each in (_MARK, *held, *held.values())]
+        """Return what modules hold now: values alone, by which nearly all changes show."""
+        return [each for _, held in self._places for each in (_MARK, *held.values())]
 
     def _sort(self, flat: list[Any]) -> None:
         """Take note of the tensors that modules hold now."""
-        self._last = flat
+        self._last, self._keys = flat, [list(held) for _, held in self._places]
         self._fixed, self._loose, self._statistics, self._where = [], [], [], {}
         ignored = {
             id(each)
@@ -238,6 +247,7 @@ class ModuleStates:
             self._sort(flat)
         before = Before(
             flat,
+            self._keys,
             self._fixed,
             self._loose,
             self._statistics,
@@ -281,7 +291,8 @@ class ModuleStates:
         if before.loose:
             self._end_loose(before)
         flat = self._flat()
-        if not _same(flat, before.flat):
+        before.changed = not _same(flat, before.flat)
+        if before.changed:
             doubts += self._end_rebound(before)
             self._sort(flat)
         if self._passing:
@@ -324,7 +335,7 @@ class ModuleStates:
             weakref.finalize(before, HELD.drop, kept).atexit = False
 
     def _end_rebound(self, before: Before) -> Iterator[Doubt]:
-        for path, held, key, was in _differences(before.flat, self._places):
+        for path, held, key, was in _differences(before.flat, before.keys, self._places):
             now = held.get(key, MISSING)
             name = f"{path}.{key}" if path else key
             if not (is_state(was) and is_state(now)):
@@ -363,12 +374,15 @@ class ModuleStates:
         self._require(before)
         swap = self._swap(before)
         now, states = self._flat(), self._states() if before.used else []
+        other = not _same(now, before.flat)
+        before.changed = before.changed or other
+        keys = [list(held) for _, held in self._places] if before.changed else before.keys
         size = sum(tensor.nbytes for tensor in swap.values())
         HELD.take(size)
         try:
             with under(before.settings):
-                if not _same(now, before.flat):
-                    self._put(before.flat)
+                if other:
+                    self._put(before.flat, before.keys)
                 for number in swap:
                     for held, key in before.where.get(number, ()):
                         if key in held:
@@ -378,12 +392,13 @@ class ModuleStates:
         finally:
             HELD.drop(size)
             self._put_states(before.used, states)
-            if not _same(self._flat(), now):
-                self._put(now)
+            # A run that changed nothing the first time changes nothing from the same state.
+            if (before.changed or before.rehearses) and not _same(self._flat(), now):
+                self._put(now, keys)
 
-    def _put(self, flat: list[Any]) -> None:
+    def _put(self, flat: list[Any], keys: list[list[str]]) -> None:
         """Give modules the plain values and tensors that they held."""
-        for _, held, key, value in list(_differences(flat, self._places)):
+        for _, held, key, value in list(_differences(flat, keys, self._places)):
             if not (is_state(value) and is_state(held.get(key, MISSING))):
                 continue
             if value is MISSING:
@@ -465,13 +480,13 @@ def _marks(tensors: list[tuple[str, torch.Tensor]]) -> list[int]:
 
 
 def _differences(
-    flat: list[Any], places: list[tuple[str, dict[str, Any]]]
+    flat: list[Any], keys: list[list[str]], places: list[tuple[str, dict[str, Any]]]
 ) -> Iterator[tuple[str, dict[str, Any], str, Any]]:
     """Yield the attributes that have changed: path, dictionary, key, and value before."""
     ends = [index for index, each in enumerate(flat) if each is _MARK] + [len(flat)]
-    for (path, held), (first, end) in zip(places, pairwise(ends), strict=True):
-        middle = (first + 1 + end) // 2
-        was = dict(zip(flat[first + 1 : middle], flat[middle:end], strict=True))
+    spans = pairwise(ends)
+    for (path, held), named, (first, end) in zip(places, keys, spans, strict=True):
+        was = dict(zip(named, flat[first + 1 : end], strict=True))
         for key, value in was.items():
             if held.get(key, MISSING) is not value:
                 yield path, held, key, value
