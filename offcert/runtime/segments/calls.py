@@ -7,10 +7,10 @@ from typing import TypeVar
 import torch
 
 from offcert.core.errors import InputError
-from offcert.runtime.segments.checkpoint import Mode
 from offcert.runtime.segments.frame import Frame, Now, Walk
 from offcert.runtime.segments.keeper import Keeper
 from offcert.runtime.segments.resolve import Part
+from offcert.runtime.segments.saved import Mode
 from offcert.runtime.watch.events import Session
 from offcert.runtime.watch.guard import guard_of
 from offcert.runtime.watch.hooks import Hooks

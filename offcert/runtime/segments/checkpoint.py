@@ -27,124 +27,26 @@ from __future__ import annotations
 import weakref
 from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
-from enum import Enum
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import torch
 
+from offcert.runtime.segments.again import Again, as_is
 from offcert.runtime.segments.fingerprint import fingerprint, has_bytes, kind_of
 from offcert.runtime.segments.operators import Operators, operator_number
-from offcert.runtime.watch.entries import Handle, View, is_plain
-from offcert.runtime.watch.guard import Guard, one_line
+from offcert.runtime.segments.saved import (
+    Argument,
+    Given,
+    Mode,
+    OnHost,
+    Pending,
+    Saved,
+    Told,
+    is_held,
+)
+from offcert.runtime.watch.entries import Handle, View
+from offcert.runtime.watch.guard import one_line
 from offcert.runtime.watch.proof import RecomputeError, SegmentProof, StopRunning
-
-
-class Mode(Enum):
-    """How much of a call of a segment is compared."""
-
-    # Of fake tensors there is nothing to compare.
-    TRUSTED = 0
-    ONE = 1
-    ALL = 2
-    REHEARSAL = 3
-
-
-class Told(Protocol):
-    """The object that is told how a call of a segment ends."""
-
-    guard: Guard
-
-    def ran(self, kind: str) -> None:
-        """Take note that it begins to run again, or has done so."""
-
-    def may_drop_casts(self) -> bool:
-        """Whether nobody will use the weights that autocast has cast in the forward pass."""
-
-    def has_room(self, storage: torch.UntypedStorage) -> bool:
-        """Whether a storage may stay on the device in this step."""
-
-    def doubts(self, proof: SegmentProof, flag: torch.Tensor) -> None:
-        """Take note of a flag on a device: whether it has made the same again."""
-
-
-class Argument(Protocol):
-    """A tensor that a call is given."""
-
-    def holds(self, storage: torch.UntypedStorage, version: int) -> bool:
-        """Whether it lies in a storage, which has not been changed since."""
-
-    def tensor(self) -> torch.Tensor:
-        """Return it, detached."""
-
-
-class _Pending(NamedTuple):
-    """A tensor that an operator may not have written yet, with its fingerprint so far."""
-
-    place: int
-    tensor: torch.Tensor
-    early: torch.Tensor | None
-    operator: int
-
-
-class Saved:
-    """The object that autograd holds instead of a tensor that a segment has saved.
-
-    Attributes
-    ----------
-    checkpoint : Checkpoint
-        Of the call that saved it.
-    index : int
-        How many tensors the call had saved before.
-    held : object
-        The tensor, if it stays: itself, a `Handle`, or an `_OnHost`.
-    made : dict of int to tensor
-        The tensor as it was made again, for each backward pass.
-    """
-
-    __slots__ = ("__weakref__", "checkpoint", "held", "index", "made")
-
-    def __init__(self, checkpoint: Checkpoint, index: int) -> None:
-        self.checkpoint = checkpoint
-        self.index = index
-        self.held: Any = None
-        self.made: dict[int, torch.Tensor] = {}
-
-    def kept(self) -> torch.Tensor:
-        """Return the tensor that stayed."""
-        held = self.held
-        return held if isinstance(held, torch.Tensor) else held.restore()
-
-
-class _OnHost:
-    """A copy in the host's memory of a tensor for which the device has no room."""
-
-    __slots__ = ("_copy", "_device")
-
-    def __init__(self, tensor: torch.Tensor) -> None:
-        self._device = tensor.device
-        with torch._C._DisableTorchDispatch(), torch.no_grad():
-            self._copy = tensor.detach().to("cpu", copy=True)
-
-    def restore(self) -> torch.Tensor:
-        """Return the tensor on its device, where it counts as all others do."""
-        with torch.no_grad():
-            return self._copy.to(self._device, copy=True)
-
-
-class _Given:
-    """A tensor that lies in an argument of the call, which the hooks around the segment hold."""
-
-    __slots__ = ("_argument", "_view")
-
-    def __init__(self, argument: Argument, view: View) -> None:
-        self._argument = argument
-        self._view = view
-
-    def restore(self) -> torch.Tensor:
-        """Return the tensor on its device."""
-        tensor = self._argument.tensor()
-        view = self._view
-        return tensor.view(view.dtype).as_strided(view.shape, view.stride, view.offset)
 
 
 class Checkpoint:
@@ -171,11 +73,11 @@ class Checkpoint:
         self.kept: Container[int] = ()
         self.completed = False
         self.prints: dict[int, tuple[Any, torch.Tensor | None]] = {}
-        self._saved: list[weakref.ref[Saved]] = []
-        self._pending: list[_Pending] = []
+        self.saved: list[weakref.ref[Saved]] = []
+        self._pending: list[Pending] = []
         self._rehearsed = False
         self._operators: Operators | None = None
-        self._copies: dict[Any, tuple[weakref.ref[Any], _OnHost]] = {}
+        self._copies: dict[Any, tuple[weakref.ref[Any], OnHost]] = {}
         self._compared = proof.compared if mode is Mode.ONE else None
 
     def run(self, again: Again) -> None:
@@ -186,9 +88,9 @@ class Checkpoint:
 
     def pack(self, tensor: torch.Tensor) -> Saved:
         """Return what autograd holds instead of a tensor."""
-        index = len(self._saved)
+        index = len(self.saved)
         saved = Saved(self, index)
-        self._saved.append(weakref.ref(saved))
+        self.saved.append(weakref.ref(saved))
         if self._operators is None:
             self._pack(saved, tensor)
         else:
@@ -254,7 +156,7 @@ class Checkpoint:
     def _leave_shared(self) -> None:
         """Hold no storage that others hold as well: a plan may want it to leave the device."""
         by_storage: dict[int, list[Saved]] = {}
-        for reference in self._saved:
+        for reference in self.saved:
             saved = reference()
             if saved is not None and isinstance(saved.held, Handle):
                 storage = saved.kept().untyped_storage()
@@ -264,19 +166,19 @@ class Checkpoint:
             # Of each handle its tensor, and the storage's own Python object.
             if torch._C._storage_Use_Count(address) > len(those) + 1:
                 for saved in those:
-                    saved.held = _OnHost(saved.kept())
+                    saved.held = OnHost(saved.kept())
 
     def is_on_host(self, index: int) -> bool:
         """Whether a tensor that was saved stays on the host, and is still needed."""
-        saved = self._saved[index]()
-        return saved is not None and isinstance(saved.held, _OnHost)
+        saved = self.saved[index]()
+        return saved is not None and isinstance(saved.held, OnHost)
 
     def rest(self) -> None:
         """Do not run again beside what stays: autograd has all that it needs."""
         self._rehearsed = True
 
     def _forget(self) -> None:
-        for reference in self._saved:
+        for reference in self.saved:
             saved = reference()
             if saved is not None:
                 saved.made.pop(-1, None)
@@ -296,7 +198,7 @@ class Checkpoint:
             self._keep(saved, tensor)
         else:
             early = fingerprint(tensor) if self.mode is Mode.REHEARSAL else None
-            pending = _Pending(saved.index, tensor.detach(), early, operator_number())
+            pending = Pending(saved.index, tensor.detach(), early, operator_number())
             self._pending.append(pending)
 
     def _is_written(self, index: int, tensor: torch.Tensor) -> bool:
@@ -317,7 +219,7 @@ class Checkpoint:
             now = self.prints[index][1]
             if early is not None and now is not None and not torch.equal(early, now):
                 self.proof.unwritten.add(index)
-            saved = self._saved[index]()
+            saved = self.saved[index]()
             if saved is not None:
                 self._keep(saved, tensor)
 
@@ -333,13 +235,13 @@ class Checkpoint:
         key = storage._cdata, tensor._version, View.like(tensor)
         argument, found = self.arguments.get(storage._cdata), self._copies.get(key)
         if argument is not None and argument.holds(storage, tensor._version):
-            saved.held = _Given(argument, key[-1])
+            saved.held = Given(argument, key[-1])
         elif found is not None and found[0]() is storage:
             saved.held = found[1]
         elif storage._cdata not in self.kept and self.told.has_room(storage):
             saved.held = Handle(tensor, None)
         else:
-            saved.held = _OnHost(tensor)
+            saved.held = OnHost(tensor)
             self._copies[key] = weakref.ref(storage), saved.held
 
     # Running again.
@@ -367,9 +269,9 @@ class Checkpoint:
     def _bring_back(self, made: dict[int, torch.Tensor]) -> None:
         """Put on the device what stayed on the host: what was made again, if it is the same."""
         self._copies.clear()
-        for reference in self._saved:
+        for reference in self.saved:
             saved = reference()
-            if saved is not None and isinstance(saved.held, _OnHost):
+            if saved is not None and isinstance(saved.held, OnHost):
                 again = None if self.proof.refused else made.pop(saved.index, None)
                 saved.held = Handle(saved.kept() if again is None else again, None)
 
@@ -383,7 +285,7 @@ class Checkpoint:
             self.told.doubts(self.proof, torch.stack(again.flags).all())
 
     def _run(self, again: Again) -> None:
-        hooks = torch.autograd.graph.saved_tensors_hooks(again.pack, _as_is)
+        hooks = torch.autograd.graph.saved_tensors_hooks(again.pack, as_is)
         with hooks, torch.enable_grad():
             self.run(again)
         again.settle()
@@ -394,99 +296,3 @@ class Checkpoint:
             f"{self.proof.name} was run again for the backward pass, and {what}; its gradients "
             "would be wrong. From the next step on it does not run again"
         )
-
-
-class Again:
-    """A run of a segment for the backward pass.
-
-    Parameters
-    ----------
-    checkpoint : Checkpoint
-        Of the first run.
-    number : int or None
-        Of the backward pass for which tensors are made; None for a rehearsal, which only compares.
-
-    Attributes
-    ----------
-    flags : list of torch.Tensor
-        On other devices than the CPU: whether tensors are the same.
-    difference : str or None
-        The first difference that was found.
-    made : dict of int to tensor
-        In a rehearsal, what was made again of the tensors that stay on the host.
-    """
-
-    def __init__(self, checkpoint: Checkpoint, number: int | None) -> None:
-        self.made: dict[int, torch.Tensor] = {}
-        self.flags: list[torch.Tensor] = []
-        self.difference: str | None = None
-        self._checkpoint = checkpoint
-        self._number = number
-        self._asked = len(checkpoint._saved)
-        self._count = 0
-        # Tensors that had not been written yet, and by which operators.
-        self._pending: list[tuple[int, int, torch.Tensor]] = []
-
-    def pack(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Take a tensor that is saved again, and stop if it is the last one."""
-        index, self._count = self._count, self._count + 1
-        found = tensor.detach()
-        if index >= self._asked:
-            return found
-        checkpoint = self._checkpoint
-        if self._number is not None:
-            saved = checkpoint._saved[index]()
-            if saved is not None and saved.held is None:
-                saved.made[self._number] = found
-        elif checkpoint.is_on_host(index):
-            self.made[index] = found
-        if index in checkpoint.proof.unwritten:
-            self._pending.append((operator_number(), index, found))
-        elif index in checkpoint.prints:
-            self._compare(index, found)
-        if self._count == self._asked and not self._is_unwritten():
-            raise StopRunning(self)
-        return found
-
-    def _is_unwritten(self) -> bool:
-        """Whether a tensor of the operator that is under way has not been written yet."""
-        return bool(self._pending) and self._pending[-1][0] == operator_number()
-
-    def settle(self) -> None:
-        """Compare the tensors that had not been written when they were saved."""
-        for _, index, tensor in self._pending:
-            if index in self._checkpoint.prints:
-                self._compare(index, tensor)
-
-    def _compare(self, index: int, tensor: torch.Tensor) -> None:
-        kind, was = self._checkpoint.prints[index]
-        if was is None or self.difference is not None:
-            return
-        if kind == kind_of(tensor):
-            now = fingerprint(tensor)
-            if now is not None and now.device.type != "cpu":
-                self.flags.append((now == was).all())
-                return
-            if now is not None and torch.equal(now, was):
-                return
-        shape = "x".join(map(str, tensor.shape)) or "scalar"
-        self.difference = f"a tensor of shape {shape} comes out different"
-
-    def wrong_count(self) -> str | None:
-        """Return how many tensors were saved, if these are not as many as before, or None."""
-        if self._count == self._asked:
-            return None
-        return f"it saves {self._count} tensors instead of {self._asked}"
-
-
-_ORDINARY = torch.Tensor, torch.nn.Parameter
-
-
-def is_held(tensor: torch.Tensor, held: dict[int, bool]) -> bool:
-    """Whether a tensor lies in one of some storages, given by their addresses."""
-    ordinary = type(tensor) in _ORDINARY and tensor.layout is torch.strided
-    return (ordinary or is_plain(tensor)) and tensor.untyped_storage()._cdata in held
-
-
-def _as_is(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor

@@ -218,6 +218,21 @@ def is_state(value: Any) -> bool:
     return value is MISSING or isinstance(value, (*_PLAIN, torch.Tensor))
 
 
+def swapped(value: Any, swap: dict[int, torch.Tensor]) -> Any:
+    """Return a value with other tensors in the place of some, given by their `id`."""
+    if not isinstance(value, tuple):
+        return swap.get(id(value), value)
+    new = [swapped(each, swap) for each in value]
+    return type(value)(*new) if hasattr(value, "_fields") else tuple(new)
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """Return the tensors that a value is, or that a tuple holds."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return [each for held in value for each in tensors_in(held)] if type(value) is tuple else []
+
+
 def _short(key: Any) -> str:
     text = key if isinstance(key, str) else repr(key)
     return text if len(text) <= 40 else text[:37] + "..."

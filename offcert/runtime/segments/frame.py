@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from offcert.runtime.segments.again import Again
 from offcert.runtime.segments.arguments import Arguments
-from offcert.runtime.segments.checkpoint import Again, Checkpoint, Mode, Told
+from offcert.runtime.segments.checkpoint import Checkpoint
 from offcert.runtime.segments.keeper import Keeper, Tick, Watch
 from offcert.runtime.segments.keeping import Give, Keep
 from offcert.runtime.segments.operators import Operators
+from offcert.runtime.segments.saved import Mode, Told
 from offcert.runtime.segments.settings import Casts, GeneratorStates
 from offcert.runtime.segments.state import Before, ModuleStates
 from offcert.runtime.watch.events import AGAIN, RESUME

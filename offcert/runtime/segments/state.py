@@ -10,21 +10,27 @@ import random
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from itertools import pairwise
-from operator import is_
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from offcert.runtime.segments.code import Random
-from offcert.runtime.segments.contents import MISSING, Content, is_state
+from offcert.runtime.segments.contents import MISSING, Content, is_state, swapped, tensors_in
 from offcert.runtime.segments.fingerprint import fingerprint
 from offcert.runtime.segments.reachable import Reach, is_atom
 from offcert.runtime.segments.settings import settings, under
+from offcert.runtime.segments.snapshot import (
+    MARK,
+    Before,
+    Doubt,
+    differences,
+    marks,
+    numbers,
+    same,
+    set_numbers,
+)
 from offcert.runtime.segments.uncounted import HELD, uncounted
 from offcert.runtime.watch.proof import RecomputeError
 from offcert.runtime.watch.sharded import Sharded, mark_of
@@ -33,86 +39,6 @@ from offcert.runtime.watch.sharded import Sharded, mark_of
 _SMALL = 2**20
 # Bytes of the largest tensor that is held because a module holds another one since. Arbitrary.
 _HELD = 2**16
-
-# Before each dictionary in a list of what modules hold.
-_MARK = object()
-
-
-class Doubt(NamedTuple):
-    """A reason why a segment must not run again.
-
-    Attributes
-    ----------
-    reason : str
-        The reason, for people.
-    name : str
-        Name of the object that it is about.
-    lasting : bool
-        Whether one run is enough to know; otherwise it was something like a cache perhaps.
-    """
-
-    reason: str
-    name: str
-    lasting: bool = False
-
-
-@dataclass(eq=False, slots=True, weakref_slot=True)
-class Before:
-    """The state before a segment began, and what its first run has changed.
-
-    Attributes
-    ----------
-    flat : list
-        What modules hold: the values of each of their dictionaries, one after another.
-    keys : list of list of str
-        The keys of each.
-    fixed, loose, statistics : list
-        Tensors that must not change, with their names; others, with theirs; running statistics that
-        nothing reads.
-    where : dict
-        For each tensor's `id`, in which dictionaries it is, and by which keys.
-    marks : list
-        Versions and storages of the fixed ones.
-    versions : list
-        Versions of the loose ones: before the first run, and then after it.
-    copies : dict of int to tensor
-        Of tensors that may change, by their `id`, as they were.
-    generators : list
-        States of generators: Python's, NumPy's, and those that code reaches.
-    settings, shards : tuple, list
-        Settings of PyTorch; marks of what parameters are gathered from.
-    rehearses : bool
-        Whether everything is compared.
-    prints : list
-        In a rehearsal fingerprints of the fixed tensors.
-    census : list
-        In a rehearsal all other objects that the segment's code can reach, with their contents.
-    lost : list of str
-        Names of tensors that have changed and had not been copied.
-    used : list of int
-        Which of the generators the first run has used.
-    changed : bool
-        Whether the first run, or somebody else since, has changed what modules hold.
-    """
-
-    flat: list[Any]
-    keys: list[list[str]]
-    fixed: list[tuple[str, torch.Tensor]]
-    loose: list[tuple[str, torch.Tensor]]
-    statistics: list[torch.Tensor]
-    where: dict[int, list[tuple[dict[str, Any], str]]]
-    marks: list[int]
-    versions: list[int]
-    copies: dict[int, torch.Tensor]
-    generators: list[Any]
-    settings: tuple[Any, ...]
-    shards: list[Any]
-    rehearses: bool
-    prints: list[torch.Tensor | None] = field(default_factory=list)
-    census: list[tuple[Content, Any]] = field(default_factory=list)
-    lost: list[str] = field(default_factory=list)
-    used: list[int] = field(default_factory=list)
-    changed: bool = False
 
 
 class ModuleStates:
@@ -189,7 +115,7 @@ class ModuleStates:
 
     def _flat(self) -> list[Any]:
         """Return what modules hold now: values alone, by which nearly all changes show."""
-        return [each for _, held in self._places for each in (_MARK, *held.values())]
+        return [each for _, held in self._places for each in (MARK, *held.values())]
 
     def _sort(self, flat: list[Any]) -> None:
         """Take note of the tensors that modules hold now."""
@@ -205,7 +131,7 @@ class ModuleStates:
             (f"{path}.{key}" if path else key, held, key, tensor)
             for path, held in self._places
             for key, value in held.items()
-            for tensor in _tensors_in(value)
+            for tensor in tensors_in(value)
         ]
         for name, held, key, tensor in own:
             places = self._where.setdefault(id(tensor), [])
@@ -243,7 +169,7 @@ class ModuleStates:
         if self._reach is None:
             self._reach = self._look()
         flat = self._flat()
-        if not _same(flat, self._last):
+        if not same(flat, self._last):
             self._sort(flat)
         before = Before(
             flat,
@@ -252,7 +178,7 @@ class ModuleStates:
             self._loose,
             self._statistics,
             self._where,
-            _marks(self._fixed),
+            marks(self._fixed),
             [tensor._version for _, tensor in self._loose],
             self._copies(rehearses) if self._loose else {},
             self._states(),
@@ -268,7 +194,7 @@ class ModuleStates:
         return before
 
     def _states(self) -> list[Any]:
-        return [random.getstate(), _numbers(), *[each.take() for each in self._generators]]
+        return [random.getstate(), numbers(), *[each.take() for each in self._generators]]
 
     def _copies(self, rehearses: bool) -> dict[int, torch.Tensor]:
         wanted = [
@@ -291,7 +217,7 @@ class ModuleStates:
         if before.loose:
             self._end_loose(before)
         flat = self._flat()
-        before.changed = not _same(flat, before.flat)
+        before.changed = not same(flat, before.flat)
         if before.changed:
             doubts += self._end_rebound(before)
             self._sort(flat)
@@ -335,13 +261,13 @@ class ModuleStates:
             weakref.finalize(before, HELD.drop, kept).atexit = False
 
     def _end_rebound(self, before: Before) -> Iterator[Doubt]:
-        for path, held, key, was in _differences(before.flat, before.keys, self._places):
+        for path, held, key, was in differences(before.flat, before.keys, self._places):
             now = held.get(key, MISSING)
             name = f"{path}.{key}" if path else key
             if not (is_state(was) and is_state(now)):
                 yield Doubt(f"{name} changes, and is no plain value", name)
                 continue
-            size = sum(tensor.nbytes for tensor in _tensors_in(was))
+            size = sum(tensor.nbytes for tensor in tensors_in(was))
             if size > _HELD:
                 reason = f"it would hold the {size} bytes that were in {name} before"
                 yield Doubt(reason, name, True)
@@ -374,7 +300,7 @@ class ModuleStates:
         self._require(before)
         swap = self._swap(before)
         now, states = self._flat(), self._states() if before.used else []
-        other = not _same(now, before.flat)
+        other = not same(now, before.flat)
         before.changed = before.changed or other
         keys = [list(held) for _, held in self._places] if before.changed else before.keys
         size = sum(tensor.nbytes for tensor in swap.values())
@@ -386,19 +312,20 @@ class ModuleStates:
                 for number in swap:
                     for held, key in before.where.get(number, ()):
                         if key in held:
-                            held[key] = _swapped(held[key], swap)
+                            held[key] = swapped(held[key], swap)
                 self._put_states(before.used, before.generators)
                 yield
         finally:
             HELD.drop(size)
             self._put_states(before.used, states)
             # A run that changed nothing the first time changes nothing from the same state.
-            if (before.changed or before.rehearses) and not _same(self._flat(), now):
+            close = swap or before.changed or before.rehearses
+            if close and not same(self._flat(), now):
                 self._put(now, keys)
 
     def _put(self, flat: list[Any], keys: list[list[str]]) -> None:
         """Give modules the plain values and tensors that they held."""
-        for _, held, key, value in list(_differences(flat, keys, self._places)):
+        for _, held, key, value in list(differences(flat, keys, self._places)):
             if not (is_state(value) and is_state(held.get(key, MISSING))):
                 continue
             if value is MISSING:
@@ -413,11 +340,11 @@ class ModuleStates:
                 self._lost(f"{shard._param_fqn} was changed after its forward pass")
         for name in before.lost:
             self._lost(f"{name}, which had never changed before, was changed in place")
-        marks = _marks(before.fixed)
-        if marks != before.marks:
+        found = marks(before.fixed)
+        if found != before.marks:
             count = len(before.fixed)
             for index, (name, _) in enumerate(before.fixed):
-                if marks[index::count] != before.marks[index::count]:
+                if found[index::count] != before.marks[index::count]:
                     self._lost(f"{name} was changed after its forward pass")
         for (name, tensor), was in zip(before.fixed, before.prints, strict=False):
             now = None if was is None else fingerprint(tensor)
@@ -450,7 +377,7 @@ class ModuleStates:
             if index == 0:
                 random.setstate(states[0])
             elif index == 1:
-                _set_numbers(states[1])
+                set_numbers(states[1])
             else:
                 generator = self._generators[index - 2]
                 assert isinstance(generator, Random)
@@ -469,46 +396,6 @@ def _ignores_statistics(thing: Any) -> bool:
     )
 
 
-def _same(one: list[Any], other: list[Any]) -> bool:
-    return len(one) == len(other) and all(map(is_, one, other))
-
-
-def _marks(tensors: list[tuple[str, torch.Tensor]]) -> list[int]:
-    """Return versions, then storages, of tensors with names."""
-    versions = [tensor._version for _, tensor in tensors]
-    return versions + [tensor.untyped_storage()._cdata for _, tensor in tensors]
-
-
-def _differences(
-    flat: list[Any], keys: list[list[str]], places: list[tuple[str, dict[str, Any]]]
-) -> Iterator[tuple[str, dict[str, Any], str, Any]]:
-    """Yield the attributes that have changed: path, dictionary, key, and value before."""
-    ends = [index for index, each in enumerate(flat) if each is _MARK] + [len(flat)]
-    spans = pairwise(ends)
-    for (path, held), named, (first, end) in zip(places, keys, spans, strict=True):
-        was = dict(zip(named, flat[first + 1 : end], strict=True))
-        for key, value in was.items():
-            if held.get(key, MISSING) is not value:
-                yield path, held, key, value
-        for key in list(held):
-            if key not in was:
-                yield path, held, key, MISSING
-
-
-def _swapped(value: Any, swap: dict[int, torch.Tensor]) -> Any:
-    """Return a value with other tensors in the place of some, given by their `id`."""
-    if not isinstance(value, tuple):
-        return swap.get(id(value), value)
-    new = [_swapped(each, swap) for each in value]
-    return type(value)(*new) if hasattr(value, "_fields") else tuple(new)
-
-
-def _tensors_in(value: Any) -> list[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        return [value]
-    return [each for held in value for each in _tensors_in(held)] if type(value) is tuple else []
-
-
 def _has_storage(tensor: torch.Tensor) -> bool:
     if tensor.is_inference():
         return False
@@ -523,15 +410,3 @@ def _equal(copy: torch.Tensor, tensor: torch.Tensor) -> bool:
     """Whether a tensor has the very bits of a copy."""
     one, other = fingerprint(copy), fingerprint(tensor)
     return one is None or other is None or torch.equal(one, other)
-
-
-def _numbers() -> Any:
-    """Return the state of NumPy's generator, in a form that can be compared."""
-    name, keys, *rest = numpy.random.get_state(legacy=True)
-    assert isinstance(keys, numpy.ndarray)
-    return name, keys.tobytes(), *rest
-
-
-def _set_numbers(state: Any) -> None:
-    name, keys, *rest = state
-    numpy.random.set_state((name, numpy.frombuffer(keys, numpy.uint32), *rest))

@@ -15,7 +15,7 @@ from test_segment_traps import BLOCKS, Three, same_training
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from offcert.runtime.segments.checkpoint import Mode
+from offcert.runtime.segments.saved import Mode
 from offcert.runtime.segments.steps import segmented
 from offcert.runtime.watch.guard import OffloadWarning
 from offcert.runtime.watch.proof import RecomputeError

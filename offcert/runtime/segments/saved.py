@@ -1,0 +1,132 @@
+"""Tensors that a segment saves, as autograd holds them, and where they stay."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import torch
+
+from offcert.runtime.watch.entries import View, is_plain
+from offcert.runtime.watch.guard import Guard
+from offcert.runtime.watch.proof import SegmentProof
+
+if TYPE_CHECKING:
+    from offcert.runtime.segments.checkpoint import Checkpoint
+
+
+class Mode(Enum):
+    """How much of a call of a segment is compared."""
+
+    # Of fake tensors there is nothing to compare.
+    TRUSTED = 0
+    ONE = 1
+    ALL = 2
+    REHEARSAL = 3
+
+
+class Told(Protocol):
+    """The object that is told how a call of a segment ends."""
+
+    guard: Guard
+
+    def ran(self, kind: str) -> None:
+        """Take note that it begins to run again, or has done so."""
+
+    def may_drop_casts(self) -> bool:
+        """Whether nobody will use the weights that autocast has cast in the forward pass."""
+
+    def has_room(self, storage: torch.UntypedStorage) -> bool:
+        """Whether a storage may stay on the device in this step."""
+
+    def doubts(self, proof: SegmentProof, flag: torch.Tensor) -> None:
+        """Take note of a flag on a device: whether it has made the same again."""
+
+
+class Argument(Protocol):
+    """A tensor that a call is given."""
+
+    def holds(self, storage: torch.UntypedStorage, version: int) -> bool:
+        """Whether it lies in a storage, which has not been changed since."""
+
+    def tensor(self) -> torch.Tensor:
+        """Return it, detached."""
+
+
+class Pending(NamedTuple):
+    """A tensor that an operator may not have written yet, with its fingerprint so far."""
+
+    place: int
+    tensor: torch.Tensor
+    early: torch.Tensor | None
+    operator: int
+
+
+class Saved:
+    """The object that autograd holds instead of a tensor that a segment has saved.
+
+    Attributes
+    ----------
+    checkpoint : Checkpoint
+        Of the call that saved it.
+    index : int
+        How many tensors the call had saved before.
+    held : object
+        The tensor, if it stays: itself, a `Handle`, or an `OnHost`.
+    made : dict of int to tensor
+        The tensor as it was made again, for each backward pass.
+    """
+
+    __slots__ = ("__weakref__", "checkpoint", "held", "index", "made")
+
+    def __init__(self, checkpoint: Checkpoint, index: int) -> None:
+        self.checkpoint = checkpoint
+        self.index = index
+        self.held: Any = None
+        self.made: dict[int, torch.Tensor] = {}
+
+    def kept(self) -> torch.Tensor:
+        """Return the tensor that stayed."""
+        held = self.held
+        return held if isinstance(held, torch.Tensor) else held.restore()
+
+
+class OnHost:
+    """A copy in the host's memory of a tensor for which the device has no room."""
+
+    __slots__ = ("_copy", "_device")
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self._device = tensor.device
+        with torch._C._DisableTorchDispatch(), torch.no_grad():
+            self._copy = tensor.detach().to("cpu", copy=True)
+
+    def restore(self) -> torch.Tensor:
+        """Return the tensor on its device, where it counts as all others do."""
+        with torch.no_grad():
+            return self._copy.to(self._device, copy=True)
+
+
+class Given:
+    """A tensor that lies in an argument of the call, which the hooks around the segment hold."""
+
+    __slots__ = ("_argument", "_view")
+
+    def __init__(self, argument: Argument, view: View) -> None:
+        self._argument = argument
+        self._view = view
+
+    def restore(self) -> torch.Tensor:
+        """Return the tensor on its device."""
+        tensor = self._argument.tensor()
+        view = self._view
+        return tensor.view(view.dtype).as_strided(view.shape, view.stride, view.offset)
+
+
+_ORDINARY = torch.Tensor, torch.nn.Parameter
+
+
+def is_held(tensor: torch.Tensor, held: dict[int, bool]) -> bool:
+    """Whether a tensor lies in one of some storages, given by their addresses."""
+    ordinary = type(tensor) in _ORDINARY and tensor.layout is torch.strided
+    return (ordinary or is_plain(tensor)) and tensor.untyped_storage()._cdata in held

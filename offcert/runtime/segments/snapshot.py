@@ -1,0 +1,134 @@
+"""What was taken down of a segment's state before its first run, and how it is compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from operator import is_
+from typing import Any, NamedTuple
+
+import numpy
+import torch
+
+from offcert.runtime.segments.contents import MISSING, Content
+
+# Before each dictionary in a list of what modules hold.
+MARK = object()
+
+
+class Doubt(NamedTuple):
+    """A reason why a segment must not run again.
+
+    Attributes
+    ----------
+    reason : str
+        The reason, for people.
+    name : str
+        Name of the object that it is about.
+    lasting : bool
+        Whether one run is enough to know; otherwise it was something like a cache perhaps.
+    """
+
+    reason: str
+    name: str
+    lasting: bool = False
+
+
+@dataclass(eq=False, slots=True, weakref_slot=True)
+class Before:
+    """The state before a segment began, and what its first run has changed.
+
+    Attributes
+    ----------
+    flat : list
+        What modules hold: the values of each of their dictionaries, one after another.
+    keys : list of list of str
+        The keys of each.
+    fixed, loose, statistics : list
+        Tensors that must not change, with their names; others, with theirs; running statistics that
+        nothing reads.
+    where : dict
+        For each tensor's `id`, in which dictionaries it is, and by which keys.
+    marks : list
+        Versions and storages of the fixed ones.
+    versions : list
+        Versions of the loose ones: before the first run, and then after it.
+    copies : dict of int to tensor
+        Of tensors that may change, by their `id`, as they were.
+    generators : list
+        States of generators: Python's, NumPy's, and those that code reaches.
+    settings, shards : tuple, list
+        Settings of PyTorch; marks of what parameters are gathered from.
+    rehearses : bool
+        Whether everything is compared.
+    prints : list
+        In a rehearsal fingerprints of the fixed tensors.
+    census : list
+        In a rehearsal all other objects that the segment's code can reach, with their contents.
+    lost : list of str
+        Names of tensors that have changed and had not been copied.
+    used : list of int
+        Which of the generators the first run has used.
+    changed : bool
+        Whether the first run, or somebody else since, has changed what modules hold.
+    """
+
+    flat: list[Any]
+    keys: list[list[str]]
+    fixed: list[tuple[str, torch.Tensor]]
+    loose: list[tuple[str, torch.Tensor]]
+    statistics: list[torch.Tensor]
+    where: dict[int, list[tuple[dict[str, Any], str]]]
+    marks: list[int]
+    versions: list[int]
+    copies: dict[int, torch.Tensor]
+    generators: list[Any]
+    settings: tuple[Any, ...]
+    shards: list[Any]
+    rehearses: bool
+    prints: list[torch.Tensor | None] = field(default_factory=list)
+    census: list[tuple[Content, Any]] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    used: list[int] = field(default_factory=list)
+    changed: bool = False
+
+
+def same(one: list[Any], other: list[Any]) -> bool:
+    """Whether two lists hold the same objects."""
+    return len(one) == len(other) and all(map(is_, one, other))
+
+
+def marks(tensors: list[tuple[str, torch.Tensor]]) -> list[int]:
+    """Return versions, then storages, of tensors with names."""
+    versions = [tensor._version for _, tensor in tensors]
+    return versions + [tensor.untyped_storage()._cdata for _, tensor in tensors]
+
+
+def differences(
+    flat: list[Any], keys: list[list[str]], places: list[tuple[str, dict[str, Any]]]
+) -> Iterator[tuple[str, dict[str, Any], str, Any]]:
+    """Yield the attributes that have changed: path, dictionary, key, and value before."""
+    ends = [index for index, each in enumerate(flat) if each is MARK] + [len(flat)]
+    spans = pairwise(ends)
+    for (path, held), named, (first, end) in zip(places, keys, spans, strict=True):
+        was = dict(zip(named, flat[first + 1 : end], strict=True))
+        for key, value in was.items():
+            if held.get(key, MISSING) is not value:
+                yield path, held, key, value
+        for key in list(held):
+            if key not in was:
+                yield path, held, key, MISSING
+
+
+def numbers() -> Any:
+    """Return the state of NumPy's generator, in a form that can be compared."""
+    name, keys, *rest = numpy.random.get_state(legacy=True)
+    assert isinstance(keys, numpy.ndarray)
+    return name, keys.tobytes(), *rest
+
+
+def set_numbers(state: Any) -> None:
+    """Give NumPy's generator a state that `numbers` has returned before."""
+    name, keys, *rest = state
+    numpy.random.set_state((name, numpy.frombuffer(keys, numpy.uint32), *rest))
