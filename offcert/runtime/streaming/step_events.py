@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import accumulate
 from typing import Protocol
 
 from offcert.core.platform import Kind
@@ -79,7 +80,10 @@ class StepEvents:
 
 
 def forecast(
-    problem: Problem, timetable: Timetable, durations: Sequence[int] | None = None
+    problem: Problem,
+    timetable: Timetable,
+    durations: Sequence[int] | None = None,
+    launches: Sequence[int] | None = None,
 ) -> Schedule:
     """Return the schedule that the streams follow.
 
@@ -91,13 +95,21 @@ def forecast(
         The timetable of a plan for it.
     durations : sequence of int, optional
         Ticks of the operations, if other than the problem's.
+    launches : sequence of int, optional
+        Ticks that the host takes to hand over each operation, by default none: no operation ends
+        before it has been handed over. Then it may last longer than its problem says.
     """
     taken = problem.trace.durations if durations is None else durations
-    return settled(problem, partial(_streamed, problem, timetable, taken))
+    handed = [0] * len(taken) if launches is None else list(accumulate(launches))
+    return settled(problem, partial(_streamed, problem, timetable, taken, handed))
 
 
 def _streamed(
-    problem: Problem, timetable: Timetable, taken: Sequence[int], lasts: Lasting
+    problem: Problem,
+    timetable: Timetable,
+    taken: Sequence[int],
+    handed: Sequence[int],
+    lasts: Lasting,
 ) -> Schedule:
     """Return the schedule in which transfers last as long as is said, or else alone."""
     trace = problem.trace
@@ -129,6 +141,6 @@ def _streamed(
             else:
                 compute = max(compute, returned[gap])
         starts.append(compute)
-        compute += taken[index]
+        compute = max(compute + taken[index], handed[index])
         ends.append(compute)
     return Schedule(starts, ends, transfers)
