@@ -52,74 +52,112 @@ def _held(problem: Problem, operation: int, running: bool) -> int:
 
 def follow(problem: Problem, plan: Plan, most: int = 100_000) -> Followed:
     """Follow a plan that does not get stuck: everything begins as soon as its turn has come."""
-    trace, rates = problem.trace, _rates(problem)
-    gaps = trace.gaps
-    evicted = {move.gap for move in plan.moves if move.kind is Kind.PREFETCH}
-    queues = [[move.gap for move in plan.moves if move.kind is kind] for kind in Kind]
-    claims: list[tuple[bool, int]] = []
-    for operation in range(len(trace)):
-        backs = (m for m in plan.moves if m.kind is Kind.PREFETCH and m.before == operation)
-        claims += [(True, move.gap) for move in backs] + [(False, operation)]
-    starts: list[int] = []
-    transfers: dict[tuple[Kind, int], tuple[int, int]] = {}
-    copied, returned, claimed = set(), set(), set()
-    # For each direction: the gap, when it began, the bytes that are still to be moved.
-    active: list[tuple[int, int, Fraction] | None] = [None, None]
-    turn = 0
-    for now in range(most):
-        again = True
-        while again:
-            again = False
-            ended = [
-                start + o.duration <= now
-                for start, o in zip(starts, trace.operations, strict=False)
-            ]
-            done = sum(ended)
-            for way, kind in enumerate(Kind):
-                job = active[way]
-                if job is not None and job[2] <= 0:
-                    transfers[kind, job[0]] = job[1], now
-                    (returned if way else copied).add(job[0] if way else gaps[job[0]].tensor)
-                    active[way] = None
-                    again = True
-            waits = queues[OUT][:1] if active[OUT] is None else []
-            for gap in waits:
-                if trace.tensors[gaps[gap].tensor].uses[0] < done:
-                    active[OUT] = gap, now, Fraction(trace.gap_size(gap))
-                    queues[OUT].pop(0)
-                    again = True
-            away = {g for g in evicted if gaps[g].tensor in copied and gaps[g].before < done}
-            gone = sum(trace.gap_size(g) for g in away - claimed)
-            if turn == len(claims) or again:
-                continue
-            fetch, number = claims[turn]
-            if fetch:
-                station = (len(starts) - 1, done < len(starts))
-                held = trace.resident_at_start if not starts else _held(problem, *station)
-                size = trace.gap_size(number)
-                if (
-                    active[BACK] is None
-                    and number in away
-                    and held - gone + size <= problem.platform.memory
-                ):
-                    active[BACK] = number, now, Fraction(size)
-                    claimed.add(number)
-                    turn += 1
-                    again = True
-            else:
-                needed = {g for g in evicted if gaps[g].after == number}
-                held = _held(problem, number, True)
-                if done == number and needed <= returned and held - gone <= problem.platform.memory:
-                    starts.append(now)
-                    turn += 1
-                    again = True
-        if turn == len(claims) and done == len(trace):
-            return Followed(starts, transfers)
-        both = None not in active
-        for way, job in enumerate(active):
-            if job is not None:
-                active[way] = (job[0], job[1], job[2] - rates[way][both])
+    run = _Run(problem, plan)
+    for _ in range(most):
+        while run.end_transfers() or run.start_offload() or run.claim():
+            pass
+        if run.over:
+            return Followed(run.starts, run.transfers)
+        run.tick()
     raise AssertionError("the plan gets stuck")
+
+
+class _Run:
+    """A plan at a tick."""
+
+    def __init__(self, problem: Problem, plan: Plan) -> None:
+        self.problem, self.trace, self.rates = problem, problem.trace, _rates(problem)
+        self.now = 0
+        self.evicted = {move.gap for move in plan.moves if move.kind is Kind.PREFETCH}
+        self.offloads = [move.gap for move in plan.moves if move.kind is Kind.OFFLOAD]
+        # What takes memory, in order: prefetches by their gaps, and operations.
+        self.claims: list[tuple[bool, int]] = []
+        for operation in range(len(self.trace)):
+            for move in plan.moves:
+                if move.kind is Kind.PREFETCH and move.before == operation:
+                    self.claims.append((True, move.gap))
+            self.claims.append((False, operation))
+        self.starts: list[int] = []
+        self.transfers: dict[tuple[Kind, int], tuple[int, int]] = {}
+        self.copied: set[int] = set()
+        self.returned: set[int] = set()
+        self.claimed: set[int] = set()
+        # In each direction: the gap, when it began, the bytes that are still to be moved.
+        self.active: list[tuple[int, int, Fraction] | None] = [None, None]
+
+    @property
+    def done(self) -> int:
+        """How many operations have ended."""
+        rows = zip(self.starts, self.trace.operations, strict=False)
+        return sum(start + operation.duration <= self.now for start, operation in rows)
+
+    @property
+    def over(self) -> bool:
+        return not self.claims and self.done == len(self.trace)
+
+    def away(self) -> set[int]:
+        """Return the evicted gaps whose memory has been released."""
+        gaps, done = self.trace.gaps, self.done
+        return {g for g in self.evicted if gaps[g].tensor in self.copied and gaps[g].before < done}
+
+    def fits(self, held: int) -> bool:
+        gone = sum(self.trace.gap_size(gap) for gap in self.away() - self.claimed)
+        return held - gone <= self.problem.platform.memory
+
+    def end_transfers(self) -> bool:
+        ended = False
+        for way, kind in enumerate(Kind):
+            job = self.active[way]
+            if job is not None and job[2] <= 0:
+                self.transfers[kind, job[0]] = job[1], self.now
+                if kind is Kind.OFFLOAD:
+                    self.copied.add(self.trace.gaps[job[0]].tensor)
+                else:
+                    self.returned.add(job[0])
+                self.active[way] = None
+                ended = True
+        return ended
+
+    def start_offload(self) -> bool:
+        if self.active[OUT] is not None or not self.offloads:
+            return False
+        gap = self.offloads[0]
+        if self.trace.tensors[self.trace.gaps[gap].tensor].uses[0] >= self.done:
+            return False
+        self.active[OUT] = gap, self.now, Fraction(self.trace.gap_size(gap))
+        del self.offloads[0]
+        return True
+
+    def claim(self) -> bool:
+        """Start the operation or the prefetch whose turn it is, if it can start."""
+        if not self.claims:
+            return False
+        fetch, number = self.claims[0]
+        if fetch:
+            size, begun = self.trace.gap_size(number), len(self.starts)
+            held = self.trace.resident_at_start
+            if begun:
+                held = _held(self.problem, begun - 1, self.done < begun)
+            may = self.active[BACK] is None and number in self.away()
+            if not may or not self.fits(held + size):
+                return False
+            self.active[BACK] = number, self.now, Fraction(size)
+            self.claimed.add(number)
+        else:
+            needed = {gap for gap in self.evicted if self.trace.gaps[gap].after == number}
+            may = self.done == number and needed <= self.returned
+            if not may or not self.fits(_held(self.problem, number, True)):
+                return False
+            self.starts.append(self.now)
+        del self.claims[0]
+        return True
+
+    def tick(self) -> None:
+        both = None not in self.active
+        for way, job in enumerate(self.active):
+            if job is not None:
+                self.active[way] = (job[0], job[1], job[2] - self.rates[way][both])
+        self.now += 1
 
 
 class _State(NamedTuple):
