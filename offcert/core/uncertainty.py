@@ -288,8 +288,7 @@ class Uncertainty:
 def _link_at(platform: Platform, rates: Mapping[str, Any], fastest: bool) -> Platform:
     """Return a platform with other rates; at once they keep their part of those alone.
 
-    Directions that slow each other down never do at the fastest corner, and always at the slowest:
-    where the one or the other may be, no order of a plan is slowest where all takes longest.
+    Directions that slow each other down never do at the fastest corner.
     """
     there = replace(platform.alone, **rates)
     if fastest or not platform.slows:
@@ -297,7 +296,7 @@ def _link_at(platform: Platform, rates: Mapping[str, Any], fastest: bool) -> Pla
     slowed = [platform.rate(kind, busy=True) / platform.rate(kind) for kind in Kind]
     whole = [there.rate(kind) * there.sharing for kind in Kind]
     out, back = (part * rate for part, rate in zip(slowed, whole, strict=True))
-    return replace(there, bandwidth=out, prefetch_bandwidth=back)
+    return replace(there, busy_bandwidth=out, busy_prefetch_bandwidth=back)
 
 
 def _operations(network: Executed) -> tuple[list[str], list[int]]:

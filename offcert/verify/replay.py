@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 
 from offcert.core.errors import PlanError
 from offcert.core.platform import Kind
-from offcert.questions.schedule.check import exact_durations
+from offcert.questions.schedule.check import BusyTicks, exact_durations
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.presence import after, during, held_at_stations
 from offcert.questions.schedule.problem import Problem
@@ -51,6 +51,49 @@ def replay(problem: Problem, plan: Plan) -> Schedule:
             break
         schedule = again
     return schedule
+
+
+def replay_latest(slowest: Problem, fastest: Problem, plan: Plan) -> Schedule:
+    """Return times of a plan that are later at no point between two corners of a box.
+
+    Parameters
+    ----------
+    slowest, fastest : Problem
+        The corners. If the link of the slowest does not slow down, it has these times.
+    plan : Plan
+        The plan that is followed, in its fixed order.
+
+    Raises
+    ------
+    PlanError
+        As for `replay`.
+    """
+    if not slowest.platform.slows:
+        return replay(slowest, plan)
+    plan.require_consistent(slowest.trace)
+    alone, busiest = slowest.platform.alone, slowest.platform.always_busy
+    begins = {(t.kind, t.gap): t.start for t in replay(fastest, plan).transfers}
+    slowed = set(begins)
+    while True:
+        lasts = {
+            (kind, gap): (busiest if (kind, gap) in slowed else alone).transfer_time(
+                slowest.trace.gap_size(gap), kind
+            )
+            for kind, gap in begins
+        }
+        found = _Replay(slowest, plan, lasts).run()
+        # All the time in which a transfer may be under way, wherever in the box.
+        spans = [Transfer(t.kind, t.gap, begins[t.kind, t.gap], t.end) for t in found.transfers]
+        ticks = {kind: BusyTicks(spans, kind) for kind in Kind}
+        met = {
+            (span.kind, span.gap)
+            for span in spans
+            for kind in Kind
+            if kind is not span.kind and ticks[kind].until(span.start) < ticks[kind].until(span.end)
+        }
+        if slowed <= met:
+            return found
+        slowed = met
 
 
 class _Replay:

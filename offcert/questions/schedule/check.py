@@ -90,7 +90,7 @@ def exact_durations(problem: Problem, schedule: Schedule) -> list[int]:
     """
     trace, transfers = problem.trace, schedule.transfers
     found = []
-    busy = {kind: _Busy(transfers, kind) for kind in Kind} if problem.platform.slows else {}
+    busy = {kind: BusyTicks(transfers, kind) for kind in Kind} if problem.platform.slows else {}
     for transfer in transfers:
         size = trace.tensors[trace.gaps[transfer.gap].tensor].size
         least, most = (
@@ -110,8 +110,16 @@ def _whole_ticks(size: int, rate: Fraction) -> int:
     return whole + (rest > 0)
 
 
-class _Busy:
-    """The ticks in which one direction has the link."""
+class BusyTicks:
+    """The ticks in which one direction has the link.
+
+    Parameters
+    ----------
+    transfers : iterable of Transfer
+        Those of both.
+    kind : Kind
+        The direction.
+    """
 
     def __init__(self, transfers: Iterable[Transfer], kind: Kind) -> None:
         self.starts: list[int] = []

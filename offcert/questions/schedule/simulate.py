@@ -135,12 +135,16 @@ class Simulator:
             If the plan is inconsistent or gets stuck; the message says where.
         """
         plan.require_consistent(self.trace)
-        return settled(self.problem, partial(self._timed, plan, moves_to_arrays(plan.moves)))
+        return settled(self.problem, partial(self.timed, plan))
 
-    def _timed(
-        self, plan: Plan, moves: tuple[BoolArray, IntArray, IntArray], lasts: Lasting
-    ) -> Schedule:
-        """Return the schedule in which transfers last as long as is said, or else alone."""
+    def timed(self, plan: Plan, lasts: Lasting) -> Schedule:
+        """Return the schedule in which transfers last as long as is said, or else alone.
+
+        Raises
+        ------
+        PlanError
+            If the plan, which is consistent, gets stuck; the message says where.
+        """
         ticks = {Kind.OFFLOAD: self.offload_time, Kind.PREFETCH: self.prefetch_time}
         if lasts:
             ticks = {kind: alone.copy() for kind, alone in ticks.items()}
@@ -148,7 +152,7 @@ class Simulator:
                 ticks[kind][gap] = duration
         tables = (*self.tables[:7], *ticks.values(), *self.tables[9:])
         move_start = np.zeros(len(plan.moves), dtype=np.int64)
-        code = self._run(*moves, move_start, tables)
+        code = self._run(*moves_to_arrays(plan.moves), move_start, tables)
         if code < 0:
             raise PlanError(self._explain(code))
         starts = [int(start) for start in self.scratch[0]]

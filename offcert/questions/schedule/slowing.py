@@ -9,8 +9,10 @@ the same definition in its own way (docs/theory/slowing-links.md).
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from heapq import heappop, heappush
+from itertools import accumulate
 from math import lcm
 from typing import TypeAlias
 
@@ -48,6 +50,55 @@ def settled(problem: Problem, timed: Callable[[Lasting], Schedule]) -> Schedule:
         }
         schedule = timed(lasts)
     return schedule
+
+
+def latest(problem: Problem, early: Schedule, timed: Callable[[Lasting], Schedule]) -> Schedule:
+    """Return a plan's times in a box of uncertain ones that are later at no point of it.
+
+    Parameters
+    ----------
+    problem : Problem
+        The slowest corner of the box; its link slows down.
+    early : Schedule
+        The plan's times at the fastest corner, which are earlier at no point.
+    timed : callable
+        As for `settled`, of the slowest corner.
+    """
+    platform, trace = problem.platform, problem.trace
+    meeting = {(each.kind, each.gap) for each in early.transfers}
+    while True:
+        late = timed(
+            {
+                (each.kind, each.gap): (
+                    platform.always_busy if (each.kind, each.gap) in meeting else platform.alone
+                ).transfer_time(trace.gap_size(each.gap), each.kind)
+                for each in early.transfers
+            }
+        )
+        # Those whose times can overlap with none of the other direction are never slowed down.
+        now = _meeting(early, late)
+        if now == meeting:
+            return late
+        meeting = now
+
+
+def _meeting(early: Schedule, late: Schedule) -> set[tuple[Kind, int]]:
+    """Return the transfers that may be under way at the same time as one of the other direction."""
+    ends = {(each.kind, each.gap): each.end for each in late.transfers}
+    spans = [(each.kind, each.gap, each.start) for each in early.transfers]
+    found = set()
+    for kind in Kind:
+        others = sorted(
+            (start, ends[k, gap])
+            for k, gap, start in spans
+            if k is not kind and start < ends[k, gap]
+        )
+        starts, last = [start for start, _ in others], list(accumulate((e for _, e in others), max))
+        for k, gap, start in spans:
+            before = bisect_left(starts, ends[k, gap]) if k is kind else 0
+            if before and last[before - 1] > start:
+                found.add((k, gap))
+    return found
 
 
 def slowed_ends(platform: Platform, jobs: Sequence[tuple[Kind, int, int]]) -> list[int]:

@@ -127,11 +127,11 @@ def test_what_does_not_go_with_such_links_is_refused() -> None:
     assert not _problem().with_bandwidth(Fraction(2)).platform.slows
 
 
-def test_the_corners_of_a_box_are_alone_and_always_busy() -> None:
+def test_directions_never_slow_each_other_down_at_the_fastest_corner() -> None:
     exact = _problem().with_uncertainty("link=3/2:4")
     fastest, slowest = (exact.corner(fastest=each).platform for each in (True, False))
     assert not fastest.slows
-    assert not slowest.slows
     assert [fastest.rate(kind) for kind in Kind] == [4, 2]
-    # Half of the rate alone, and the same part of the busy rate.
-    assert [slowest.rate(kind) for kind in Kind] == [1, 1]
+    # Half of the rate to the host alone, and the same part of the busy rate.
+    assert [slowest.rate(kind) for kind in Kind] == [Fraction(3, 2), 2]
+    assert [slowest.rate(kind, busy=True) for kind in Kind] == [1, 1]

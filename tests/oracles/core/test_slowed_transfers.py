@@ -9,18 +9,19 @@ import pytest
 
 from offcert.certify.ladder import certify
 from offcert.core.errors import PlanError
-from offcert.core.platform import Link, Platform
+from offcert.core.platform import Kind, Link, Platform
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
-from offcert.questions.schedule.simulate import simulate
+from offcert.questions.schedule.simulate import Simulator, simulate
+from offcert.questions.schedule.slowing import latest
 from offcert.verify.document import verify
-from offcert.verify.replay import replay
+from offcert.verify.replay import replay, replay_latest
 from support.oracles.schedules import brute_force
 from support.oracles.slow_links import follow, least_makespan
 from support.problems.random_instances import mixed_problem, slowing
-from support.problems.random_plans import random_plan
+from support.problems.random_plans import random_plan, with_durations
 from support.seeds import by_seeds
 
 
@@ -113,6 +114,72 @@ def test_no_schedule_of_such_a_link_is_shorter_than_the_best_alone(seeds: range)
         assert certificate.result.lower_bound <= best <= certificate.result.objective
         assert verify(certificate).valid
     assert slower
+
+
+@pytest.mark.slow
+@by_seeds(0, 300, 100)
+def test_no_point_of_a_box_is_later_than_what_is_said_of_all(seeds: range) -> None:
+    seen: Counter[str] = Counter()
+    for seed in seeds:
+        rng = random.Random(seed)
+        exact = slowing(mixed_problem(seed, largest=9, smallest=4)).plain()
+        box = exact.with_uncertainty(rng.choice(("10%", "30%", "*=25%", "link=20%")))
+        plan = random_plan(rng, exact.trace)
+        low, high = (box.corner(fastest=each) for each in (True, False))
+        try:
+            early = simulate(low, plan)
+        except PlanError:
+            continue
+        simulator = Simulator(high)
+        late = latest(high, early, lambda lasts, s=simulator, p=plan: s.timed(p, lasts))
+        again = replay_latest(high, low, plan)
+        assert (again.starts, set(again.transfers)) == (late.starts, set(late.transfers))
+        ranges = list(zip(low.trace.durations, high.trace.durations, strict=True))
+        for _ in range(4):
+            rate = rng.choice((Fraction(0), Fraction(1, 2), Fraction(1)))
+            platform = _between(high.platform, low.platform, rate)
+            durations = [rng.choice((least, most)) for least, most in ranges]
+            found = simulate(with_durations(exact, durations, platform), plan)
+            for one, other in ((early, found), (found, late)):
+                assert all(a <= b for a, b in zip(one.ends, other.ends, strict=True))
+                times = {(t.kind, t.gap): (t.start, t.end) for t in other.transfers}
+                for each in one.transfers:
+                    start, end = times[each.kind, each.gap]
+                    assert each.start <= start
+                    assert each.end <= end
+            seen["points"] += 1
+        busiest = simulate(replace(high, platform=high.platform.always_busy), plan).makespan
+        assert late.makespan <= busiest
+        seen["less than always busy"] += late.makespan < busiest
+    assert seen["points"] > 50
+    assert seen["less than always busy"] > 1
+
+
+@pytest.mark.slow
+def test_what_is_said_of_a_box_is_verified_to_the_tick() -> None:
+    for seed in (0, 20, 46):
+        box = _crossing(seed).plain().with_uncertainty("30%")
+        certificate = certify(box, time_limit=2, workers=1)
+        assert certificate.robust is not None
+        assert verify(certificate).valid
+        most = certificate.robust.objective
+        for wrong in (most - 1, most + 1):
+            forged = replace(certificate, robust=replace(certificate.robust, longest=wrong))
+            assert any("robust.objective" in fault for fault in verify(forged).faults)
+
+
+def _between(slow: Platform, fast: Platform, part: Fraction) -> Platform:
+    """Return a platform whose rates are so far from the slowest, at once in proportion."""
+    alone = [slow.rate(k) + part * (fast.rate(k) - slow.rate(k)) for k in Kind]
+    slowed = [slow.rate(k, busy=True) / slow.rate(k) * a for k, a in zip(Kind, alone, strict=True)]
+    return Platform(
+        slow.memory,
+        alone[0],
+        Link.DUPLEX,
+        alone[1],
+        busy_bandwidth=slowed[0],
+        busy_prefetch_bandwidth=slowed[1],
+    )
 
 
 def _crossing(seed: int) -> Problem:
