@@ -42,9 +42,6 @@ class UnknownError(Exception):
     """The document claims something that this program cannot check."""
 
 
-# --- reading ------------------------------------------------------------------------------------
-
-
 def read_document(path):
     """Return the JSON value of a file; keys given twice, NaN and infinity are refused."""
 
@@ -103,9 +100,6 @@ def take(document, place, required, optional=()):
         if name not in required and name not in optional:
             raise WrongError(f"{place}.{name} is not known")
     return document
-
-
-# --- problems -----------------------------------------------------------------------------------
 
 
 class Trace:
@@ -327,7 +321,7 @@ class Problem:
     def __init__(self, document):
         required = ("format", "version", "name", "memory", "bandwidth", "link", "transfers")
         optional = ("prefetch_bandwidth", "sharing", "source", "recompute", "offload", "minimise")
-        optional += ("deadline", "uncertainty")
+        optional += ("deadline", "uncertainty", "busy_bandwidth", "busy_prefetch_bandwidth")
         take(document, "problem", (*required, "units"), (*KINDS, *optional))
         if (document["format"], document["version"]) != ("offcert-problem", 1):
             raise WrongError("problem must be of the format offcert-problem, version 1")
@@ -344,6 +338,16 @@ class Problem:
             if document.get(name, ...) == value:
                 raise WrongError(f"problem.{name} must be left out where it is {value}")
         sharing = integer(document.get("sharing", 1), "problem.sharing", 1)
+        # To the host and from it: the rates alone, and those while the other direction runs, too.
+        busy = [each for each in ("busy_bandwidth", "busy_prefetch_bandwidth") if each in document]
+        rates = [rational(document[name], f"problem.{name}") for name in busy]
+        alone = [self.out, self.back]
+        slow = [min(pair) for pair in zip(rates, alone, strict=False)]
+        if busy and (len(busy) < 2 or slow != rates or rates == alone or not all(rates)):
+            raise WrongError("problem must have two busy rates, no higher than alone, or none")
+        if busy and (document["link"], document["transfers"]) != ("duplex", "atomic"):
+            raise WrongError("problem.busy_bandwidth is for atomic transfers on duplex links")
+        self.slow = [rate / sharing for rate in (slow or alone)]
         self.out, self.back = self.out / sharing, self.back / sharing
         self.duplex = self._one_of(document, "link", ("simplex", "duplex")) == "duplex"
         kinds = ("atomic", "interruptible", "fractional")
@@ -393,9 +397,6 @@ class Problem:
     def ticks(self, size, out):
         """Return how long a transfer of so many units lasts."""
         return math.ceil(size / (self.out if out else self.back))
-
-
-# --- executions ---------------------------------------------------------------------------------
 
 
 def check_execution(problem, document):
@@ -503,9 +504,6 @@ def _check_cost(operation, each, discarded, position):
         raise WrongError(f"run {position} lasts less, or takes less workspace, than it has to")
 
 
-# --- schedules ----------------------------------------------------------------------------------
-
-
 def check_schedule(problem, trace, document):
     """Return makespan and peak of a schedule with atomic transfers; raise if it is none."""
     take(document, "schedule", ("operations",), ("transfers", "pieces"))
@@ -546,9 +544,7 @@ def _check_transfers(problem, trace, transfers, starts, ends):
         if not out and each["kind"] != "prefetch":
             raise WrongError(f"{here}.kind must be offload or prefetch")
         start, end = (integer(each[name], f"{here}.{name}") for name in ("start", "end"))
-        if end != start + problem.ticks(trace.size(gap), out):
-            raise WrongError(f"{here} does not last as long as its size asks for")
-        busy[out].append((start, end))
+        busy[out].append((start, end, trace.size(gap), here))
         table, key = (offloads, gap[0]) if out else (prefetches, gap)
         if key in table:
             raise WrongError(f"{here} moves what has been moved that way")
@@ -562,6 +558,16 @@ def _check_transfers(problem, trace, transfers, starts, ends):
         rows.sort()
         if any(after[0] < before[1] for before, after in pairwise(rows)):
             raise WrongError("two transfers are under way at a time on one link")
+    for out, rows in busy.items():
+        rate, slow = (problem.out, problem.back)[not out], problem.slow[not out]
+        for start, end, size, here in rows:
+
+            def moved(until, start=start, rate=rate, slow=slow, others=busy[not out]):
+                both = sum(max(0, min(until, e) - max(start, s)) for s, e, *_ in others)
+                return (until - start - both) * rate + both * slow
+
+            if end < start or moved(end) < size or (end > start and moved(end - 1) >= size):
+                raise WrongError(f"{here} does not last as long as its size asks for")
     moves = {}
     for gap, (start, _) in prefetches.items():
         if gap[0] not in offloads:
@@ -608,9 +614,6 @@ def _peak(problem, trace, starts, ends, moves):
             if problem.minimise == "time" and now > problem.memory:
                 raise WrongError(f"{now} units are taken at tick {moment[0]}, of {problem.memory}")
     return peak
-
-
-# --- what has to be absent ----------------------------------------------------------------------
 
 
 def sums_up_to(sizes, most):
@@ -675,9 +678,6 @@ def required_of_large(problem, trace, smallest):
             known[wholes, wanted] = sum(wholes) - left
         needs[operation] = max(needs[operation], known[wholes, wanted] * unit)
     return needs
-
-
-# --- bounds that are computed -------------------------------------------------------------------
 
 
 def proposition_3(problem, trace, needs):
@@ -765,8 +765,6 @@ def with_returns_apart(problem, trace):
             tensors.append((size, uses, leaves))
     return Trace(trace.operations, tensors), taken
 
-
-# --- fluid bounds -------------------------------------------------------------------------------
 
 FACTS = ("available", "due", "opened", "end", "start")
 
@@ -912,8 +910,6 @@ def _evictions(trace, numbers, sums, kept, evicted):
             later, never = min(later, later + again), min(never, later + first)
     return never
 
-
-# --- moving and running again together ----------------------------------------------------------
 
 # What the place of a fact of each family is made of, after the span, boundary or window.
 FAMILIES = {
@@ -1257,9 +1253,6 @@ def joint(problem, details):
     return math.ceil(worst)
 
 
-# --- bounds -------------------------------------------------------------------------------------
-
-
 def proved(problem, method, details):
     """Return the bound that a method proves for a problem in which everything runs once."""
     trace, atomic, simplex = problem.trace, problem.transfers == "atomic", not problem.duplex
@@ -1329,8 +1322,6 @@ def least_memories(trace):
     start = sum(size for size, uses, _ in trace.tensors if uses[0] < 0)
     return start, needs
 
-
-# --- certificates -------------------------------------------------------------------------------
 
 REQUIRED = ("format", "version", "problem", "problem_sha256", "status", "objective", "lower_bound")
 REQUIRED += ("gap", "bounds", "schedule", "infeasibility", "method", "settings", "versions")

@@ -24,7 +24,8 @@ from offcert.verify.document import verify
 # Fields of a problem that say how it is called and written, not what is asked.
 _SAID = ("name", "format", "version")
 # Fields that differ from one measurement of the same step to the next.
-_MEASURED = ("duration", "bandwidth", "prefetch_bandwidth", "link", "sharing")
+_RATES = ("bandwidth", "prefetch_bandwidth", "busy_bandwidth", "busy_prefetch_bandwidth")
+_MEASURED = ("duration", *_RATES, "link", "sharing")
 
 
 def asked(problem: Problem, *, times: bool) -> dict[str, Any]:

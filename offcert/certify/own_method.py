@@ -99,12 +99,12 @@ def _called(function: Callable[..., Any], problem: Any, effort: Effort) -> Any:
 
 def _run(name: str, function: Callable[..., Any], search: Search, effort: Effort) -> None:
     search.begin(name)
-    answer = _called(function, search.problem, effort)
+    answer = _called(function, search.asked, effort)
     if answer is None:
         raise NoPlanError(f"{name} found nothing")
-    execution, schedule = answered(search.problem, answer, name)
-    least = search.problem.minimise is Minimise.MEMORY
-    executed = search.problem if execution is None else search.problem.executed(execution)
+    execution, schedule = answered(search.asked, answer, name)
+    least = search.asked.minimise is Minimise.MEMORY
+    executed = search.asked if execution is None else search.asked.executed(execution)
     try:
         search.offer_executed(execution, schedule, peak(executed, schedule) if least else None)
     except ContradictionError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from offcert.certify.running import SearchProgress
 from offcert.core.result import Evidence
@@ -16,7 +17,8 @@ from offcert.core.uncertainty import executed_on
 from offcert.proofs.certificate import Certificate, Robust
 from offcert.questions.schedule.problem import Minimise, Problem
 from offcert.questions.schedule.schedule import Schedule
-from offcert.questions.schedule.simulate import simulate
+from offcert.questions.schedule.simulate import Simulator, simulate
+from offcert.questions.schedule.slowing import latest
 
 # Share of the time for the nominal times. The rest is for bounds at the fastest corner, which are
 # there early: the search for schedules there takes longest, and nobody needs it. Arbitrary.
@@ -76,12 +78,23 @@ def certify_box(
 
 
 def longest(certificate: Certificate, schedule: Schedule) -> int:
-    """Return the ticks of a certificate's plan at the slowest corner of its problem's box."""
+    """Return the most ticks of a certificate's plan in its problem's box: at the slowest corner.
+
+    Where directions of the link slow each other down, it takes no more, and may take less.
+    """
+    plan = schedule.plan(certificate.executed.trace)
+    runs = _at_corner(certificate, fastest=False)
+    if not runs.platform.slows:
+        return simulate(runs, plan).makespan
+    early = simulate(_at_corner(certificate, fastest=True), plan)
+    return latest(runs, early, partial(Simulator(runs).timed, plan)).makespan
+
+
+def _at_corner(certificate: Certificate, *, fastest: bool) -> Problem:
     problem, execution = certificate.problem, certificate.result.execution
-    slowest = problem.corner(fastest=False)
-    runs = slowest.plain()
-    if execution is not None:
-        assert problem.computed is not None
-        assert slowest.computed is not None
-        runs = slowest.executed(executed_on(execution, problem.computed, slowest.computed))
-    return simulate(runs, schedule.plan(certificate.executed.trace)).makespan
+    corner = problem.corner(fastest=fastest)
+    if execution is None:
+        return corner.plain()
+    assert problem.computed is not None
+    assert corner.computed is not None
+    return corner.executed(executed_on(execution, problem.computed, corner.computed))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -20,7 +21,7 @@ from offcert.proofs.questions import SCHEDULE
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.questions.schedule.result import Result
 from offcert.questions.schedule.schedule import FluidSchedule, Schedule
-from offcert.questions.schedule.simulate import Simulator
+from offcert.questions.schedule.simulate import Simulator, simulate
 from offcert.verify.execution import legality_faults
 
 
@@ -35,6 +36,10 @@ class Search(Running[Certificate]):
     ``schedule`` is the best one of whole transfers, ``fluid`` the best one in pieces. Where
     computations may run again, ``execution`` is what the schedule schedules, which passes a checker
     of its own; where memory is minimised, ``memory`` is the bytes within which it stays.
+
+    Where the directions of the link slow each other down, ``problem`` is the one in which they do
+    not, which methods are given: their bounds hold for ``asked``, the one that is to be solved, and
+    their schedules are timed again for it before they count.
 
     Parameters
     ----------
@@ -61,14 +66,16 @@ class Search(Running[Certificate]):
         keep: Callable[[Search], None] | None = None,
     ) -> None:
         super().__init__(time_limit, progress, None if keep is None else lambda: keep(self))
-        self.problem = problem
+        self.asked = problem
+        slows, platform = problem.platform.slows, problem.platform.alone
+        self.problem = replace(problem, platform=platform) if slows else problem
         self.target_gap = Fraction(target_gap)
         self.schedule: Schedule | None = None
         self.fluid: FluidSchedule | None = None
         self.execution: Execution | None = None
         self.memory: int | None = None
         self.infeasibility: Infeasibility | None = None
-        self._simulator = Simulator(problem)
+        self._simulator = Simulator(self.asked)
         # A makespan as good as the least: the search ends with it, or a proof that none has it.
         self.enough: int | None = None
         with self.untimed():
@@ -128,12 +135,15 @@ class Search(Running[Certificate]):
             network = self.problem.computed
             plain = None if network is None else Strategy.plain(network).expand(network)
             return self.offer_executed(plain, schedule, memory)
+        best = schedule
         try:
             squeezed = self._simulator.run(schedule.plan(self.problem.trace))
+            if self.asked.platform.slows or squeezed.makespan <= schedule.makespan:
+                best = squeezed
         except PlanError:
-            squeezed = schedule
-        best = min(squeezed, schedule, key=lambda candidate: candidate.makespan)
-        if not self._admits(best.makespan, self.problem, best):
+            if self.asked.platform.slows:
+                return False
+        if not self._admits(best.makespan, self.asked, best):
             return False
         self.schedule = best
         return self._took()
@@ -170,8 +180,15 @@ class Search(Running[Certificate]):
         if execution is not None and not self._can_be_carried_out(execution):
             return False
         self._require_legal(execution)
-        problem = self.problem if execution is None else self.problem.executed(execution)
-        if not self._admits(value, problem.with_memory(memory), schedule):
+        problem = self.asked if execution is None else self.asked.executed(execution)
+        problem = problem.with_memory(memory)
+        if problem.platform.slows:
+            try:
+                schedule = simulate(problem, schedule.plan(problem.trace))
+            except PlanError:
+                return False
+        value = memory if least_bytes else schedule.makespan
+        if not self._admits(value, problem, schedule):
             return False
         deadline = self.problem.deadline
         if deadline is not None and schedule.makespan > deadline:
@@ -204,7 +221,7 @@ class Search(Running[Certificate]):
         return self._took()
 
     def _certificate(self, **origin: Any) -> Certificate:
-        return Certificate(self.problem, self.result(), **origin)
+        return Certificate(self.asked, self.result(), **origin)
 
     def result(self) -> Result:
         """Return the best schedule, the bounds and the status so far."""

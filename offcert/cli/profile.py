@@ -147,6 +147,7 @@ def _save_hardware(path: str) -> None:
 def _measured_lines(problem: Problem) -> list[str]:
     """Return lines about rates and storages that were measured beside durations, for people."""
     from offcert.core.units import format_size
+    from offcert.questions.schedule.launches import launch_times, with_host
 
     found = (problem.source or {}).get("measurement", {})
     lines = []
@@ -159,6 +160,14 @@ def _measured_lines(problem: Problem) -> list[str]:
         if name in found.get("link", {}):
             out, back = (rate / 1e9 for rate in found["link"][name])
             lines.append(f"  {label:<15}{out:.2f} GB/s out, {back:.2f} GB/s back")
+    launches = launch_times(problem)
+    if launches is not None:
+        busy = problem.trace.compute_time
+        taken = with_host(problem.trace.durations, launches)
+        said = f"  host           {sum(launches) / 1e6:.2f} ms to hand the step over"
+        if taken > busy:
+            said += f"; host-bound: {(taken - busy) / 1e6:.2f} of {taken / 1e6:.2f} ms idle"
+        lines.append(said)
     unforeseen = found.get("unforeseen", {}).get("storages", 0)
     if unforeseen:
         size = format_size(found["unforeseen"]["bytes"], problem.units)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 from typing import Any
@@ -11,7 +11,7 @@ from offcert.core.documents import Fields, parse_rational, rational_text
 from offcert.core.errors import InputError
 from offcert.core.messages import cut, short_repr
 from offcert.core.trace import require_integer
-from offcert.core.units import Units
+from offcert.core.units import Units, format_rate
 
 
 class Kind(StrEnum):
@@ -47,6 +47,10 @@ class Platform:
     sharing : int
         Devices of the host that share the link, all of them busy at a time; at least 1. Each has
         its part of the bandwidth.
+    busy_bandwidth, busy_prefetch_bandwidth : Fraction, optional
+        Bytes per tick to the host and from it while the other direction of a duplex link runs, too;
+        more than 0, and at most the rates above, which the directions then have alone. By default
+        no direction slows the other down; both are None if they are the same as those.
 
     Raises
     ------
@@ -59,6 +63,8 @@ class Platform:
     link: Link = Link.SIMPLEX
     prefetch_bandwidth: Fraction | None = None
     sharing: int = 1
+    busy_bandwidth: Fraction | None = None
+    busy_prefetch_bandwidth: Fraction | None = None
 
     def __post_init__(self) -> None:
         require_integer(self.memory, "memory", 0)
@@ -70,11 +76,30 @@ class Platform:
         if self.link not in tuple(Link):
             raise InputError(f'link must be "simplex" or "duplex", not {short_repr(self.link)}')
         object.__setattr__(self, "link", Link(self.link))
+        self._validate_busy()
+
+    def _validate_busy(self) -> None:
+        alone = [self.bandwidth, self.prefetch_bandwidth or self.bandwidth]
+        names = ("busy_bandwidth", "busy_prefetch_bandwidth")
+        given = [getattr(self, name) for name in names]
+        if given == [None, None]:
+            return
+        if not self.duplex:
+            raise InputError(f"{names[given[0] is None]} is for duplex links; this one is simplex")
+        for name, rate, best in zip(names, given, alone, strict=True):
+            if rate is None:
+                raise InputError(f"{name} is missing; a link has rates for both directions at once")
+            busy = _positive(rate, name)
+            if busy > best:
+                raise InputError(f"{name} must be at most the rate alone, {best}, not {busy}")
+            object.__setattr__(self, name, None if given == alone else busy)
 
     def __repr__(self) -> str:
         rates = f"{self.bandwidth}"
         if self.prefetch_bandwidth is not None:
             rates += f" out and {self.prefetch_bandwidth} back"
+        if self.slows:
+            rates += f" ({self.busy_bandwidth} and {self.busy_prefetch_bandwidth} at once)"
         shared = f", shared by {self.sharing} devices" if self.sharing > 1 else ""
         return f"<Platform: memory {self.memory}, {self.link} link, {rates} per tick{shared}>"
 
@@ -83,15 +108,62 @@ class Platform:
         """Whether the two directions are independent."""
         return self.link is Link.DUPLEX
 
-    def rate(self, kind: Kind) -> Fraction:
-        """Return the bytes per tick of a transfer in one direction."""
+    @property
+    def slows(self) -> bool:
+        """Whether a transfer is slower while the other direction runs."""
+        return self.busy_bandwidth is not None
+
+    @property
+    def alone(self) -> Platform:
+        """The platform on which no direction slows the other down: at most as slow, for bounds.
+
+        Every schedule of this platform, with transfers that end earlier, is one of it.
+        """
+        if not self.slows:
+            return self
+        return replace(self, busy_bandwidth=None, busy_prefetch_bandwidth=None)
+
+    @property
+    def always_busy(self) -> Platform:
+        """The platform on which both directions always do: at least as slow.
+
+        Of a plan in its fixed order everything starts later there, or at the same time.
+        """
+        if not self.slows:
+            return self
+        assert self.busy_bandwidth is not None
+        return replace(
+            self.alone,
+            bandwidth=self.busy_bandwidth,
+            prefetch_bandwidth=self.busy_prefetch_bandwidth,
+        )
+
+    def rate(self, kind: Kind, *, busy: bool = False) -> Fraction:
+        """Return the bytes per tick of a transfer in one direction.
+
+        Parameters
+        ----------
+        kind : Kind
+            The direction.
+        busy : bool
+            Whether the other direction runs, too.
+        """
+        back = kind == Kind.PREFETCH
         whole = self.bandwidth
-        if kind == Kind.PREFETCH and self.prefetch_bandwidth is not None:
+        if busy and self.slows:
+            chosen = self.busy_prefetch_bandwidth if back else self.busy_bandwidth
+            assert chosen is not None
+            whole = chosen
+        elif back and self.prefetch_bandwidth is not None:
             whole = self.prefetch_bandwidth
         return whole / self.sharing
 
     def transfer_time(self, size: int, kind: Kind) -> int:
-        """Return the ticks that a transfer of `size` bytes lasts, rounded up by definition."""
+        """Return the ticks that a transfer of `size` bytes lasts, rounded up by definition.
+
+        Where the other direction slows it down, it lasts longer: until what it has moved, tick by
+        tick at the rate that holds, is `size` or more (`offcert.questions.schedule.slowing`).
+        """
         rate = self.rate(kind)
         return -(-size * rate.denominator // rate.numerator)
 
@@ -104,6 +176,17 @@ def _positive(value: object, field: str) -> Fraction:
     return Fraction(value)
 
 
+def rates_text(platform: Platform, units: Units) -> str:
+    """Return the rate of the link for people, both if they differ, and those of both at once."""
+
+    def both(busy: bool) -> str:
+        rates = [platform.rate(kind, busy=busy) for kind in Kind]
+        out, back = (format_rate(rate, units) for rate in rates)
+        return out if rates[0] == rates[1] else f"{out} out, {back} back"
+
+    return f"{both(False)} ({both(True)} at once)" if platform.slows else both(False)
+
+
 def platform_from_fields(fields: Fields) -> Platform:
     """Return the memory and the link that the fields of a document describe.
 
@@ -112,13 +195,19 @@ def platform_from_fields(fields: Fields) -> Platform:
     InputError
         One sentence that names the first field that is missing or wrong.
     """
-    back = fields.optional("prefetch_bandwidth", str)
+
+    def rate(name: str) -> Fraction | None:
+        text = fields.optional(name, str)
+        return None if text is None else parse_rational(text, fields.path(name))
+
     return Platform(
         fields.integer("memory", 0),
         parse_rational(fields.get("bandwidth", str), fields.path("bandwidth")),
         fields.get("link", str),
-        None if back is None else parse_rational(back, fields.path("prefetch_bandwidth")),
+        rate("prefetch_bandwidth"),
         fields.integer("sharing", 1) if fields.has("sharing") else 1,
+        rate("busy_bandwidth"),
+        rate("busy_prefetch_bandwidth"),
     )
 
 
@@ -136,6 +225,9 @@ def platform_fields(platform: Platform) -> dict[str, Any]:
         found["prefetch_bandwidth"] = rational_text(platform.prefetch_bandwidth)
     if platform.sharing > 1:
         found["sharing"] = platform.sharing
+    for name in ("busy_bandwidth", "busy_prefetch_bandwidth"):
+        if (rate := getattr(platform, name)) is not None:
+            found[name] = rational_text(rate)
     return found
 
 

@@ -8,7 +8,7 @@ all others, with whole ticks rounded outwards. What is proved about them holds i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from fractions import Fraction
@@ -21,7 +21,7 @@ from offcert.core.errors import InputError
 from offcert.core.execution import Execution
 from offcert.core.messages import cut, short_repr
 from offcert.core.network import Network
-from offcert.core.platform import Platform
+from offcert.core.platform import Kind, Platform
 from offcert.core.trace import Operation, Tensor, Trace, require_integer
 from offcert.core.units import Units, parse_bandwidth, parse_percent, parse_size
 
@@ -281,8 +281,22 @@ class Uncertainty:
             if (found := getattr(self, name)) is not None
         }
         most = platform.memory if self.memory is None or not fastest else self.memory
-        there = replace(platform, memory=most, **rates)
+        there = replace(_link_at(platform, rates, fastest), memory=most)
         return with_durations(network, [each[not fastest] for each in ranges]), there
+
+
+def _link_at(platform: Platform, rates: Mapping[str, Any], fastest: bool) -> Platform:
+    """Return a platform with other rates; at once they keep their part of those alone.
+
+    Directions that slow each other down never do at the fastest corner.
+    """
+    there = replace(platform.alone, **rates)
+    if fastest or not platform.slows:
+        return there
+    slowed = [platform.rate(kind, busy=True) / platform.rate(kind) for kind in Kind]
+    whole = [there.rate(kind) * there.sharing for kind in Kind]
+    out, back = (part * rate for part, rate in zip(slowed, whole, strict=True))
+    return replace(there, busy_bandwidth=out, busy_prefetch_bandwidth=back)
 
 
 def _operations(network: Executed) -> tuple[list[str], list[int]]:

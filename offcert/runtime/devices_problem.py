@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -56,7 +57,9 @@ def devices_problem(
             gradients.append(Gradient(path or "model", size, last, last))
     gradients.sort(key=lambda gradient: gradient.ready)
     name = f"{problem.name} on {devices} devices"
-    return DevicesProblem(name, problem, devices, gradients, accumulation)
+    # What devices that share a link slow down of each other is not known: as fast as it can be.
+    step_problem = replace(problem, platform=problem.platform.alone)
+    return DevicesProblem(name, step_problem, devices, gradients, accumulation)
 
 
 def _completions(step: TrainingStep, capture: Capture) -> dict[int, int]:

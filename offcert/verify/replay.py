@@ -4,7 +4,8 @@ The simulator does the same, compiled, for who searches. This is the definition 
 verifies: what takes memory does so in the plan's order, transfers use the link in the plan's order,
 and everything is as early as that lets it be. Then all starts can only grow with durations and
 transfer times, and fall with memory; whether the plan gets stuck does not depend on times at all
-(docs/theory/uncertain-times.md).
+(docs/theory/uncertain-times.md). Where the directions of the link slow each other down, transfers
+last as long as the checker says (docs/theory/slowing-links.md); starts may fall then.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from heapq import heappop, heappush
 
 from offcert.core.errors import PlanError
 from offcert.core.platform import Kind
+from offcert.questions.schedule.check import BusyTicks, exact_durations
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.presence import after, during, held_at_stations
 from offcert.questions.schedule.problem import Problem
@@ -35,11 +37,68 @@ def replay(problem: Problem, plan: Plan) -> Schedule:
         If the plan makes no sense for the trace, or gets stuck; the message says where.
     """
     plan.require_consistent(problem.trace)
-    return _Replay(problem, plan).run()
+    schedule = _Replay(problem, plan, {}).run()
+    while problem.platform.slows:
+        # The first time at which something is wrong is later each time.
+        lasts = {
+            (each.kind, each.gap): ticks
+            for each, ticks in zip(
+                schedule.transfers, exact_durations(problem, schedule), strict=True
+            )
+        }
+        again = _Replay(problem, plan, lasts).run()
+        if again == schedule:
+            break
+        schedule = again
+    return schedule
+
+
+def replay_latest(slowest: Problem, fastest: Problem, plan: Plan) -> Schedule:
+    """Return times of a plan that are later at no point between two corners of a box.
+
+    Parameters
+    ----------
+    slowest, fastest : Problem
+        The corners. If the link of the slowest does not slow down, it has these times.
+    plan : Plan
+        The plan that is followed, in its fixed order.
+
+    Raises
+    ------
+    PlanError
+        As for `replay`.
+    """
+    if not slowest.platform.slows:
+        return replay(slowest, plan)
+    plan.require_consistent(slowest.trace)
+    alone, busiest = slowest.platform.alone, slowest.platform.always_busy
+    begins = {(t.kind, t.gap): t.start for t in replay(fastest, plan).transfers}
+    slowed = set(begins)
+    while True:
+        lasts = {
+            (kind, gap): (busiest if (kind, gap) in slowed else alone).transfer_time(
+                slowest.trace.gap_size(gap), kind
+            )
+            for kind, gap in begins
+        }
+        found = _Replay(slowest, plan, lasts).run()
+        # All the time in which a transfer may be under way, wherever in the box.
+        spans = [Transfer(t.kind, t.gap, begins[t.kind, t.gap], t.end) for t in found.transfers]
+        ticks = {kind: BusyTicks(spans, kind) for kind in Kind}
+        met = {
+            (span.kind, span.gap)
+            for span in spans
+            for kind in Kind
+            if kind is not span.kind and ticks[kind].until(span.start) < ticks[kind].until(span.end)
+        }
+        if slowed <= met:
+            return found
+        slowed = met
 
 
 class _Replay:
-    def __init__(self, problem: Problem, plan: Plan) -> None:
+    def __init__(self, problem: Problem, plan: Plan, lasts: dict[tuple[Kind, int], int]) -> None:
+        self.lasts = lasts
         self.platform = problem.platform
         self.trace = trace = problem.trace
         self.held = held_at_stations(trace)
@@ -100,7 +159,8 @@ class _Replay:
 
     def _transfer(self, queue: int, move: Move, earliest: int) -> int:
         start = max(self.free[queue], earliest)
-        end = start + self.platform.transfer_time(self.trace.gap_size(move.gap), move.kind)
+        alone = self.platform.transfer_time(self.trace.gap_size(move.gap), move.kind)
+        end = start + self.lasts.get((move.kind, move.gap), alone)
         self.transfers.append(Transfer(move.kind, move.gap, start, end))
         self.free[queue] = end
         self.served[queue] += 1

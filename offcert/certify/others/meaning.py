@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -24,6 +25,7 @@ from offcert.core.strategy import Strategy
 from offcert.core.trace import Trace
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule, Transfer
+from offcert.questions.schedule.slowing import Lasting, settled
 
 # A layer's path ends with the first number in it: ``h.3``, ``layer1.0``, ``model.layers.11``.
 _LAYER = re.compile(r"((?:[^.\s]+\.)*?\d+)(?:\.|$)")
@@ -115,6 +117,10 @@ def stepwise(problem: Problem, away: set[int], *, wait: bool) -> Schedule:
     wait : bool
         Whether the next operation waits for a tensor to have left.
     """
+    return settled(problem, partial(_stepwise, problem, away, wait))
+
+
+def _stepwise(problem: Problem, away: set[int], wait: bool, lasts: Lasting) -> Schedule:
     trace, platform = problem.trace, problem.platform
     free = {Kind.OFFLOAD: 0, Kind.PREFETCH: 0}
     released: dict[int, int] = {}
@@ -123,7 +129,8 @@ def stepwise(problem: Problem, away: set[int], *, wait: bool) -> Schedule:
 
     def move(kind: Kind, gap: int, earliest: int) -> int:
         start = max(free[kind], earliest)
-        end = start + platform.transfer_time(trace.gap_size(gap), kind)
+        alone = platform.transfer_time(trace.gap_size(gap), kind)
+        end = start + lasts.get((kind, gap), alone)
         for each in (kind,) if platform.duplex else tuple(Kind):
             free[each] = end
         transfers.append(Transfer(kind, gap, start, end))

@@ -334,4 +334,6 @@ def _input(
 
 
 def _pausing(problem: Problem, execution: Execution) -> Problem:
-    return replace(problem.executed(execution), transfers=Transfers.INTERRUPTIBLE)
+    executed = problem.executed(execution)
+    platform = problem.platform.alone
+    return replace(executed, platform=platform, transfers=Transfers.INTERRUPTIBLE)

@@ -207,6 +207,8 @@ class DevicesProblem:
             raise InputError(f"step must be a Problem, not {short_repr(step)}")
         if step.transfers is not Transfers.ATOMIC:
             raise InputError(f"step.transfers must be atomic, not {step.transfers}")
+        if step.platform.slows:
+            raise InputError("step must have one rate a direction: several devices' links differ")
         if step.recompute is not Recompute.NONE or step.minimise is not Minimise.TIME:
             raise InputError("step must be a problem in which everything runs once, in least time")
         require_integer(self.devices, "devices", 1)

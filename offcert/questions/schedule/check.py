@@ -10,10 +10,11 @@ its limit always if it is right after each of those events.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
 from heapq import heappop, heappush
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from offcert.core.platform import Kind
 from offcert.core.trace import Gap, Trace
@@ -79,6 +80,73 @@ def operation_faults(trace: Trace, starts: Sequence[int], ends: Sequence[int]) -
             faults.append(f"{label} lasts {end - start} ticks instead of {operation.duration}")
         free = max(free, end)
     return faults
+
+
+def exact_durations(problem: Problem, schedule: Schedule) -> list[int]:
+    """Return the ticks that each transfer has to last while those of the other direction last so.
+
+    A transfer moves, in each tick, what its rate lets it: the one alone, or the lower one in ticks
+    in which the other direction has the link, too. It lasts the fewest ticks in which all is moved.
+    """
+    trace, transfers = problem.trace, schedule.transfers
+    found = []
+    busy = {kind: BusyTicks(transfers, kind) for kind in Kind} if problem.platform.slows else {}
+    for transfer in transfers:
+        size = trace.tensors[trace.gaps[transfer.gap].tensor].size
+        least, most = (
+            _whole_ticks(size, problem.platform.rate(transfer.kind, busy=opposed))
+            for opposed in (False, True)
+        )
+        if least < most:
+            opposite = Kind.PREFETCH if transfer.kind is Kind.OFFLOAD else Kind.OFFLOAD
+            rates = [problem.platform.rate(transfer.kind, busy=b) for b in (False, True)]
+            least += busy[opposite].delay(transfer.start, size, least, most, rates)
+        found.append(least)
+    return found
+
+
+def _whole_ticks(size: int, rate: Fraction) -> int:
+    whole, rest = divmod(size * rate.denominator, rate.numerator)
+    return whole + (rest > 0)
+
+
+class BusyTicks:
+    """The ticks in which one direction has the link.
+
+    Parameters
+    ----------
+    transfers : iterable of Transfer
+        Those of both.
+    kind : Kind
+        The direction.
+    """
+
+    def __init__(self, transfers: Iterable[Transfer], kind: Kind) -> None:
+        self.starts: list[int] = []
+        self.ends: list[int] = []
+        for start, end in sorted((t.start, t.end) for t in transfers if t.kind is kind):
+            if self.ends and start <= self.ends[-1]:
+                self.ends[-1] = max(self.ends[-1], end)
+            elif start < end:
+                self.starts.append(start)
+                self.ends.append(end)
+        stretches = zip(self.starts, self.ends, strict=True)
+        self.before = [0, *accumulate(end - start for start, end in stretches)]
+
+    def until(self, time: int) -> int:
+        """Return how many ticks of those before a time are busy."""
+        begun = bisect_right(self.starts, time)
+        return self.before[begun] - max(0, self.ends[begun - 1] - time if begun else 0)
+
+    def delay(self, start: int, size: int, least: int, most: int, rates: list[Fraction]) -> int:
+        """Return how many ticks more than the fewest possible a transfer needs to move all."""
+        alone, opposed = rates
+
+        def moved(ticks: int) -> int:
+            slow = self.until(start + ticks) - self.until(start)
+            return int((ticks - slow) * alone + slow * opposed)
+
+        return bisect_left(range(least, most), size, key=moved)
 
 
 def _first(tick: int) -> int:
@@ -149,9 +217,9 @@ class _Checker:
                 )
 
     def _check_transfers(self) -> None:
-        for transfer in self.schedule.transfers:
-            tensor = self.trace.gaps[transfer.gap].tensor
-            length = self._exact_duration(self.trace.tensors[tensor].size, transfer.kind)
+        for transfer, length in zip(
+            self.schedule.transfers, exact_durations(self.problem, self.schedule), strict=True
+        ):
             if transfer.end - transfer.start != length:
                 self.faults.append(
                     f"{self._label(transfer)} lasts {transfer.end - transfer.start} ticks "
@@ -267,11 +335,6 @@ class _Checker:
 
     def _end(self, operation: int) -> int:
         return 0 if operation == _START else self.schedule.ends[operation]
-
-    def _exact_duration(self, size: int, kind: Kind) -> int:
-        rate = self.problem.platform.rate(kind)
-        whole, rest = divmod(size * rate.denominator, rate.numerator)
-        return whole + (rest > 0)
 
     def _label(self, transfer: Transfer) -> str:
         if not 0 <= transfer.gap < len(self.trace.gaps):

@@ -16,12 +16,11 @@ from offcert.core.execution import Execution
 from offcert.core.messages import cut, short_repr
 from offcert.core.network import Network, sources
 from offcert.core.notebook import html
-from offcert.core.platform import Kind, Platform
+from offcert.core.platform import Kind, Platform, rates_text
 from offcert.core.trace import LARGEST_TOTAL, Tensor, Trace, require_integer
 from offcert.core.uncertainty import Uncertainty, parse_uncertainty
 from offcert.core.units import (
     Units,
-    format_rate,
     format_size,
     format_time,
     parse_bandwidth,
@@ -137,6 +136,8 @@ class Problem:
             require_integer(self.deadline, "deadline", 0)
             if self.minimise is Minimise.TIME:
                 raise InputError("a deadline is only for problems that minimise memory")
+        if self.platform.slows and self.transfers is not Transfers.ATOMIC:
+            raise InputError(f"busy_bandwidth is for atomic transfers, not {self.transfers} ones")
 
     def _validate_types(self) -> None:
         if not isinstance(self.name, str):
@@ -155,10 +156,10 @@ class Problem:
         """Keep all times and sizes inside 64 bits, so that compiled code may add them."""
         if self.platform.memory >= LARGEST_TOTAL:
             raise InputError(f"memory must be less than 2**61, not {self.platform.memory}")
-        trace = self.trace
+        trace, slowest_link = self.trace, self.platform.always_busy
         moves = {
             kind: sum(
-                self.platform.transfer_time(trace.gap_size(gap), kind)
+                slowest_link.transfer_time(trace.gap_size(gap), kind)
                 for gap in range(len(trace.gaps))
             )
             for kind in Kind
@@ -168,7 +169,7 @@ class Problem:
             separate = slowest is Kind.PREFETCH and self.platform.prefetch_bandwidth is not None
             raise InputError(
                 f"{'prefetch_bandwidth' if separate else 'bandwidth'} "
-                f"{self.platform.rate(slowest)} is so low that moving everything would take "
+                f"{slowest_link.rate(slowest)} is so low that moving everything would take "
                 "2**61 ticks or more"
             )
 
@@ -220,10 +221,8 @@ class Problem:
 
     @property
     def rates(self) -> str:
-        """The bandwidth, or both if they differ, for people."""
-        out, back = (format_rate(self.platform.rate(kind), self.units) for kind in Kind)
-        same = self.platform.rate(Kind.OFFLOAD) == self.platform.rate(Kind.PREFETCH)
-        return out if same else f"{out} out, {back} back"
+        """The bandwidth, or both if they differ, and those of both directions at once."""
+        return rates_text(self.platform, self.units)
 
     @cached_property
     def trace(self) -> Trace:
@@ -333,7 +332,7 @@ class Problem:
     def with_bandwidth(
         self, bandwidth: Fraction | str, prefetch: Fraction | str | None = None
     ) -> Problem:
-        """Return the same problem with another bandwidth.
+        """Return the same problem with another bandwidth, the same while both directions run.
 
         Parameters
         ----------
@@ -350,7 +349,9 @@ class Problem:
         """
         back = None if prefetch is None else self._rate(prefetch, "prefetch bandwidth")
         platform = replace(
-            self.platform, bandwidth=self._rate(bandwidth, "bandwidth"), prefetch_bandwidth=back
+            self.platform.alone,
+            bandwidth=self._rate(bandwidth, "bandwidth"),
+            prefetch_bandwidth=back,
         )
         return replace(self, platform=platform)
 

@@ -4,12 +4,15 @@ A plan orders the *claims* (starts of operations and of prefetches, which take m
 the transfers on each link. Releases happen as soon as they can. Executing the claims in order, each
 as early as its predecessors, its data, the link and the memory allow, is then optimal for the plan:
 starting one later delays everything after it and releases nothing earlier (Prop. 1 of the
-offloading paper, which needs the claims' order besides the transfers' to hold).
+offloading paper, which needs the claims' order besides the transfers' to hold). Where the two
+directions of the link slow each other down, starting later may pay, and the schedule is one that
+is possible, not always the shortest; searches count with rates that nothing slows down.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 import numpy as np
 
@@ -19,6 +22,7 @@ from offcert.core.platform import Kind
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule, Transfer
+from offcert.questions.schedule.slowing import Lasting, settled
 
 # Outcomes of the kernel that are no makespan. By definition.
 _OUT_OF_TURN = -1
@@ -42,7 +46,8 @@ class Simulator:
     Attributes
     ----------
     gap_tensor, gap_size, offload_time, prefetch_time : int64 arrays, one entry a gap
-        Index of the gap's tensor, its bytes, and the ticks of a transfer in either direction.
+        Index of the gap's tensor, its bytes, and the ticks of a transfer in either direction while
+        the other does not run.
     tables : tuple of int64 arrays
         The problem's numbers, as `run_claims` reads them.
     scratch : tuple of int64 arrays
@@ -88,6 +93,8 @@ class Simulator:
     def evaluate(self, prefetch: BoolArray, gap: IntArray, before: IntArray) -> int:
         """Return the makespan of a plan given as arrays, or a negative number if it gets stuck.
 
+        No transfer is slowed down: where the link can do that, the plan's schedule may take longer.
+
         Parameters
         ----------
         prefetch : bool array, one entry a move
@@ -95,16 +102,21 @@ class Simulator:
         gap, before : int64 arrays, one entry a move
             As in `Move`. The plan must be consistent (`Plan.require_consistent`).
         """
-        return self._run(prefetch, gap, before, np.empty(len(gap), dtype=np.int64))
+        return self._run(prefetch, gap, before, np.empty(len(gap), dtype=np.int64), self.tables)
 
     def _run(
-        self, prefetch: BoolArray, gap: IntArray, before: IntArray, move_start: IntArray
+        self,
+        prefetch: BoolArray,
+        gap: IntArray,
+        before: IntArray,
+        move_start: IntArray,
+        tables: tuple[IntArray, ...],
     ) -> int:
         if not self._fits_at_start:
             return _NO_ROOM_AT_START
         return int(
             run_claims(
-                self.tables,
+                tables,
                 self.problem.platform.duplex,
                 prefetch,
                 gap,
@@ -123,16 +135,30 @@ class Simulator:
             If the plan is inconsistent or gets stuck; the message says where.
         """
         plan.require_consistent(self.trace)
-        prefetch, gap, before = moves_to_arrays(plan.moves)
-        move_start = np.zeros(len(gap), dtype=np.int64)
-        code = self._run(prefetch, gap, before, move_start)
+        return settled(self.problem, partial(self.timed, plan))
+
+    def timed(self, plan: Plan, lasts: Lasting) -> Schedule:
+        """Return the schedule in which transfers last as long as is said, or else alone.
+
+        Raises
+        ------
+        PlanError
+            If the plan, which is consistent, gets stuck; the message says where.
+        """
+        ticks = {Kind.OFFLOAD: self.offload_time, Kind.PREFETCH: self.prefetch_time}
+        if lasts:
+            ticks = {kind: alone.copy() for kind, alone in ticks.items()}
+            for (kind, gap), duration in lasts.items():
+                ticks[kind][gap] = duration
+        tables = (*self.tables[:7], *ticks.values(), *self.tables[9:])
+        move_start = np.zeros(len(plan.moves), dtype=np.int64)
+        code = self._run(*moves_to_arrays(plan.moves), move_start, tables)
         if code < 0:
             raise PlanError(self._explain(code))
         starts = [int(start) for start in self.scratch[0]]
         ends = [
             start + duration for start, duration in zip(starts, self.trace.durations, strict=True)
         ]
-        ticks = {Kind.OFFLOAD: self.offload_time, Kind.PREFETCH: self.prefetch_time}
         transfers = [
             Transfer(move.kind, move.gap, int(start), int(start + ticks[move.kind][move.gap]))
             for move, start in zip(plan.moves, move_start, strict=True)

@@ -231,6 +231,9 @@ def split_to_json(step: SplitProblem) -> dict[str, Any]:
         document["prefetch_bandwidth"] = str(platform.prefetch_bandwidth)
     if platform.sharing > 1:
         document["sharing"] = platform.sharing
+    if platform.slows:
+        document["busy_bandwidth"] = str(platform.busy_bandwidth)
+        document["busy_prefetch_bandwidth"] = str(platform.busy_prefetch_bandwidth)
     if step.source is not None:
         document["source"] = dict(step.source)
     return document

@@ -112,6 +112,8 @@ def copy_after(source: torch.Tensor, target: torch.Tensor, after: Sequence[Devic
 
 # Nanoseconds in a millisecond. By definition.
 _MILLISECOND = 10**6
+# Cycles of a multiprocessor in a nanosecond, at most; of slower ones a hold lasts longer. Assumed.
+_CYCLES_PER_NS = 2
 
 
 class CudaEvent:
@@ -256,6 +258,15 @@ class CudaDevice:
                     "a plan is for one device"
                 )
         self.require_movable()
+
+    def hold(self, duration: int) -> None:
+        """Let ``compute`` count cycles for about so many nanoseconds, if this PyTorch can do that.
+
+        Kernels are queued meanwhile, up to a thousand or so; then the host waits.
+        """
+        sleep = getattr(torch.cuda, "_sleep", None)
+        if sleep is not None:
+            sleep(_CYCLES_PER_NS * duration)
 
     def ran(self, duration: int) -> None:
         """Do nothing: the device takes its own time."""

@@ -235,6 +235,9 @@ class Device(Protocol):
     def copy_back(self, parts: Sequence[CopiedStorage]) -> None:
         """Let ``back`` copy storages from the host, as one transfer; likewise."""
 
+    def hold(self, duration: int) -> None:
+        """Let ``compute`` do nothing for some nanoseconds, so that the host gets ahead of it."""
+
     def ran(self, duration: int) -> None:
         """Take note that the operators of an operation have all been given to ``compute``.
 

@@ -7,6 +7,8 @@ of a call decide which of them serves (`kernel_of`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
+from math import prod
 from typing import Any
 
 import torch
@@ -104,6 +106,69 @@ def attention_scratch(func: OpOverload, args: Sequence[Any]) -> int:
     if key.shape[1] != heads:
         scratch += 2 * batch * heads * key.shape[2] * width * key.itemsize
     return int(scratch)
+
+
+# Kernels whose tensors are (batch, tokens, heads, width). Sequences of several lengths, one behind
+# the other, are (tokens, heads, width).
+_BY_TOKENS = ("_flash_attention_", "_efficient_attention_")
+
+
+def attention_flops(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> int | None:
+    """Return the multiplications and additions of attention by a kernel; None of other operators.
+
+    Each score that a query may see, a masked one as well unless the kernel leaves it out, takes a
+    product over the width of queries and one over that of values; backwards three and two, since it
+    is computed again. Heads of keys and values that several heads of queries share count for each
+    of these. Sequences of several lengths count as if they had their mean length.
+    """
+    packet = func.overloadpacket.__name__
+    if not (is_fused(func) or packet.startswith((*_BY_TOKENS, "_cudnn_attention_"))):
+        return None
+    query, key, value, ends = (
+        argument(func, args, kwargs, name) for name in ("query", "key", "value", "cum_seq_q")
+    )
+    if packet.startswith("_efficient_attention_"):
+        ends = argument(func, args, kwargs, "cu_seqlens_q")
+    several = ends is not None and not is_fused(func)
+    by_tokens = several or packet.startswith(_BY_TOKENS)
+    heads = query.shape[-2] if by_tokens else query.shape[-3]
+    sequences = prod(query.shape[:-3])
+    rows, columns = (each.shape[-3 if by_tokens else -2] for each in (query, key))
+    if several:
+        sequences = max(1, ends.shape[-1] - 1)
+        rows, columns = (-(-tokens // sequences) for tokens in (rows, columns))
+    scores = sequences * heads * _scores(rows, columns, *_seen(func, args, kwargs, rows, columns))
+    again, back = (3, 2) if "backward" in packet else (1, 1)
+    return int(2 * scores * (again * query.shape[-1] + back * value.shape[-1]))
+
+
+def _seen(
+    func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], rows: int, columns: int
+) -> tuple[int, int]:
+    """Return how far the first query sees backwards and onwards; each next one sees one further."""
+    packet = func.overloadpacket.__name__
+    last = columns - rows
+    if packet.startswith("_efficient_attention_"):
+        mask = argument(func, args, kwargs, "custom_mask_type")
+        window = argument(func, args, kwargs, "window_size") or columns + rows
+        shift = last if mask == 2 else 0
+        return (window - 1 - shift, shift) if mask else (columns + rows, columns)
+    if packet.startswith("_flash_attention_"):
+        causal = argument(func, args, kwargs, "is_causal")
+        left = argument(func, args, kwargs, "window_size_left")
+        right = argument(func, args, kwargs, "window_size_right")
+        left = columns + rows if left is None or left < 0 else left
+        right = columns + rows if right is None or right < 0 else right
+        return left - last, (0 if causal else right) + last
+    causal = argument(func, args, kwargs, "is_causal")
+    return columns + rows, 0 if causal else columns
+
+
+@cache
+def _scores(rows: int, columns: int, back: int, onwards: int) -> int:
+    """Return the scores of queries that see keys from `back` before their number to `onwards`."""
+    ranges = ((max(0, i - back), min(columns - 1, i + onwards)) for i in range(rows))
+    return sum(max(0, last - first + 1) for first, last in ranges)
 
 
 def is_fused(func: OpOverload) -> bool:

@@ -1,9 +1,9 @@
 """The link of the device at hand: alone, both ways at once, and while operators run.
 
-A schedule is worth what its transfers keep to. So the rates of a measured problem are those at
-which copies run while the device computes, and, where the link serves both directions at once,
-while it does: a transfer of the schedule is then never slower than planned because of what else
-happens. They are medians; single copies vary around them.
+A measured problem has both: the rates of one direction alone, which a transfer cannot beat, and,
+where the link serves both directions at once, those while it does and the device computes. Bounds
+count with the former, which are those of the fastest copy; schedules slow a transfer down while the
+other direction runs, by the median copy.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ class LinkReading:
     Attributes
     ----------
     alone : Rates
-        One direction at a time, and nothing else.
+        One direction at a time, and nothing else, by the fastest copy.
     together : Rates or None
-        Both at once. None on the CPU, which copies by itself.
+        Both at once, by the median copy. None on the CPU, which copies by itself.
     computing : Rates or None
         While operators run; both at once if the link is duplex. None if it was not measured.
     computing_ns, copying_ns : int or None
@@ -92,12 +92,17 @@ class LinkReading:
 
     @property
     def rates(self) -> Rates:
-        """The rates that a schedule may count on."""
-        if self.computing is not None:
-            return self.computing
-        if self.together is not None and self.link is Link.DUPLEX:
-            return self.together
-        return self.alone
+        """The best that each direction did; alone, if nothing but chance made it slower then."""
+        found = [each for each in (self.alone, self.together, self.computing) if each is not None]
+        return Rates(max(each.out for each in found), max(each.back for each in found))
+
+    @property
+    def busy(self) -> Rates | None:
+        """The rates while the other direction runs, too; None if the link is simplex.
+
+        They are those while operators run, as they do in a step, if they were measured.
+        """
+        return (self.computing or self.together) if self.link is Link.DUPLEX else None
 
     def to_json(self) -> dict[str, Any]:
         """Return all of it as a JSON value, for the ``source`` of a problem."""
@@ -135,8 +140,11 @@ class _Direction:
         (device.copy_out if self._outwards else device.copy_back)([self._part])
         self._events.append((begun, stream.record()))
 
-    def rate(self, span: Span | None = None) -> Fraction:
-        """Return bytes per nanosecond, by the median copy; if there are any, of those in a span."""
+    def rate(self, span: Span | None = None, *, best: bool = False) -> Fraction:
+        """Return bytes per nanosecond, by the median copy or the fastest.
+
+        If there are any in a span, only these count.
+        """
         chosen = self._events
         if span is not None:
             begin, end = map(self.until, span)
@@ -147,7 +155,8 @@ class _Direction:
             ]
             chosen = inside or chosen
         times = [self._device.nanoseconds(*copy) for copy in chosen]
-        return Fraction(self._size, max(1, round(statistics.median(times))))
+        taken = min(times) if best else round(statistics.median(times))
+        return Fraction(self._size, max(1, taken))
 
     def until(self, event: DeviceEvent) -> int:
         """Return the time from the first copy's beginning to an event that came later."""
@@ -180,7 +189,7 @@ def _measure(
         spans = [] if compute is None else compute()
         device.synchronise()
         if not spans:
-            return [lane.rate() for lane in lanes], None
+            return [lane.rate(best=len(lanes) == 1) for lane in lanes], None
         begin, end = spans[0][0], spans[-1][1]
         covered = all(lane.until(end) <= lane.lasted() for lane in lanes)
         computed = sum(device.nanoseconds(*span) for span in spans)
@@ -275,7 +284,7 @@ class Measurement:
     trace : Trace
         Durations are nanoseconds.
     bandwidth, prefetch_bandwidth : Fraction
-        Bytes per nanosecond from the device to the host, and back.
+        Bytes per nanosecond from the device to the host, and back, alone.
     memory : int
         Bytes of the device.
     device : str
@@ -286,6 +295,8 @@ class Measurement:
         Other measurements, as a JSON value.
     spread : tuple of (int, int)
         The least and the most nanoseconds of each operation, if it was timed several times.
+    busy : Rates, optional
+        The rates while the other direction runs, too; by default as alone.
     """
 
     trace: Trace
@@ -296,6 +307,7 @@ class Measurement:
     link: Link = Link.SIMPLEX
     details: Mapping[str, Any] = field(default_factory=dict)
     spread: tuple[tuple[int, int], ...] = ()
+    busy: Rates | None = None
 
     @property
     def uncertainty(self) -> Uncertainty | None:
@@ -306,7 +318,13 @@ class Measurement:
 
     def platform(self, memory: int) -> Platform:
         """Return the device with a limit of so many bytes."""
-        return Platform(memory, self.bandwidth, self.link, self.prefetch_bandwidth)
+        found = Platform(memory, self.bandwidth, self.link, self.prefetch_bandwidth)
+        return found if self.busy is None else at_once(found, self.busy)
+
+
+def at_once(platform: Platform, busy: Rates) -> Platform:
+    """Return a platform with rates that hold while both directions of its link run."""
+    return replace(platform, busy_bandwidth=busy.out, busy_prefetch_bandwidth=busy.back)
 
 
 def spread_of(samples: Sequence[Sequence[int]]) -> tuple[tuple[int, int], ...]:
@@ -332,10 +350,12 @@ def measured(trace: Trace, device: torch.device) -> Measurement:
 
 
 def with_link(trace: Trace, reading: LinkReading, memory: int, device: str) -> Measurement:
-    """Return a measurement with the rates that a schedule may count on."""
-    rates = reading.rates
+    """Return a measurement with the rates of a link."""
+    rates, link = reading.rates, reading.link
     details = {"link": reading.to_json()}
-    return Measurement(trace, rates.out, rates.back, memory, device, reading.link, details)
+    return Measurement(
+        trace, rates.out, rates.back, memory, device, link, details, busy=reading.busy
+    )
 
 
 def retimed(

@@ -16,15 +16,10 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 from torch.utils._pytree import tree_leaves
-from torch.utils.flop_counter import (
-    conv_flop_count,
-    flop_registry,
-    sdpa_backward_flop_count,
-    sdpa_flop_count,
-)
+from torch.utils.flop_counter import conv_flop_count, flop_registry
 
 from offcert.runtime.hardware import Hardware, OperationClass, roofline_ns
-from offcert.runtime.hardware.attention import argument, attention_by, is_fused
+from offcert.runtime.hardware.attention import argument, attention_by, attention_flops
 
 aten = torch.ops.aten
 
@@ -206,40 +201,13 @@ def _launches_nothing(
 
 def _flops(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> int:
     packet = func.overloadpacket
-    if is_fused(func):
-        return _attention_flops(func, args, kwargs, out)
+    attention = attention_flops(func, args, kwargs)
+    if attention is not None:
+        return attention
     if packet is aten.convolution_backward:
         return _convolution_backward_flops(*args, **kwargs)
     formula = flop_registry.get(_SUMS.get(packet, packet))
     return 0 if formula is None else int(formula(*args, **kwargs, out_val=out))
-
-
-def _attention_flops(
-    func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any
-) -> int:
-    """Return the flops of attention by a kernel: it computes no scores that are masked anyway.
-
-    Of `n` tokens each sees those before it and itself: (n + 1) / 2 on average.
-    """
-    packet = func.overloadpacket
-    if packet is aten._scaled_dot_product_flash_attention_for_cpu:
-        flops = sdpa_flop_count(*_expanded(args[:3]))
-    elif packet is aten._scaled_dot_product_flash_attention_for_cpu_backward:
-        flops = sdpa_backward_flop_count(*_expanded(args[:4]))
-    else:
-        formula = flop_registry.get(packet)
-        flops = 0 if formula is None else int(formula(*args, **kwargs, out_val=out))
-    query, key = args[1:3] if "backward" in packet.__name__ else args[:2]
-    rows, columns = query.shape[-2], key.shape[-2]
-    if rows == columns and argument(func, args, kwargs, "is_causal"):
-        return int(flops * (rows + 1) // (2 * rows))
-    return int(flops)
-
-
-def _expanded(tensors: Sequence[Tensor]) -> list[torch.Size]:
-    """Return shapes with as many heads as there are queries: several may share keys and values."""
-    heads = max(tensor.shape[1] for tensor in tensors)
-    return [torch.Size((each.shape[0], heads, *each.shape[2:])) for each in tensors]
 
 
 def _convolution_backward_flops(

@@ -99,6 +99,7 @@ def measure_step(
     if device.tensors.type == "cuda":
         memory = memory_and_name(device.tensors)[0]
         details["device"] = versions(device.tensors)
+        details["launch_ns"] = list(timed.launches)
     else:
         memory = memory_and_name(device.tensors)[0] if hardware is None else hardware.memory
     captured = replace(captured, uncounted=_with_libraries(captured.uncounted, timed))

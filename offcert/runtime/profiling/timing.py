@@ -6,9 +6,11 @@ Nothing watches operators: a dispatch mode takes longer than many of them do.
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -28,6 +30,9 @@ from offcert.runtime.watch.events import END, Event, Session
 from offcert.runtime.watch.hooks import Hooks, unwrap
 from offcert.runtime.workloads.turns import Stopwatch
 
+# Nanoseconds for which a device is held before a step, at most. Arbitrary.
+_LONGEST_HOLD = 10**9
+
 
 @dataclass(frozen=True)
 class Timed:
@@ -46,6 +51,8 @@ class Timed:
         Of one step from its beginning to its end; likewise.
     spread : tuple of (int, int)
         The least and the most nanoseconds of each operation.
+    launches : tuple of int
+        The least nanoseconds that the host took to hand over each operation.
     """
 
     trace: Trace
@@ -53,6 +60,7 @@ class Timed:
     resident: int | None
     memory: MemoryReading | None
     spread: tuple[tuple[int, int], ...] = ()
+    launches: tuple[int, ...] = ()
 
 
 class RepeatedStep:
@@ -90,8 +98,16 @@ class RepeatedStep:
             # What the step changes is known from here on.
             step.execute(step.make_batch())
 
-    def run(self, *, allocator: bool = False) -> Timing:
-        """Run the step once; nothing waits for its end."""
+    def run(self, *, allocator: bool = False, hold: int = 0) -> Timing:
+        """Run the step once; nothing waits for its end.
+
+        Parameters
+        ----------
+        allocator : bool
+            Whether the allocator is asked at each mark.
+        hold : int
+            Nanoseconds for which the device waits before the step begins.
+        """
         hooks = Hooks(unwrap(self._step.model), Nobody())
         gradients = self._gradients if allocator else None
         timing = Timing(hooks, self.capture, self.watch, gradients)
@@ -100,6 +116,8 @@ class RepeatedStep:
             with memory_enough(), _as_it_was(self._step):
                 batch = self._step.make_batch()
                 hooks.attach({event.path for event in self.capture.ticks}.__contains__)
+                if hold and self.device is not None:
+                    self.device.hold(hold)
                 try:
                     self._step.execute(batch)
                 finally:
@@ -114,24 +132,29 @@ class RepeatedStep:
         return sum(each.numel() * each.element_size() for each in found if each is not None)
 
     def timed(self, repetitions: int) -> Timed:
-        """Return medians over some runs, after one to warm up with the hooks on.
+        """Return medians over some runs, after one or, on a device, two to warm up with hooks on.
 
-        On a device the runs follow each other without a wait, as the steps of a training loop do:
-        the host is ahead of the device wherever it can be.
+        Where an event between two operations comes before the host has handed over what follows, it
+        measures the host. So a device that runs while the host goes on is held before each run for
+        as long as the host took for one: then the host is ahead of it wherever it can be.
         """
-        runs = [self.run() for _ in range(repetitions + 1)][1:]
+        warm = [self.run() for _ in range(1 if self.device is None else 2)]
+        ahead = min(_LONGEST_HOLD, warm[-1].host_ns)
+        runs = [self.run(hold=ahead) for _ in range(repetitions)]
+        launches = tuple(map(min, zip(*(run.launches() for run in runs), strict=True)))
         samples = [run.durations() for run in runs]
         durations = [round(statistics.median(times)) for times in zip(*samples, strict=True)]
         spread = spread_of(samples)
         trace = self.capture.trace
         workspaces = [operation.workspace for operation in trace.operations]
         if self.device is None or not _counts(self.device):
-            return Timed(retimed(trace, durations, workspaces), repetitions, None, None, spread)
+            found = retimed(trace, durations, workspaces)
+            return Timed(found, repetitions, None, None, spread, launches)
         watched = self.run(allocator=True)
         timed = retimed(trace, durations, _workspaces(trace, watched.rises))
         planned = predict(trace, Plan()).at_begin
         resident = max(taken - plan for taken, plan in zip(watched.at_begin, planned, strict=True))
-        return Timed(timed, repetitions, resident, watched.reading, spread)
+        return Timed(timed, repetitions, resident, watched.reading, spread, launches)
 
 
 def _counts(device: Device) -> bool:
@@ -179,6 +202,8 @@ class Timing(Session):
     ----------
     marks : list
         When operations began, and when the last one ended.
+    handed : list of int
+        When the host was there, by its own clock, in nanoseconds.
     rises : list of int
         By how much more bytes were allocated in each operation than when it began, without those
         of the parameters' gradients that are there when it ends, which no trace counts; if asked
@@ -198,6 +223,7 @@ class Timing(Session):
     ) -> None:
         super().__init__(hooks)
         self.marks: list[int | DeviceEvent] = []
+        self.handed: list[int] = []
         self.rises: list[int] = []
         self.at_begin: list[int] = []
         self.readings: list[MemoryReading] = []
@@ -254,6 +280,7 @@ class Timing(Session):
             self._gradient_bytes = gradients
             device.reset_peaks()
         self.marks.append(self._watch.mark())
+        self.handed.append(time.perf_counter_ns())
 
     @property
     def reading(self) -> MemoryReading:
@@ -287,6 +314,15 @@ class Timing(Session):
         if not self._ended or len(self.marks) != len(operations) + 1:
             missing = operations[min(len(self.marks), len(operations) - 1)].name
             raise InputError(f"{missing} never began when the step was timed: the steps differ")
+
+    @property
+    def host_ns(self) -> int:
+        """The nanoseconds from the first mark to the last by the host's clock."""
+        return self.handed[-1] - self.handed[0]
+
+    def launches(self) -> list[int]:
+        """Return the nanoseconds that the host took to hand over each operation."""
+        return [after - before for before, after in pairwise(self.handed)]
 
     def durations(self) -> list[int]:
         """Return the nanoseconds from each mark to the next."""

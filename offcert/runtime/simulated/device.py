@@ -258,6 +258,9 @@ class SimulatedDevice:
         for offset, piece in arena.pieces(part.offset, size):
             yield _Job(kind == Kind.OFFLOAD, known, begin + offset, arena, offset, piece)
 
+    def hold(self, duration: int) -> None:
+        """Do nothing: the host takes no time of this device."""
+
     def ran(self, duration: int) -> None:
         """Take note that operators have run, and let them have taken so many nanoseconds."""
         self._compute.ran(duration)

@@ -9,11 +9,14 @@ Needs no torch.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from itertools import accumulate
 from typing import Protocol
 
 from offcert.core.platform import Kind
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule, Transfer
+from offcert.questions.schedule.slowing import Lasting, settled
 from offcert.runtime.device.interface import DeviceEvent
 from offcert.runtime.plan.timetable import Act, Timetable
 
@@ -77,7 +80,10 @@ class StepEvents:
 
 
 def forecast(
-    problem: Problem, timetable: Timetable, durations: Sequence[int] | None = None
+    problem: Problem,
+    timetable: Timetable,
+    durations: Sequence[int] | None = None,
+    launches: Sequence[int] | None = None,
 ) -> Schedule:
     """Return the schedule that the streams follow.
 
@@ -89,26 +95,45 @@ def forecast(
         The timetable of a plan for it.
     durations : sequence of int, optional
         Ticks of the operations, if other than the problem's.
+    launches : sequence of int, optional
+        Ticks that the host takes to hand over each operation, by default none: no operation ends
+        before it has been handed over. Then it may last longer than its problem says.
     """
-    trace, platform = problem.trace, problem.platform
-    taken = trace.durations if durations is None else durations
+    taken = problem.trace.durations if durations is None else durations
+    handed = [0] * len(taken) if launches is None else list(accumulate(launches))
+    return settled(problem, partial(_streamed, problem, timetable, taken, handed))
+
+
+def _streamed(
+    problem: Problem,
+    timetable: Timetable,
+    taken: Sequence[int],
+    handed: Sequence[int],
+    lasts: Lasting,
+) -> Schedule:
+    """Return the schedule in which transfers last as long as is said, or else alone."""
+    trace = problem.trace
     compute = out = back = 0
     copied: dict[int, int] = {}
     returned: dict[int, int] = {}
     starts, ends, transfers = [], [], []
+
+    def lasting(kind: Kind, gap: int) -> int:
+        alone = problem.platform.transfer_time(trace.gap_size(gap), kind)
+        return lasts.get((kind, gap), alone)
+
     for index, actions in enumerate(timetable.actions):
         ended = compute
         for action in actions:
             gap, tensor = action.gap, trace.gaps[action.gap].tensor
-            size = trace.gap_size(gap)
             if action.act is Act.COPY_OUT:
                 begin = max(out, ended, back if timetable.simplex else 0)
-                out = begin + platform.transfer_time(size, Kind.OFFLOAD)
+                out = begin + lasting(Kind.OFFLOAD, gap)
                 copied[tensor] = out
                 transfers.append(Transfer(Kind.OFFLOAD, gap, begin, out))
             elif action.act is Act.CLAIM:
                 begin = max(back, compute, out if timetable.simplex else 0)
-                back = begin + platform.transfer_time(size, Kind.PREFETCH)
+                back = begin + lasting(Kind.PREFETCH, gap)
                 returned[gap] = back
                 transfers.append(Transfer(Kind.PREFETCH, gap, begin, back))
             elif action.act is Act.RELEASE:
@@ -116,6 +141,6 @@ def forecast(
             else:
                 compute = max(compute, returned[gap])
         starts.append(compute)
-        compute += taken[index]
+        compute = max(compute + taken[index], handed[index])
         ends.append(compute)
     return Schedule(starts, ends, transfers)

@@ -30,6 +30,20 @@ def test_the_link_and_what_was_not_foreseen_are_told():
     ]
 
 
+def test_a_step_whose_device_waits_for_the_host_is_said_to_be_host_bound():
+    late = _problem({"measurement": {"launch_ns": [10_000_000, 5_000_000]}})
+    busy = 2
+    assert _measured_lines(late) == [
+        f"  host           15.00 ms to hand the step over; host-bound: {(15e6 - busy) / 1e6:.2f} "
+        "of 15.00 ms idle"
+    ]
+    # The first operation ends at 1, the other by then, too: the host is ahead.
+    ahead = _problem({"measurement": {"launch_ns": [1, 1]}})
+    assert _measured_lines(ahead) == ["  host           0.00 ms to hand the step over"]
+    for wrong in ([1], [1, -1], [1, True], "fast", None):
+        assert _measured_lines(_problem({"measurement": {"launch_ns": wrong}})) == []
+
+
 def test_of_what_was_not_measured_nothing_is_told():
     assert _measured_lines(_problem({"by": "hand"})) == []
     none = {"measurement": {"link": {"alone": [10**9, 10**9]}, "unforeseen": {"storages": 0}}}

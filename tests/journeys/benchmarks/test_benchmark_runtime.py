@@ -67,9 +67,20 @@ def test_a_plan_at_the_peak_of_another_way_takes_what_was_forecast(bench) -> Non
         row = bench.planned(at, recompute)
         assert row.peak <= at.peak
         assert row.bound <= row.time == row.predicted <= at.time
+    assert row.hosted is None
     text = runtime.table([at, row])
     assert "checkpointed" in text
     assert "offload and recompute" in text
+
+
+def test_a_host_that_is_behind_is_in_the_forecast_for_both(bench) -> None:
+    count, each = len(bench.problem.plain().trace), 10**6
+    source = {**bench.problem.source, "measurement": {"launch_ns": [each] * count}}
+    bench.problem = replace(bench.problem, source=source)
+    row = bench.planned(bench.way(ways.Checkpointed()), Recompute.NONE)
+    assert row.predicted < count * each
+    # The host is behind everywhere; the last operation ends when it has been handed over.
+    assert row.hosted == count * each
 
 
 def test_less_than_any_plan_takes_is_said(bench) -> None:

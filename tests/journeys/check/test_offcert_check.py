@@ -16,6 +16,7 @@ import pytest
 
 import offcert
 from benchmarks.fuzz_checker import CHECKER, MODULE, certificate, compared, forged, signed
+from support.problems.random_instances import mixed_problem, slowing
 from support.problems.running_example import EXAMPLE
 
 ROOT = Path(__file__).parents[3]
@@ -165,3 +166,29 @@ def test_it_says_what_verify_says() -> None:
     assert "DISAGREEMENT" not in outcomes, outcomes["DISAGREEMENT"]
     assert len(outcomes["both: valid"]) > 20
     assert len(outcomes["both: not valid"]) > 60
+
+
+def test_links_that_slow_down(module: ModuleType) -> None:
+    """Both say the same of schedules whose transfers end a tick too early or too late."""
+    seen = {True: 0, False: 0}
+    for seed in range(0, 40, 4):
+        problem = slowing(mixed_problem(seed, largest=8, smallest=4))
+        document = offcert.solve(problem, "sequential", time_limit=2, workers=1).to_json()
+        document = json.loads(json.dumps(document))
+        assert compared(document)[0] in ("both: valid", "not known here, valid")
+        rng = random.Random(seed)
+        for _ in range(8):
+            changed = copy.deepcopy(document)
+            transfers = changed["schedule"]["transfers"]
+            moved, by = rng.choice([*transfers, None]), rng.choice((-1, 1))
+            if moved is None:
+                changed["problem"][rng.choice(RATES)] = "2/9"
+            else:
+                moved["end"] += by
+            found, said = compared(signed(changed))
+            assert found != "DISAGREEMENT", said
+            seen["not valid" in found] += 1
+    assert seen[True] > 50
+
+
+RATES = ("bandwidth", "prefetch_bandwidth", "busy_bandwidth", "busy_prefetch_bandwidth")

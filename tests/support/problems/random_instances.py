@@ -135,6 +135,19 @@ def two_rates(problem: Problem) -> Problem:
     return replace(problem, name=f"{problem.name}-two-rates", platform=platform)
 
 
+def slowing(problem: Problem) -> Problem:
+    """Return the problem on a duplex link whose directions slow each other down."""
+    rng = random.Random(f"slowing {problem.name}")
+    parts = (Fraction(1, 3), Fraction(1, 2), Fraction(3, 4), Fraction(6, 7), Fraction(1))
+    out, back = rng.choice(parts[:-1]), rng.choice(parts)
+    platform = replace(problem.platform, link=Link.DUPLEX)
+    rates = [platform.bandwidth, platform.prefetch_bandwidth or platform.bandwidth]
+    platform = replace(
+        platform, busy_bandwidth=out * rates[0], busy_prefetch_bandwidth=back * rates[1]
+    )
+    return replace(problem, name=f"{problem.name}-slowing", platform=platform)
+
+
 def mixed_problem(seed: int, largest: int = 5, smallest: int = 2) -> Problem:
     """Return `random_problem`, for odd seeds on a link with different rates per direction."""
     problem = random_problem(seed, largest, smallest)

@@ -10,10 +10,11 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from offcert.core.errors import InputError
 from offcert.core.platform import Kind, Link
+from offcert.core.trace import Operation, Trace
 from offcert.questions.schedule.plan import Plan
 from offcert.runtime.capture import Clock, capture
 from offcert.runtime.hardware import hardware
-from offcert.runtime.hardware.bandwidth import LinkReading, Rates, read_link
+from offcert.runtime.hardware.bandwidth import LinkReading, Rates, read_link, with_link
 from offcert.runtime.plan.predict import predict
 from offcert.runtime.profiling.measured_step import captured_on_device, measure_step
 from offcert.runtime.profiling.profile import profile
@@ -88,22 +89,30 @@ def _rates(out, back):
 
 
 @pytest.mark.parametrize(
-    ("together", "computing", "link", "rates"),
+    ("together", "computing", "link", "rates", "busy"),
     [
-        (None, None, Link.SIMPLEX, (12, 10)),
-        ((6, 5), None, Link.SIMPLEX, (12, 10)),
-        ((12, 5), None, Link.SIMPLEX, (12, 10)),
-        ((9, 8), None, Link.DUPLEX, (9, 8)),
-        ((9, 8), (8, 7), Link.DUPLEX, (8, 7)),
-        ((6, 5), (11, 9), Link.SIMPLEX, (11, 9)),
+        (None, None, Link.SIMPLEX, (12, 10), None),
+        ((6, 5), None, Link.SIMPLEX, (12, 10), None),
+        ((12, 5), None, Link.SIMPLEX, (12, 10), None),
+        ((9, 8), None, Link.DUPLEX, (12, 10), (9, 8)),
+        ((9, 8), (8, 7), Link.DUPLEX, (12, 10), (8, 7)),
+        # What chance makes quicker at once than alone is the best that was seen.
+        ((9, 8), (8, 11), Link.DUPLEX, (12, 11), (8, 11)),
+        ((6, 5), (11, 9), Link.SIMPLEX, (12, 10), None),
     ],
 )
-def test_a_schedule_counts_on_the_rates_that_hold_while_it_runs(together, computing, link, rates):
+def test_bounds_count_on_the_best_rates_and_schedules_on_those_of_both_directions_at_once(
+    together, computing, link, rates, busy
+):
     reading = LinkReading(
         _rates(12, 10), together and _rates(*together), computing and _rates(*computing)
     )
     assert (reading.link, reading.rates) == (link, _rates(*rates))
+    assert reading.busy == (busy and _rates(*busy))
     assert reading.to_json()["alone"] == [12 * 10**9, 10 * 10**9]
+    platform = with_link(Trace([Operation("f", 1)], []), reading, 99, "card").platform(7)
+    assert [platform.rate(kind) for kind in Kind] == list(rates)
+    assert [platform.rate(kind, busy=True) for kind in Kind] == list(busy or rates)
 
 
 class Disturbed:

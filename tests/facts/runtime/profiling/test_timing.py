@@ -1,15 +1,24 @@
 """Times of captured operations, and that timing a step leaves nothing behind."""
 
 import time
+from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 import torch
 from torch import nn
 
+from offcert.core.chain import Chain
+from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import InputError
+from offcert.core.platform import Platform
+from offcert.core.strategy import Strategy
+from offcert.questions.schedule.launches import launch_times, with_host
+from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture import capture
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.profiling.timing import RepeatedStep
+from offcert.runtime.simulated import SimulatedDevice
 from support.networks import own_steps
 from support.runtime.captured import mean_step, require_same, state_of
 
@@ -39,6 +48,44 @@ def test_an_operation_has_the_time_of_what_happens_in_it():
     slow = next(name for name, duration in durations.items() if duration > _WAIT * 10**9)
     assert slow == "F:1"
     assert all(duration > 0 for duration in trace.durations)
+
+
+def test_the_host_takes_its_time_to_hand_an_operation_over():
+    model = nn.Sequential(nn.Linear(8, 8), nn.Sigmoid(), Slow(), nn.Sigmoid(), nn.Linear(8, 2))
+    step = mean_step(model, 4, 8)
+    captured = capture(step)
+    held = []
+
+    class Held(SimulatedDevice):
+        def hold(self, duration):
+            held.append(duration)
+
+    device = Held(rate_out=Fraction(1), rate_back=Fraction(1))
+    timed = RepeatedStep(step, captured, device).timed(3)
+    names = [operation.name for operation in captured.trace.operations]
+    # The device, which is simulated, does not sleep; the host does.
+    assert timed.trace.durations == captured.trace.durations
+    assert len(timed.launches) == len(names)
+    assert timed.launches[names.index("F:1")] > _WAIT * 10**9
+    # Each run that counts begins when the host has had time enough to hand it over.
+    assert len(held) == 3
+    assert min(held) > _WAIT * 10**9
+
+
+def test_what_runs_again_is_handed_over_again():
+    chain = CheckpointChain.of(Chain([1, 2], [3, 4], [5, 5, 5], [1, 1, 1]))
+    network = chain.network()
+    count = len(network)
+    source = {"measurement": {"launch_ns": list(range(10, 10 + count))}}
+    problem = Problem("p", network, Platform(99, Fraction(1)), source=source, recompute="any")
+    assert launch_times(problem) == tuple(range(10, 10 + count))
+    runs = Strategy.plain(network).expand(network)
+    again = Strategy((0, *runs.runs)).expand(network)
+    assert launch_times(problem, again) == (10, *range(10, 10 + count))
+    assert launch_times(replace(problem, source={"measurement": {"launch_ns": [1]}})) is None
+    assert with_host((5, 5, 5), (1, 20, 1)) == 26
+    assert with_host((5, 5, 5), (1, 1, 1)) == 15
+    assert with_host((1, 1, 1), (5, 5, 5)) == 15
 
 
 def test_a_timed_step_leaves_no_trace():

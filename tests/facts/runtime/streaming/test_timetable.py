@@ -3,6 +3,7 @@
 import random
 from contextlib import suppress
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 
@@ -18,7 +19,7 @@ from offcert.questions.schedule.simulate import simulate
 from offcert.runtime.plan.predict import predict
 from offcert.runtime.plan.timetable import Act, Action, timetable
 from offcert.runtime.streaming.step_events import forecast
-from support.problems.random_instances import mixed_problem
+from support.problems.random_instances import mixed_problem, slowing
 from support.runtime.captured import random_plan
 
 
@@ -51,6 +52,33 @@ def test_what_is_forecast_is_a_schedule_of_the_problem(seed):
                     assert gap.after == index
                 elif action.act is not Act.COPY_OUT:
                     assert gap.before < index <= gap.after
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_directions_that_slow_each_other_down_do_so_in_a_forecast(seed):
+    for problem, plan in plans(seed):
+        slow = slowing(problem)
+        made = timetable(slow, plan)
+        times = forecast(slow, made)
+        assert check(slow, times) == []
+        alone = replace(slow, platform=slow.platform.alone)
+        busiest = replace(slow, platform=slow.platform.always_busy)
+        assert forecast(alone, made).makespan <= times.makespan
+        assert times.makespan <= forecast(busiest, made).makespan
+
+
+def test_no_operation_of_a_forecast_ends_before_the_host_has_handed_it_over():
+    trace = Trace(
+        [Operation("a", 4), Operation("b", 4), Operation("c", 4)], [Tensor("x", 6, (0, 2))]
+    )
+    problem = Problem("three", trace, Platform(6, Fraction(2)))
+    made = timetable(problem, Plan([Move(Kind.OFFLOAD, 0, 1), Move(Kind.PREFETCH, 0, 2)]))
+    # `x` leaves from 4 to 7 and is back at 10, while `b` runs.
+    assert forecast(problem, made).ends == (4, 11, 15)
+    # The host is through with them at 1, 15 and 17: `b`, which could end at 11, ends at 15.
+    assert forecast(problem, made, launches=(1, 14, 2)).ends == (4, 15, 19)
+    assert forecast(problem, made, launches=(1, 14, 9)).ends == (4, 15, 24)
+    assert forecast(problem, made, launches=(0, 0, 0)) == forecast(problem, made)
 
 
 @pytest.mark.parametrize("seed", range(100))
