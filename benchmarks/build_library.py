@@ -200,7 +200,7 @@ def reductions() -> Iterator[Recipe]:
 
 
 # Who shall look bad, and what makes the search differ from the default. Chosen so that each takes
-# a few minutes at most. On chains fluid-lp is fractional; what is exact cannot look bad; searches
+# a few minutes at most. What is exact cannot look bad; searches
 # against local-search have found nothing so far, and against ordered with atomic transfers little:
 # most chains on which order costs something are far from what is drawn.
 ADVERSARIAL: dict[str, dict[str, Any]] = {

@@ -25,10 +25,6 @@ from offcert.instances.library import Library
 
 # Problems of the library, whose bounds of these kinds are found anew. Arbitrary.
 ANEW = (
-    ("cnn-8-0-m0", "fluid-lp"),
-    ("cnn-8-0-m0", "fluid-milp"),
-    ("cnn-101-0-m5", "fluid-milp"),
-    ("resnet50-operators-m10", "fluid-milp"),
     ("checkpoint-chain-8-0-m20", "joint-lp"),
     ("checkpoint-chain-held-8-0-m70", "joint-lp"),
     ("recompute-network-4-0-m20", "joint-lp"),

@@ -14,7 +14,6 @@ from offcert.core.result import Bound, Evidence
 from offcert.core.trace import require_integer
 from offcert.formulations.common.time_grid import choose_grid
 from offcert.formulations.exported.cells import Cells, Keeps, require_exportable
-from offcert.formulations.exported.fluid_rows import fluid_argument
 from offcert.formulations.exported.integer_program import (
     CellModel,
     IntegerProgram,
@@ -218,8 +217,6 @@ def _attained(problem: Problem) -> int:
 # Functions that make a program and its proof, for the bounds that can be exported.
 ARGUMENTS: dict[str, Callable[[Problem, int, Any, bool], Argument]] = {
     "joint-lp": joint_argument,
-    "fluid-lp": fluid_argument,
-    "fluid-milp": fluid_argument,
 }
 VIPR = "vipr"
 

@@ -24,7 +24,7 @@ _EXAMPLES = (
 FORMATS = ("mps", "lp", "opb", "mzn", "csv")
 MODELS = ("time-indexed", "interval", "retention")
 # Bounds that `offcert.certify.exporting` knows.
-BOUNDS = ("joint-lp", "fluid-lp", "fluid-milp")
+BOUNDS = ("joint-lp",)
 # Options that change a problem; a certificate's bounds are about its own.
 _CHANGES = (
     "memory",

@@ -136,12 +136,9 @@ class CaseLeaf:
     ----------
     weights : mapping of int to Fraction
         By row of the program, at least 0.
-    possible : bool
-        Whether something agrees with the case; if not, the weights show that nothing does.
     """
 
     weights: Mapping[int, Fraction]
-    possible: bool = True
 
 
 # A variable, which is 0 in the subtree that follows and 1 in the one after that; or a leaf.
@@ -326,8 +323,8 @@ class ViprCertificate:
         """Return the number of what a leaf derives, and its reason."""
         value = self.argument.value
         total = self._sum(leaf, decided)
-        enough = math.ceil(total.constant) >= value if leaf.possible else total.constant > 0
-        if leaf.possible and not (enough and total.leaves_nothing()):
+        enough = math.ceil(total.constant) >= value
+        if not (enough and total.leaves_nothing()):
             # Without any weights, what is there without a choice may be enough.
             alone = self._sum(CaseLeaf({}), decided)
             if math.ceil(alone.constant) >= value and alone.leaves_nothing():
@@ -335,17 +332,15 @@ class ViprCertificate:
         if not total.leaves_nothing():
             raise InputError(f"proof.tree[{index}]: its weights give waiting a negative price")
         if not enough:
-            said = f"{math.ceil(total.constant)}, not {value}" if leaf.possible else "nothing"
+            said = f"{math.ceil(total.constant)}, not {value}"
             raise InputError(f"proof.tree[{index}]: its weights prove {said}")
         pairs = {number: weight for number, weight in total.weights.items() if weight}
         listed = " ".join(f"{number} {pairs[number]}" for number in sorted(pairs))
-        if leaf.possible:
-            number = self._number(tuple(self.objective), "G", value)
-            return number, f"rnd {len(pairs)} {listed}"
-        return self._number((), "G", 1), f"lin {len(pairs)} {listed}"
+        number = self._number(tuple(self.objective), "G", value)
+        return number, f"rnd {len(pairs)} {listed}"
 
     def _sum(self, leaf: CaseLeaf, decided: Mapping[int, tuple[bool, int]]) -> _Sum:
-        rest = {column: Fraction(cost) for column, cost in self.objective if leaf.possible}
+        rest = {column: Fraction(cost) for column, cost in self.objective}
         total = _Sum(self.lines, rest)
         for row, weight in leaf.weights.items():
             total.add(self.bounds + row, weight)
@@ -354,8 +349,6 @@ class ViprCertificate:
             chosen = step.above if left > 0 else step.below
             if left and chosen is not None:
                 total.cancel(step.column, self._meant(chosen, step.column, decided))
-        if not leaf.possible and total.constant > 0:
-            total.weights = {n: w / total.constant for n, w in total.weights.items()}
         return total
 
     def _meant(self, row: int, column: int, decided: Mapping[int, tuple[bool, int]]) -> int:

@@ -156,15 +156,6 @@ def _atomic_heads(problem: Problem) -> int:
     return heads_bound(problem, upper_bound=upper, time_limit=math.inf).lower_bound
 
 
-def _fluid_lp(problem: Problem) -> int:
-    from offcert.formulations.fluid.tree import prove
-
-    proof = prove(problem, branching=False, time_limit=_SECONDS)
-    if proof.interrupted:
-        raise KeyboardInterrupt
-    return proof.value
-
-
 def _fluid_milp(problem: Problem) -> int:
     from offcert.formulations.fluid.milp import fluid_bound
 
@@ -199,7 +190,6 @@ BOUNDS: dict[str, Callable[[Problem], int | None]] = {
     "fractional": lambda problem: fractional_bound(problem, False).value,
     "fractional-subset-sum": lambda problem: fractional_bound(problem, True).value,
     "atomic-heads": _atomic_heads,
-    "fluid-lp": _fluid_lp,
     "fluid-milp": _fluid_milp,
     "stage-milp": _stage_milp,
     "pivot": _pivot,

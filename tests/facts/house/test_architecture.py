@@ -153,7 +153,8 @@ BY_NAME: dict[str, set[str]] = {
     "cli/verify.py": {
         "offcert.report.findings",
         "offcert.verify.document",
-        "offcert.verify.pivot_outward",
+        "offcert.verify.outward.check",
+        "offcert.verify.pivot.check",
     },
     # What those above look up with it; packages that answer calls, which load what is below them.
     "core/named.py": set(),
@@ -287,7 +288,7 @@ def test_verification_reaches_questions_and_proofs_only() -> None:
         "from offcert.formulations.labels.outward.model import NOTHING",
         "from offcert.formulations.labels import atomic_heads",
         "import offcert.formulations.labels.matched_heads.bound as bound",
-        "def late():\n    from offcert.formulations.labels.pivot_outward import cut",
+        "def late():\n    from offcert.formulations.labels.pivot import cut",
         "from offcert.certify.search import Search",
         "from offcert.questions.schedule.simulate import simulate",
         "from offcert import heuristics",

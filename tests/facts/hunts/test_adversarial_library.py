@@ -37,8 +37,8 @@ def test_every_method_and_bound_that_was_beaten_is_there() -> None:
     against = {facts(entry.problem)[0] for entry in entries}
     methods = {"greedy", "sequential", "dynprog", "dynprog-exact", "vdnn", "vdnn-all", "tflms"}
     expected = {*methods, "ordered", *values.BOUNDS}
-    # The pivot program is exact, and the linear relaxation is the fractional bound on chains.
-    assert expected - {"pivot", "fluid-lp"} <= against
+    # The pivot program is exact.
+    assert expected - {"pivot"} <= against
 
 
 @pytest.mark.parametrize("name", NAMES)

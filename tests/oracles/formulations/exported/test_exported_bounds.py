@@ -12,17 +12,13 @@ import numpy as np
 import pytest
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from offcert.certify.search_steps.fluid import document
 from offcert.core.errors import InputError
 from offcert.core.network import Network
 from offcert.core.strategy import Strategy
-from offcert.formulations.exported.fluid_rows import FluidFacts, fluid_argument
 from offcert.formulations.exported.integer_program import IntegerProgram
 from offcert.formulations.exported.joint_rows import JointFacts, joint_argument
 from offcert.formulations.exported.vipr import Argument, ViprCertificate
-from offcert.formulations.fluid.tree import prove
-from offcert.proofs.fluid_document import KINDS, pack
-from offcert.proofs.kinds.multipliers import FluidProof, JointProof
+from offcert.proofs.kinds.multipliers import JointProof
 from offcert.proofs.proof import Proof
 from offcert.proofs.registry import PROOFS
 from offcert.questions.schedule.problem import Problem
@@ -31,11 +27,10 @@ from offcert.verify.joint.room import Cuts, States, rooms
 from support.networks.changing_networks import changing_network
 from support.oracles.joint import executions, strategies
 from support.oracles.joint_adversary import offered_facts
-from support.oracles.schedules import Times, brute_force, every_schedule
-from support.oracles.shares import Shares, fluid_shares
+from support.oracles.schedules import Times, every_schedule
+from support.oracles.shares import Shares
 from support.oracles.vipr import proved_by
 from support.problems.joint import joint_proofs
-from support.problems.random_instances import mixed_problem
 from support.problems.random_networks import recompute_problem
 from support.seeds import by_seeds
 
@@ -204,51 +199,3 @@ def proof_of(method: str, details: object) -> JointProof:
     proof: Proof = PROOFS[method].proof.read(details)
     assert isinstance(proof, JointProof)
     return proof
-
-
-def fluid_program(problem: Problem, whole: bool) -> tuple[FluidFacts, IntegerProgram]:
-    """Return all facts about a problem."""
-    facts = FluidFacts(problem, FluidProof(whole=whole, proof=""))
-    for family in KINDS:
-        for o in range(len(problem.trace)):
-            facts.fact(family, o)
-    endless = ("idle", "out_start", "out_end", "back_start", "back_end")
-    return facts, facts.building.program((), ("evicted",), endless)
-
-
-@by_seeds(0, 20, 20)
-def test_every_fluid_fact_holds_of_every_schedule(seeds: range) -> None:
-    looked_at = twice = 0
-    for seed in seeds:
-        problem = mixed_problem(seed + 9000, largest=3)
-        facts, program = fluid_program(problem, whole=True)
-        for times in islice(every_schedule(problem), 40):
-            shares = fluid_shares(problem.trace, times)
-            values = [shares[share] for share in facts.building.columns]
-            assert broken(program, values) == [], (problem.name, times)
-            looked_at += 1
-            twice += len(times.prefetches) > len(times.offloads)
-    assert looked_at > 300
-    assert twice
-
-
-@pytest.mark.slow
-def test_fluid_bounds_are_proved_by_their_certificates() -> None:
-    branched = lacking = 0
-    for number, seed in enumerate((9000, 9001, 9032, 9037, 9081, 9087, 9097, 9102)):
-        problem = mixed_problem(seed, largest=4)
-        best = brute_force(problem)
-        assert best is not None
-        whole = seed != 9001
-        found = prove(problem, whole=whole)
-        proof = FluidProof(whole=whole, proof=pack(document(problem, found)))
-        argument = fluid_argument(problem, found.value, proof, seed % 2 > 0)
-        assert proved_in_vipr(argument) == found.value <= best
-        branched += len(argument.nodes) > 1
-        lacking += any(not isinstance(n, int) and not n.possible for n in argument.nodes)
-        with pytest.raises(InputError, match="its weights prove"):
-            ViprCertificate(replace(argument, value=best + 1))
-        if number < 3:
-            assert found.value - 1e-6 <= least(argument.program) <= best + 1e-6
-    assert branched > 3
-    assert lacking
