@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from offcert.core.documents import write_json
-from offcert.hunts.adversarial.chains import AdversarialChains
-from offcert.hunts.adversarial.hunt import Hunt
-from offcert.hunts.adversarial.values import BOUNDS, EXACT_DYNPROG, OPTIMUM
+from offcert_lab.hunts.adversarial.chains import AdversarialChains
+from offcert_lab.hunts.adversarial.hunt import Hunt
+from offcert_lab.hunts.adversarial.values import BOUNDS, EXACT_DYNPROG, OPTIMUM
 
 Row = dict[str, Any]
 Pair = tuple[str, str]

@@ -51,8 +51,8 @@ def test_counting_beside_optima_and_in_the_older_version(
     name, _computing, optimum, counted, longer = capsys.readouterr().out.splitlines()[1].split()
     assert (name, optimum) == (EXAMPLE.name, "13")
     assert int(longer) <= int(counted) <= 13
-    made = counting.export(EXAMPLE, "opb", proof=True)
+    made = counting.export_counted(EXAMPLE)
     version, _, _, claim = counting.old_proof(made, larger=1).splitlines()
     assert version == "pseudo-Boolean proof version 1.2"
-    value = (made.least - EXAMPLE.trace.durations[-1]) // made.cells.grid
+    value = (made.least - EXAMPLE.trace.durations[-1]) // made.made.cells.grid
     assert claim.endswith(f">= {value + 1} ;")

@@ -3,8 +3,8 @@
 import random
 
 from benchmarks.separations import NEVER_MORE, document, never_more, pairs, separate, table
-from offcert.hunts.adversarial.numbers import Box, draw
-from offcert.hunts.adversarial.values import BOUNDS
+from offcert_lab.hunts.adversarial.numbers import Box, draw
+from offcert_lab.hunts.adversarial.values import BOUNDS
 
 
 def test_what_is_called_impossible_does_not_happen() -> None:

@@ -138,7 +138,7 @@ def test_what_whole_tensors_need_bounds_no_fractional_schedule() -> None:
         problem = replace(random_problem(seed, 5), transfers=Transfers.FRACTIONAL)
         optimum = solve(problem, "fluid-exact", time_limit=20).result.objective
         assert optimum is not None
-        with pytest.raises(MethodError, match="fractional"):
+        with pytest.raises(InputError, match="not fractional"):
             solve(problem, "fluid-milp")
         whole = solve(replace(problem, transfers=Transfers.INTERRUPTIBLE), "fluid-milp")
         too_much += whole.result.lower_bound > optimum
