@@ -185,8 +185,10 @@ def test_the_lab_uses_the_package_and_no_study() -> None:
 
 def test_what_the_lab_names_for_the_package_is_there() -> None:
     """Every entry point, and every command that the package knows by name without the lab."""
-    groups = tomllib.loads((ROOT.parent / "lab" / "pyproject.toml").read_text())["project"]
-    points = groups["entry-points"]
+    project = tomllib.loads((ROOT.parent / "lab" / "pyproject.toml").read_text())["project"]
+    assert project["version"] == offcert.__version__
+    assert project["dependencies"] == [f"offcert=={offcert.__version__}"]
+    points = project["entry-points"]
     for group, names in SUMMARIES.items():
         assert points[group].keys() == names.keys()
         assert all(callable(import_module(module).add) for module in points[group].values())
