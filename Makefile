@@ -16,11 +16,11 @@ unexport PYTHONDONTWRITEBYTECODE
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml lab/pyproject.toml constraints.txt
 	@echo "== setting up .venv (once; torch takes most of the time)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check \
-		-c constraints.txt -e '.[torch,dev]'
+		-c constraints.txt -e '.[torch,dev]' -e lab
 	@$(BIN)/python -c 'import pathlib, sysconfig; \
 		pathlib.Path(sysconfig.get_path("purelib"), "papers.pth").write_text("$(CURDIR)\n")'
 	@echo "== compiling all kernels (once)"
@@ -72,7 +72,7 @@ tests: $(STAMP)
 
 # A contributor's minute: no journey, nothing that loads PyTorch, nothing that is marked slow.
 FAST := tests/facts tests/oracles tests/forgeries \
-	$(addprefix --ignore-glob=*/,runtime campaign hunts papers)
+	$(addprefix --ignore-glob=*/,runtime campaign engines hunts papers)
 
 test-fast: lint
 	@echo "== tests that take no time"

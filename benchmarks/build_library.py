@@ -200,7 +200,7 @@ def reductions() -> Iterator[Recipe]:
 
 
 # Who shall look bad, and what makes the search differ from the default. Chosen so that each takes
-# a few minutes at most. On chains fluid-lp is fractional; what is exact cannot look bad; searches
+# a few minutes at most. What is exact cannot look bad; searches
 # against local-search have found nothing so far, and against ordered with atomic transfers little:
 # most chains on which order costs something are far from what is drawn.
 ADVERSARIAL: dict[str, dict[str, Any]] = {
@@ -265,7 +265,7 @@ def recomputed() -> Iterator[Recipe]:
 
 def search(knobs: dict[str, Any]) -> Problem:
     """Return the problem that a search finds, by the seed among its knobs or seed 0."""
-    from offcert.hunts.adversarial.chains import AdversarialChains
+    from offcert_lab.hunts.adversarial.chains import AdversarialChains
 
     seed = knobs.get("seed", 0)
     return AdversarialChains(**{k: v for k, v in knobs.items() if k != "seed"}).problem(seed)
@@ -304,7 +304,7 @@ def core() -> Iterator[Recipe]:
 
 def hardest(shape: str, stages: int, seed: int) -> Problem:
     """Return the problem that the search of a map finds."""
-    from offcert.hunts.phase import CoreProblems
+    from offcert_lab.hunts.phase import CoreProblems
 
     less = FEWER if stages >= FEWER_FROM else FEW if stages >= FEW_FROM else {}
     return CoreProblems(shape=shape, stages=stages, **less).problem(seed)
@@ -312,7 +312,7 @@ def hardest(shape: str, stages: int, seed: int) -> Problem:
 
 def record_optimum(library: Library, name: str) -> None:
     """Certify a find of a search, which is small, and record what comes of it."""
-    from offcert.hunts.adversarial.chains import certified
+    from offcert_lab.hunts.adversarial.chains import certified
 
     problem = library.load(name)
     found = (problem.source or {}).get("generator") == "adversarial"

@@ -25,7 +25,6 @@ from offcert.core.chain import Chain
 from offcert.core.platform import Kind, Platform
 from offcert.formulations.combinatorial.relaxations import fractional_bound
 from offcert.heuristics.evictions.dynprog import algorithm_1
-from offcert.hunts.adversarial.values import ordered_optimum
 from offcert.instances.cnn import CnnChains
 from offcert.instances.library import default_library
 from offcert.instances.three_partition import ThreePartition
@@ -33,6 +32,7 @@ from offcert.instances.two_partition import TwoPartition
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.questions.schedule.schedule import Schedule
+from offcert_lab.hunts.adversarial.values import ordered_optimum
 from papers.claims.document import theory_verdict
 from papers.claims.evidence import EvidenceFile, EvidenceRow, Figures
 from papers.claims.evidence_check import Again, Judge, proved_range, schedule_certificate

@@ -15,9 +15,9 @@ import tempfile
 from pathlib import Path
 
 import offcert
-from offcert.certify.exporting import Exported, export
 from offcert.instances.cnn import UniformChains
 from offcert.instances.library import Library
+from offcert_lab.checkers.counting import CountedFiles, export_counted
 
 
 def problems() -> list[offcert.Problem]:
@@ -28,7 +28,7 @@ def problems() -> list[offcert.Problem]:
     return [*drawn, *(library.load(name) for name in names)]
 
 
-def old_proof(made: Exported, larger: int = 0) -> str:
+def old_proof(made: CountedFiles, larger: int = 0) -> str:
     """Return the proof in version 1 of the format, perhaps of a larger bound than is proved."""
     header, formula, rule, _, conclusion, _ = made.files[".pbp"].splitlines()
     value = int(conclusion.split()[2]) + larger
@@ -62,11 +62,11 @@ def main() -> int:
     wrong = 0
     for problem in problems():
         best = offcert.certify(problem, time_limit=10).result.objective
-        made = export(problem, "opb", proof=True)
-        longer = export(problem, "opb", horizon=2 * made.cells.horizon, proof=True)
+        made = export_counted(problem)
+        longer = export_counted(problem, horizon=2 * made.made.cells.horizon)
         word = ""
         for each in (made, longer):
-            right = each.least is not None and best is not None and each.least <= best
+            right = best is not None and each.least <= best
             if options.veripb:
                 opb = each.files[".opb"]
                 right &= accepts(options.veripb, opb, old_proof(each))

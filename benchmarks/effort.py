@@ -21,9 +21,9 @@ from typing import Any
 
 from offcert.certify.ladder import certify
 from offcert.core.documents import write_json
-from offcert.hunts.effort import effort
-from offcert.hunts.phase import CoreProblems
 from offcert.questions.schedule.problem import Problem
+from offcert_lab.hunts.effort import effort
+from offcert_lab.hunts.phase import CoreProblems
 
 SHAPES = ("cnn", "cnn-spiky", "uniform", "uniform-spiky", "broad", "narrow", "narrow-spiky")
 

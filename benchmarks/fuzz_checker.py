@@ -34,14 +34,14 @@ from offcert.core.errors import InputError, MethodError, NoPlanError
 from offcert.core.platform import Link, Platform
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.instances.checkpoint_instances import RecomputeNetworks
-from offcert.proofs.fluid_document import pack, unpack
+from offcert.proofs.packed import pack, unpack
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 from offcert.verify.document import verify
 
 CHECKER = Path(__file__).parent.parent / "check" / "offcert_check.py"
 # Methods whose bounds the checker knows, and methods that find a schedule, by whether computations
 # may run again. The limits of searches are arbitrary: plans need not be good here.
-_BOUNDS = {False: ("bounds", "fluid-lp", "fluid-milp"), True: ("joint-lp",)}
+_BOUNDS = {False: ("bounds",), True: ("joint-lp",)}
 _PLANS = {
     False: ("pivot", "local-search:patience=1", "greedy", "sequential"),
     True: ("joint-search:coolings=1:steps=100", "arbitrary-graph"),

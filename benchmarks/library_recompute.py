@@ -65,7 +65,7 @@ ADVERSARIAL: dict[str, dict[str, Any]] = {
 
 def search(knobs: dict[str, Any]) -> Problem:
     """Return the problem that a search finds with seed 0."""
-    from offcert.hunts.adversarial.checkpoint_chains import AdversarialCheckpoints
+    from offcert_lab.hunts.adversarial.checkpoint_chains import AdversarialCheckpoints
 
     return AdversarialCheckpoints(**knobs).problem(0)
 

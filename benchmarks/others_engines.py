@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import nn
 
-import offcert
+from offcert_lab.engines import audit_engine
 
 # Commits: before trl#7195; before and after torchtune#1860 and #1936, which fixes #1867; its last.
 TRL = ("f2cd57710ae345ea6428ae95363267fcf38a3dc8",)
@@ -142,7 +142,7 @@ def audits(options: argparse.Namespace, folder: Path) -> Iterator[tuple[str, str
     for commit in TRL if options.trl else ():
         module = load(read(options.trl, commit, TRL_FILE), "trl_engine", folder)
         for name, program in programs(module).items():
-            yield "trl", commit, name, offcert.audit_engine(program, orders=options.orders)
+            yield "trl", commit, name, audit_engine(program, orders=options.orders)
     for commit in TORCHTUNE if options.torchtune else ():
         module = load(read(options.torchtune, commit, TORCHTUNE_FILE), "torchtune_engine", folder)
         found = programs(module)
@@ -151,7 +151,7 @@ def audits(options: argparse.Namespace, folder: Path) -> Iterator[tuple[str, str
         found = {"backward after the block": found["backward after the block"]}
         found |= {name: getattr(tests, name) for name in TESTS}
         for name, program in found.items():
-            yield "torchtune", commit, name, offcert.audit_engine(program, orders=options.orders)
+            yield "torchtune", commit, name, audit_engine(program, orders=options.orders)
 
 
 def main() -> None:

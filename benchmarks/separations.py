@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from offcert.core.documents import write_json
-from offcert.hunts.adversarial.chains import AdversarialChains
-from offcert.hunts.adversarial.hunt import Hunt
-from offcert.hunts.adversarial.values import BOUNDS, EXACT_DYNPROG, OPTIMUM
+from offcert_lab.hunts.adversarial.chains import AdversarialChains
+from offcert_lab.hunts.adversarial.hunt import Hunt
+from offcert_lab.hunts.adversarial.values import BOUNDS, EXACT_DYNPROG, OPTIMUM
 
 Row = dict[str, Any]
 Pair = tuple[str, str]
@@ -34,8 +34,6 @@ NEVER_MORE: dict[Pair, str] = {
     ("prop3", "prop3-subset-sum"): "amounts are rounded up",
     ("fractional", "fractional-subset-sum"): "amounts are rounded up",
     ("prop3-subset-sum", "fractional-subset-sum"): "as without rounding",
-    ("fractional", "fluid-lp"): "on chains they are equal (Theorem 2)",
-    ("fluid-lp", "fractional"): "on chains they are equal (Theorem 2)",
     ("fractional-subset-sum", "fluid-milp"): "with what is rounded up as workspace, the fluid "
     "model's linear program is its optimum (Theorem 2)",
     ("fluid-milp", "pivot"): "the pivot program is exact",

@@ -18,20 +18,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import offcert
-from offcert.certify.exporting import ARGUMENTS, export_bound
 from offcert.core.errors import InputError
 from offcert.core.result import Bound
 from offcert.instances.library import Library
+from offcert_lab.checkers.bounds import METHOD, export_bound
 
 # Problems of the library, whose bounds of these kinds are found anew. Arbitrary.
 ANEW = (
-    ("cnn-8-0-m0", "fluid-lp"),
-    ("cnn-8-0-m0", "fluid-milp"),
-    ("cnn-101-0-m5", "fluid-milp"),
-    ("resnet50-operators-m10", "fluid-milp"),
-    ("checkpoint-chain-8-0-m20", "joint-lp"),
-    ("checkpoint-chain-held-8-0-m70", "joint-lp"),
-    ("recompute-network-4-0-m20", "joint-lp"),
+    "checkpoint-chain-8-0-m20",
+    "checkpoint-chain-held-8-0-m70",
+    "recompute-network-4-0-m20",
 )
 
 
@@ -39,12 +35,12 @@ def bounds(library: Library, seconds: float) -> Iterator[tuple[str, offcert.Prob
     """Yield bounds that are stored with their proofs, and then bounds that are found."""
     for name in library.names():
         for known in library.record(name).bounds:
-            if known.bound.method in ARGUMENTS and "proof" in known.bound.details:
+            if known.bound.method == METHOD and "proof" in known.bound.details:
                 yield name, library.load(name), known.bound
-    for name, method in ANEW:
+    for name in ANEW:
         problem = library.load(name)
-        found = offcert.solve(problem, method, time_limit=seconds).result.bounds
-        best = [bound for bound in found if bound.method == method and "proof" in bound.details]
+        found = offcert.solve(problem, METHOD, time_limit=seconds).result.bounds
+        best = [bound for bound in found if bound.method == METHOD and "proof" in bound.details]
         if best:
             yield f"{name}, anew", problem, max(best, key=lambda bound: bound.value)
 

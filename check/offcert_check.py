@@ -10,7 +10,7 @@ none of its code is used. It checks, in integers and rationals,
 - the execution, if computations may run again: that it is a legal one of the network;
 - the schedule: order of operations, transfers, the link, the memory at every moment;
 - lower bounds that need no search: Proposition 3, the fractional bound, both with whole tensors,
-  large tensors, forced returns, the fluid bounds and those on moving and running again, with
+  large tensors, forced returns and those on moving and running again, with
   their multipliers and trees of cases;
 - that objective, lower bound, gap and status follow from these.
 
@@ -766,7 +766,7 @@ def with_returns_apart(problem, trace):
     return Trace(trace.operations, tensors), taken
 
 
-FACTS = ("available", "due", "opened", "end", "start")
+# --- packed proofs -----------------------------------------------------------------------------
 
 
 def unpack(text):
@@ -781,135 +781,7 @@ def unpack(text):
         raise WrongError(f"a proof is not base64 of compressed JSON: {error}") from None
 
 
-def fluid(problem, trace, details):
-    """Return the bound that a tree of cases with multipliers proves."""
-    take(details, "details", ("whole", "proof"))
-    if type(details["whole"]) is not bool:
-        raise WrongError("details.whole must be true or false")
-    if details["whole"] and problem.transfers != "atomic":
-        raise WrongError("details.whole is for atomic transfers")
-    document = take(unpack(details["proof"]), "proof", ("multipliers", "tree"))
-    needs = required(problem, trace, details["whole"])
-    weights = [_weights(each, len(trace.operations)) for each in document["multipliers"]]
-    index = {gap: number for number, gap in enumerate(trace.gaps)}
-    nodes = iter(document["tree"])
-    # Each entry is what has been decided on the way to a node: kept and evicted gaps.
-    waiting, worst = [(frozenset(), frozenset())], None
-    while waiting:
-        kept, evicted = waiting.pop()
-        node = next(nodes, None)
-        if node is None:
-            raise WrongError("the tree of a proof ends too early")
-        if isinstance(node, list) and len(node) == 3:
-            gap = index.get(tuple(node))
-            if gap is None or gap in kept or gap in evicted or problem.transfers == "fractional":
-                raise WrongError(f"the tree of a proof cannot decide {node}")
-            waiting += [(kept, evicted | {gap}), (kept | {gap}, evicted)]
-            continue
-        if isinstance(node, list):
-            _require_no_room(trace, needs, node, kept)
-            continue
-        if type(node) is not int or not 0 <= node < len(weights):
-            raise WrongError(f"the tree of a proof names multipliers {node!r:.40}")
-        value = _idle(problem, trace, needs, weights[node], kept, evicted)
-        worst = value if worst is None else min(worst, value)
-    if next(nodes, None) is not None:
-        raise WrongError("the tree of a proof has nodes that nothing leads to")
-    if worst is None:
-        raise UnknownError("bounds on problems without any schedule")
-    return trace.computing + max(0, math.ceil(worst))
-
-
-def _weights(document, count):
-    take(document, "multipliers", ("over", *FACTS))
-    over = integer(document["over"], "over", 1)
-    rows = {}
-    for name in FACTS:
-        rows[name] = [0] * count
-        previous = -1
-        for pair in document[name]:
-            operation, weight = integers(pair, name, 0, 2)
-            if not previous < operation < count or weight < 1:
-                raise WrongError(f"multipliers {name} are out of order")
-            rows[name][operation] = weight
-            previous = operation
-    return over, rows
-
-
-def _require_no_room(trace, needs, node, kept):
-    (operation,) = integers(node, "tree", 0, 1)
-    if operation >= len(needs):
-        raise WrongError(f"the tree of a proof names operation {operation}")
-    room = sum(
-        trace.size(gap)
-        for number, gap in enumerate(trace.gaps)
-        if gap[1] < operation < gap[2] and number not in kept
-    )
-    if room >= needs[operation]:
-        raise WrongError(f"the tree of a proof says that operation {operation} lacks room")
-
-
-def _after(row):
-    """Return the sums of a row from each place on, with 0 behind the last."""
-    sums = [0] * (len(row) + 1)
-    for place in reversed(range(len(row))):
-        sums[place] = sums[place + 1] + row[place]
-    return sums
-
-
-def _idle(problem, trace, needs, weights, kept, evicted):
-    """Return the idle time that multipliers prove, in the case that some gaps are decided."""
-    over, rows = weights
-    count = len(needs)
-    # Multipliers are in so many ticks a unit that both rates become integers without a divisor.
-    fine = math.lcm(problem.out.denominator, problem.back.denominator)
-    scale = Fraction(fine, math.gcd(int(problem.out * fine), int(problem.back * fine)))
-    available, due, opened, end, start = (_after(rows[name]) for name in FACTS)
-    absent = [sum(rows[name][o] for name in ("opened", "end", "start")) for o in range(count)]
-    total = scale * sum(need * weight for need, weight in zip(needs, absent, strict=True))
-    for o, (ticks, _) in enumerate(trace.operations):
-        out = available[o] - end[o]
-        back = opened[o] + end[o]
-        idle = _cheapest(problem, out - start[o], back + start[o] - due[o])
-        if over + scale * idle < 0:
-            raise WrongError("multipliers give idle time a negative price, so they prove nothing")
-        running = _cheapest(problem, out - start[o + 1], back + start[o + 1] - due[o + 1])
-        total += scale * ticks * running
-    gaps = {}
-    for number, gap in enumerate(trace.gaps):
-        gaps.setdefault(gap[0], []).append(number)
-    for tensor, numbers in gaps.items():
-        cost = _evictions(trace, numbers, (available, due, opened, end, start), kept, evicted)
-        total += scale * trace.tensors[tensor][0] * cost
-    return total / over
-
-
-def _cheapest(problem, out, back):
-    """Return the least that a tick of the link can cost, given the prices of a unit each way."""
-    out, back = min(0, problem.out * out), min(0, problem.back * back)
-    return out + back if problem.duplex else min(out, back)
-
-
-def _evictions(trace, numbers, sums, kept, evicted):
-    """Return the least cost a unit of one tensor's evictions that agree with what is decided."""
-    available, due, opened, end, start = sums
-    costs = []
-    for number in numbers:
-        _, before, after = trace.gaps[number]
-        base = due[after] - opened[before + 1]
-        writer = trace.writer(trace.gaps[number])
-        costs.append((base - available[writer + 1], base - end[before + 1] - start[before + 1]))
-    # From the last gap on: the least cost if some gap before has been evicted, and if none has.
-    later = never = 0
-    for number, (first, again) in zip(reversed(numbers), reversed(costs), strict=True):
-        if number in kept:
-            continue
-        if number in evicted:
-            later, never = later + again, later + first
-        else:
-            later, never = min(later, later + again), min(never, later + first)
-    return never
-
+# --- moving and running again together ----------------------------------------------------------
 
 # What the place of a fact of each family is made of, after the span, boundary or window.
 FAMILIES = {
@@ -1258,8 +1130,7 @@ def proved(problem, method, details):
     trace, atomic, simplex = problem.trace, problem.transfers == "atomic", not problem.duplex
     if method.startswith("fractional-") and not atomic and method != PIECES:
         raise WrongError(f"{method} is for atomic transfers")
-    if not method.startswith("fluid-"):
-        take(details, "details", ("smallest",) if "large" in method else ())
+    take(details, "details", ("smallest",) if "large" in method else ())
     if method in RULES:
         return RULES[method](problem, trace, required(problem, trace))
     if method == "prop3-subset-sum":
@@ -1268,23 +1139,19 @@ def proved(problem, method, details):
         return proposition_3(problem, trace, required(problem, trace, whole=True))
     if method == "fractional-subset-sum":
         return fractional(problem, trace, required(problem, trace, whole=True))
-    if method.startswith("fractional-large-tensors"):
-        smallest = integer(details["smallest"], "details.smallest", 1)
-        rest, taken = trace, 0
-        if method.endswith("-returns"):
-            if not simplex:
-                raise WrongError(f"{method} is for simplex links")
-            rest, taken = with_returns_apart(problem, trace)
-        return taken + fractional(problem, rest, required_of_large(problem, rest, smallest))
-    if method == "fluid-milp" and problem.transfers == "fractional":
-        raise WrongError(f"{method} does not hold for such transfers")
-    return fluid(problem, trace, details)
+    smallest = integer(details["smallest"], "details.smallest", 1)
+    rest, taken = trace, 0
+    if method.endswith("-returns"):
+        if not simplex:
+            raise WrongError(f"{method} is for simplex links")
+        rest, taken = with_returns_apart(problem, trace)
+    return taken + fractional(problem, rest, required_of_large(problem, rest, smallest))
 
 
 JOINT, PIECES = "joint-lp", "fractional-pieces"
 RULES = {"prop3": proposition_3, "fractional": fractional, PIECES: in_pieces}
 KNOWN = (*RULES, "prop3-subset-sum", "fractional-subset-sum")
-KNOWN += ("fractional-large-tensors", "fractional-large-tensors-returns", "fluid-lp", "fluid-milp")
+KNOWN += ("fractional-large-tensors", "fractional-large-tensors-returns")
 
 
 def check_bound(problem, bound):

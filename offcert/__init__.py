@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     from offcert.questions.split.problem import SplitProblem, read_split
     from offcert.runtime.capture.step import TrainingStep
     from offcert.runtime.compiled.backend import backend
-    from offcert.runtime.engines.audit import EngineAudit, audit_engine
     from offcert.runtime.plan.policies import checkpoint_policies, for_policies
     from offcert.runtime.profiling.profile import profile
     from offcert.runtime.sub_batches import sub_batch_steps, sub_batches
@@ -80,7 +79,6 @@ __all__ = [
     "DevicesCertificate",
     "DevicesProblem",
     "Elsewhere",
-    "EngineAudit",
     "Evidence",
     "Execution",
     "Gradient",
@@ -118,7 +116,6 @@ __all__ = [
     "Transfers",
     "Units",
     "Value",
-    "audit_engine",
     "backend",
     "benchmark",
     "budget_solver",
@@ -218,8 +215,6 @@ _HOMES = {
     "write_problem": "offcert.questions.schedule.files",
 }
 _NEED_TORCH = {
-    "EngineAudit": "offcert.runtime.engines.audit",
-    "audit_engine": "offcert.runtime.engines.audit",
     "TrainingStep": "offcert.runtime.capture.step",
     "backend": "offcert.runtime.compiled.backend",
     "budget_solver": "offcert.training.budget",

@@ -19,6 +19,7 @@ from offcert.campaign.storage import FAILED, Row
 from offcert.campaign.table import Table
 from offcert.core.documents import make_folder, write_json
 from offcert.core.errors import InputError
+from offcert.core.lab import lab_part
 from offcert.core.threads import cores
 
 # A cell may take its limit times PATIENCE, and GRACE seconds more, to end and be verified.
@@ -200,8 +201,7 @@ def _answers(cells: list[Cell], options: Options) -> Generator[tuple[Cell, Any]]
     searching = any(not cell.batchable for cell in cells)
     preload = PRELOADED_TO_SEARCH if searching else PRELOADED
     if options.scheduler is not None:
-        from offcert.campaign.cluster import run_on_cluster
-
+        run_on_cluster = lab_part("cluster", "a scheduler")
         # Starting a program there costs seconds, so batches are as large as they may be.
         tasks = batches(cells, 1)
         yield from run_on_cluster(

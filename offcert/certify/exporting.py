@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from offcert.core.documents import make_folder, write_text
 from offcert.core.errors import InputError, MethodError, OffcertError
-from offcert.core.result import Bound, Evidence
 from offcert.core.trace import require_integer
 from offcert.formulations.common.time_grid import choose_grid
 from offcert.formulations.exported.cells import Cells, Keeps, require_exportable
-from offcert.formulations.exported.fluid_rows import fluid_argument
 from offcert.formulations.exported.integer_program import (
     CellModel,
     IntegerProgram,
     RetentionProgram,
 )
 from offcert.formulations.exported.interval import MODEL, Instance
-from offcert.formulations.exported.joint_rows import joint_argument
 from offcert.formulations.exported.text import lp, mps, opb
-from offcert.formulations.exported.vipr import Argument, ViprCertificate, counted
 from offcert.heuristics.evictions.rules import greedy, sequential
-from offcert.proofs.registry import PROOFS
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.simulate import simulate
 
@@ -90,15 +84,12 @@ class Exported(ModelFiles):
         Whether nothing was rounded.
     variables, rows : int or None
         Of a program.
-    least : int or None
-        Ticks that its proof by counting says are necessary; None without one.
     """
 
     cells: Cells
     exact: bool
     variables: int | None = None
     rows: int | None = None
-    least: int | None = None
 
 
 @dataclass(frozen=True)
@@ -147,7 +138,6 @@ def export(
     grid: int | None = None,
     keeps: str = Keeps.BOUND,
     horizon: int | None = None,
-    proof: bool = False,
 ) -> Exported:
     """Return a problem as a model for other solvers.
 
@@ -166,8 +156,6 @@ def export(
         Kind of value that stays valid where times are rounded: ``"bound"`` or ``"schedule"``.
     horizon : int, optional
         Ticks; longer schedules are not described. By default what a heuristic attains.
-    proof : bool
-        Of ``"opb"``: whether to write what a weighted sum of its rows proves, too (``".pbp"``).
 
     Raises
     ------
@@ -180,8 +168,6 @@ def export(
         raise InputError(f"format {form} is for the model {FORMATS[form]}, not {model}")
     if keeps not in tuple(Keeps):
         raise InputError(f'what stays valid must be {" or ".join(Keeps)}, not "{keeps}"')
-    if proof and (form != "opb" or keeps != Keeps.BOUND):
-        raise InputError("a proof by counting is for format opb, where bounds stay valid")
     require_exportable(problem)
     known = _attained(problem)
     horizon = known if horizon is None else require_integer(horizon, "horizon", 1)
@@ -192,13 +178,8 @@ def export(
     if form in PROGRAMS:
         program = CellModel(problem, cells).program()
         files = {f".{form}": "\n".join(PROGRAMS[form](program)) + "\n"}
-        least = None
-        if proof:
-            found = counted(program)
-            files[".pbp"] = "\n".join(found.text()) + "\n"
-            least = found.value * grid + problem.trace.durations[-1]
         size = len(program.names), len(program.rows)
-        return Exported(files, cells, exact, *size, least)
+        return Exported(files, cells, exact, *size)
     instance = Instance.of(problem, cells)
     if form == "csv":
         files = {f"/{name}.csv": text for name, text in instance.tables().items()}
@@ -213,94 +194,3 @@ def _attained(problem: Problem) -> int:
     with suppress(OffcertError):
         best = min(best, simulate(problem, greedy(problem)).makespan)
     return best
-
-
-# Functions that make a program and its proof, for the bounds that can be exported.
-ARGUMENTS: dict[str, Callable[[Problem, int, Any, bool], Argument]] = {
-    "joint-lp": joint_argument,
-    "fluid-lp": fluid_argument,
-    "fluid-milp": fluid_argument,
-}
-VIPR = "vipr"
-
-
-@dataclass(frozen=True)
-class ExportedBound(ModelFiles):
-    """A bound as a file.
-
-    Attributes
-    ----------
-    method : str
-        Name of the method.
-    value : int
-        The bound, in ticks.
-    variables, rows : int
-        Of the program.
-    derivations : int
-        Steps of its proof.
-    """
-
-    method: str
-    value: int
-    variables: int
-    rows: int
-    derivations: int
-
-
-def export_bound(
-    problem: Problem,
-    bounds: Sequence[Bound],
-    form: str,
-    *,
-    method: str | None = None,
-    every: bool = False,
-) -> ExportedBound:
-    """Return the best of some bounds that has a linear proof, as a file.
-
-    Parameters
-    ----------
-    problem : Problem
-        Theirs.
-    bounds : sequence of Bound
-        As a certificate has them.
-    form : str
-        ``"vipr"`` for program and proof; ``"mps"`` or ``"lp"`` for the program.
-    method : str, optional
-        A key of `ARGUMENTS`: the kind of bound that is meant.
-    every : bool
-        Whether the program has every fact, not only those that the proof weighs.
-
-    Raises
-    ------
-    InputError
-        If there is no such bound, or its proof proves less than it says.
-    """
-    bound = _chosen(bounds, method)
-    kind = PROOFS[bound.method]
-    misfit = kind.misfit(problem)
-    if misfit is not None:
-        raise InputError(f"{bound.method} cannot be exported: {misfit}")
-    proof = kind.proof.read(bound.details)
-    argument = ARGUMENTS[bound.method](problem, bound.value, proof, every)
-    certificate = ViprCertificate(argument)
-    program = argument.program
-    lines = certificate.text() if form == VIPR else PROGRAMS[form](program)
-    return ExportedBound(
-        files={f".{form}": "\n".join(lines) + "\n"},
-        method=bound.method,
-        value=bound.value,
-        variables=len(program.names),
-        rows=len(program.rows),
-        derivations=len(certificate.derived),
-    )
-
-
-def _chosen(bounds: Sequence[Bound], method: str | None) -> Bound:
-    wanted = ARGUMENTS if method is None else (method,)
-    known = [b for b in bounds if b.method in wanted and b.evidence is Evidence.PROVED]
-    stored = [bound for bound in known if "proof" in bound.details]
-    if not stored:
-        there = ", ".join(dict.fromkeys(bound.method for bound in bounds)) or "none"
-        why = "the proofs of these are not stored with it" if known else f"its bounds are {there}"
-        raise InputError(f"no proved bound {' or '.join(wanted)} can be exported: {why}")
-    return max(stored, key=lambda bound: bound.value)

@@ -10,14 +10,12 @@ from offcert.certify.plan_methods import PLAN_METHODS
 from offcert.certify.schedule_methods import (
     BOUNDS,
     SCHEDULE_METHODS,
-    warm_pivot_outward,
     warm_set_search,
 )
 from offcert.certify.search_steps.bounds import climb_combinatorial
 from offcert.certify.search_steps.deadlines import climb_limits, descend_sinking, halve_limits
 from offcert.certify.search_steps.descents import descend_pieces, descend_set_search
 from offcert.certify.search_steps.joint import bound_computing, descend_sequentially, descend_whole
-from offcert.certify.search_steps.labels import climb_pivot_outward
 from offcert.certify.warm import warm_plans
 from offcert.core.errors import InputError
 from offcert.core.messages import meant, show
@@ -32,10 +30,6 @@ STEPS: dict[str, Method] = METHODS | called(
         "combinatorial-bounds": Method(climb_combinatorial),
         "pieces": Method(descend_pieces, warm=(warm_set_search,)),
         "set-search": Method(descend_set_search, warm=(warm_set_search,)),
-        # Only where heads and tails leave little open.
-        "pivot-outward-near": Method(
-            climb_pivot_outward, bounds=("pivot-outward",), warm=(warm_pivot_outward,)
-        ),
         "computing-time": Method(bound_computing),
         "everything-once": Method(descend_whole),
         "sequential-least-memory": Method(descend_sequentially),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from offcert.certify.method import Effort, Method
 from offcert.certify.option import Option, number
 from offcert.certify.plan_methods import SEQUENTIAL, SINGLE_GAPS
@@ -12,7 +10,6 @@ from offcert.certify.search_steps.bounds import (
     climb_disjunctive,
     climb_fluid,
     climb_fluid_exact,
-    climb_fluid_lp,
     climb_interval,
     climb_stage,
     climb_sums,
@@ -28,7 +25,6 @@ from offcert.certify.search_steps.labels import (
     climb_matched,
     climb_outward,
     climb_pivot,
-    climb_pivot_outward,
 )
 from offcert.certify.warm import NO_LIMIT, compiling, small, tiny
 from offcert.proofs.registry import PROOFS
@@ -124,17 +120,6 @@ def warm_pivot() -> None:
     grown(Cut(nested(problem), 1).pools[0])
 
 
-@compiling("pivot program")
-def warm_pivot_outward() -> None:
-    """Compile the pivot program whose other side is followed outward."""
-    from offcert.formulations.labels.pivot_outward.bound import PivotOutwardSearch
-
-    warm_pivot()
-    warm_outward()
-    # With few labels it would not even begin.
-    PivotOutwardSearch(tiny(), max_labels=10**6).improve(10, NO_LIMIT, lambda schedule: 10)
-
-
 BOUNDS = Method(
     run=_nothing,
     summary="the bounds that are computed, not searched for",
@@ -168,13 +153,7 @@ SCHEDULE_METHODS = {
     "fluid-milp": Method(
         run=climb_fluid,
         summary="aggregated interruptible relaxation",
-        bounds=("fluid-milp", "fluid-lp"),
-        reads=("time_limit", "target_gap"),
-    ),
-    "fluid-lp": Method(
-        run=climb_fluid_lp,
-        summary="the linear relaxation of that",
-        bounds=("fluid-lp",),
+        bounds=("fluid-milp",),
         reads=("time_limit",),
     ),
     "fluid-exact": Method(
@@ -228,16 +207,6 @@ SCHEDULE_METHODS = {
         summary="pivot dynamic program, exact",
         bounds=("pivot",),
         reads=("time_limit",),
-        network=_NESTED,
-    ),
-    "pivot-outward": Method(
-        # From the plainest schedule much is open.
-        run=partial(climb_pivot_outward, most_open=1.0),
-        warm=(warm_pivot_outward,),
-        after=(_BEGINNING,),
-        summary="pivot program on one side of a cut, the other from the pivot outward",
-        bounds=("pivot-outward",),
-        reads=("time_limit", "workers"),
         network=_NESTED,
     ),
     "stage-milp": Method(

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 from offcert._version import __version__
 from offcert.cli import (
-    audit,
     certify,
     choose,
     compare,
@@ -18,8 +17,8 @@ from offcert.cli import (
     doctor,
     export,
     generate,
-    hunt,
     importing,
+    lab,
     library,
     methods,
     partition,
@@ -47,7 +46,6 @@ COMMANDS = (
     verify,
     importing,
     export,
-    audit,
     place,
     devices,
     train,
@@ -56,9 +54,9 @@ COMMANDS = (
     compare,
     plot_table,
     generate,
-    hunt,
     partition,
     library,
+    lab,
     compile,
     completion,
 )

@@ -1,4 +1,4 @@
-"""The command `export`: problems for other people's solvers, bounds for their checkers."""
+"""The command `export`: problems for other people's solvers."""
 
 from __future__ import annotations
 
@@ -18,56 +18,30 @@ _EXAMPLES = (
     "offcert export problem.json --format mzn --grid 1000 --keep schedule -o model.mzn",
     "offcert export problem.json --format csv -o tables",
     "offcert export network.json --format lp --model retention -o model.lp",
-    "offcert export certificate.json --format vipr -o bound.vipr",
 )
 # Names that `offcert.certify.exporting` knows, which a help text need not load; a test compares.
 FORMATS = ("mps", "lp", "opb", "mzn", "csv")
 MODELS = ("time-indexed", "interval", "retention")
-# Bounds that `offcert.certify.exporting` knows.
-BOUNDS = ("joint-lp", "fluid-lp", "fluid-milp")
-# Options that change a problem; a certificate's bounds are about its own.
-_CHANGES = (
-    "memory",
-    "device_memory",
-    "optimiser",
-    "bandwidth",
-    "prefetch_bandwidth",
-    "sharing",
-    "transfers",
-    "grid",
-    "horizon",
-)
 
 
 def add(commands: Commands) -> None:
     """Add the command."""
-    summary = "write a problem for other solvers, or a proved bound for other checkers"
+    summary = "write a problem for other solvers"
     parser = add_command(commands, "export", summary, _run, examples=_EXAMPLES)
     add_problem(parser)
     parser.add_argument(
         "--format",
         dest="form",
-        choices=(*FORMATS, "vipr"),
+        choices=FORMATS,
         required=True,
         help="mps, lp, opb: a program in 0-1 variables; mzn: MiniZinc, with its data (.dzn); csv: "
-        "the data as tables; vipr: a bound of a certificate, as a program and its proof",
+        "the data as tables",
     )
     parser.add_argument(
         "--model",
-        choices=(*MODELS, *BOUNDS),
+        choices=MODELS,
         help="what is stated: starts in cells of time, intervals, or, where things may run again "
-        "and nothing leaves, which copies are kept; or which bound of the "
-        "certificate PROBLEM, for vipr, mps and lp (default: the format's, the best bound)",
-    )
-    parser.add_argument(
-        "--every-fact",
-        action="store_true",
-        help="of a bound: state all facts there are, not only those that its proof weighs",
-    )
-    parser.add_argument(
-        "--proof",
-        action="store_true",
-        help="with opb: write what a weighted sum of the rows proves, for VeriPB (.pbp)",
+        "and nothing leaves, which copies are kept (default: the format's)",
     )
     parser.add_argument(
         "--grid",
@@ -99,13 +73,8 @@ def add(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    if options.form == "vipr" or options.model in BOUNDS:
-        return _export_bound(options)
     from offcert.certify.exporting import export
-    from offcert.core.errors import InputError
 
-    if options.every_fact:
-        raise InputError("--every-fact is about bounds of certificates: give --format vipr")
     problem = read_problem(options)
     if options.model == "retention":
         return _export_retention(options, problem)
@@ -116,7 +85,6 @@ def _run(options: argparse.Namespace) -> int:
         grid=options.grid,
         keeps=options.keep,
         horizon=options.horizon,
-        proof=options.proof,
     )
     written = [str(path) for path in made.write(options.target)]
     document = {
@@ -127,7 +95,6 @@ def _run(options: argparse.Namespace) -> int:
         "horizon": made.cells.horizon,
         "variables": made.variables,
         "rows": made.rows,
-        "least": made.least,
     }
     rounded = "down: a bound stays a bound"
     if options.keep == "schedule":
@@ -136,8 +103,6 @@ def _run(options: argparse.Namespace) -> int:
     lines = [f"{problem.name}: cells of {made.cells.grid} ticks, {how}"]
     if made.variables is not None:
         lines.append(f"  {made.variables} variables, {made.rows} rows")
-    if made.least is not None:
-        lines.append(f"  {made.least} ticks are necessary, by a weighted sum of the rows")
     show(options, document, "\n".join([*lines, *(f"  wrote {path}" for path in written)]))
     return 0
 
@@ -146,7 +111,7 @@ def _export_retention(options: argparse.Namespace, problem: Problem) -> int:
     from offcert.certify.exporting import export_retention
     from offcert.core.errors import InputError
 
-    for name in ("grid", "horizon", "proof"):
+    for name in ("grid", "horizon"):
         if getattr(options, name):
             raise InputError(f"--{name} is not for the model retention, which has no cells of time")
     made = export_retention(problem, options.form)
@@ -154,45 +119,5 @@ def _export_retention(options: argparse.Namespace, problem: Problem) -> int:
     document = {"written": written, "variables": made.variables, "rows": made.rows}
     size = f"{made.variables} variables, {made.rows} rows"
     lines = [f"{problem.name}: executions in stages, {size}"]
-    show(options, document, "\n".join([*lines, *(f"  wrote {path}" for path in written)]))
-    return 0
-
-
-def _export_bound(options: argparse.Namespace) -> int:
-    from offcert.certify.exporting import VIPR, export_bound
-    from offcert.core.errors import InputError
-    from offcert.proofs.certificate import read_certificate
-
-    given = next((name for name in _CHANGES if getattr(options, name) is not None), None)
-    if given is not None:
-        option = given.replace("_", "-")
-        raise InputError(f"--{option} is about problems: a certificate's bounds are about its own")
-    if options.proof:
-        raise InputError("--proof is for the format opb of a problem")
-    if options.form not in (VIPR, "mps", "lp"):
-        raise InputError(f"--format must be vipr, mps or lp for a bound, not {options.form}")
-    if options.model in MODELS:
-        raise InputError(f"--model must be one of {', '.join(BOUNDS)} for vipr")
-    certificate = read_certificate(options.problem)
-    made = export_bound(
-        certificate.problem,
-        certificate.result.bounds,
-        options.form,
-        method=options.model,
-        every=options.every_fact,
-    )
-    written = [str(path) for path in made.write(options.target)]
-    document = {
-        "written": written,
-        "bound": made.method,
-        "value": made.value,
-        "variables": made.variables,
-        "rows": made.rows,
-        "derivations": made.derivations if options.form == VIPR else None,
-    }
-    size = f"{made.variables} variables, {made.rows} rows"
-    if options.form == VIPR:
-        size += f", {made.derivations} steps"
-    lines = [f"{certificate.problem.name}: {made.method}, {made.value} ticks", f"  {size}"]
     show(options, document, "\n".join([*lines, *(f"  wrote {path}" for path in written)]))
     return 0

@@ -8,10 +8,11 @@ from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from offcert.cli import adversarial, core
+from offcert.cli import lab
 from offcert.cli.arguments import integer
 from offcert.cli.output import STDOUT, add_target, print_problem, show
 from offcert.cli.parser import Commands, add_command, add_group
+from offcert.core.lab import GENERATORS
 from offcert.core.messages import cut
 
 if TYPE_CHECKING:
@@ -58,8 +59,7 @@ def add(commands: Commands) -> None:
                 help="the numbers to divide (default: drawn from the seed)",
             )
         add_target(parser)
-    adversarial.add(kinds)
-    core.add(kinds)
+    lab.add(kinds, GENERATORS, "offcert generate")
 
 
 def _add_knob(parser: argparse.ArgumentParser, item: Any) -> None:

@@ -212,7 +212,8 @@ def _load() -> None:
     """Load the modules that verification may need, so that their memory does not count."""
     from importlib import import_module
 
-    for module in ("report.findings", "verify.elsewhere", "verify.pivot_outward"):
+    searches = ("verify.outward.check", "verify.pivot.check")
+    for module in ("report.findings", "verify.elsewhere", *searches):
         import_module(f"offcert.{module}")
 
 

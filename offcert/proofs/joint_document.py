@@ -14,7 +14,7 @@ it does. ``[span, most, computation, computation, ...]`` is about several: in th
 follows at most so many of them run again in that span, in the one after that more do. An integer
 names the multipliers of a leaf.
 
-It is packed as `offcert.proofs.fluid_document` says.
+It is packed as `offcert.proofs.packed` says.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any
 from offcert.core.documents import Fields, show
 from offcert.core.errors import InputError
 from offcert.core.trace import require_integer
-from offcert.proofs.fluid_document import LARGEST, pack, unpack
+from offcert.proofs.packed import LARGEST, pack, unpack
 
 # Parts of the place of a fact, by its family.
 PLACES: dict[str, tuple[str, ...]] = {

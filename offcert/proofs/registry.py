@@ -70,7 +70,7 @@ _RECOMPUTATION = (
     ),
 )
 
-_PROOFS = (*computed.PROOFS, *multipliers.FLUID, *labels.PROOFS, *multipliers.JOINT, *memory.PROOFS)
+_PROOFS = (*computed.PROOFS, *labels.PROOFS, *multipliers.JOINT, *memory.PROOFS)
 _CLAIMS = (*multipliers.FLUID_CLAIMS, *_MODELS, *multipliers.JOINT_CLAIMS, *_RECOMPUTATION)
 
 PROOFS: dict[str, ProofKind] = {kind.method: kind for kind in _PROOFS}

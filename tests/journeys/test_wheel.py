@@ -38,11 +38,25 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy = tmp_path_factory.mktemp("source")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
-    for name in ("offcert", "papers"):
-        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", "dist", ".", cwd=copy)
-    (built,) = (copy / "dist").glob("*.whl")
-    return built
+    return built(copy, ("offcert", "offcert_lab", "papers"), ".")
+
+
+@pytest.fixture(scope="module")
+def lab_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The lab's, whose folder has a link to its sources."""
+    copy = tmp_path_factory.mktemp("lab_source")
+    shutil.copy(ROOT / "LICENSE", copy)
+    return built(copy, ("lab", "offcert_lab"), "./lab")
+
+
+def built(copy: Path, folders: Sequence[str], project: str) -> Path:
+    """Return the wheel of a project, built from a copy of some folders."""
+    leave = shutil.ignore_patterns("__pycache__", "build", "*.egg-info")
+    for name in folders:
+        shutil.copytree(ROOT / name, copy / name, ignore=leave, symlinks=True)
+    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", "dist", project, cwd=copy)
+    (wheel,) = (copy / "dist").glob("*.whl")
+    return wheel
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +107,30 @@ def test_it_holds_what_the_package_holds(wheel: Path) -> None:
     assert metadata["License-Expression"] == "Apache-2.0"
     assert metadata["Version"] == offcert.__version__
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in held)
+
+
+def test_the_lab_is_a_wheel_of_its_own(
+    installed: Path, lab_wheel: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Without it, commands of the lab say what to install; with it, they are there."""
+    with zipfile.ZipFile(lab_wheel) as archive:
+        held = {name for name in archive.namelist() if ".dist-info/" not in name}
+    package = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "offcert_lab").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert held == package
+    for command in (("hunt", "solvers"), ("audit", "--engine", "a:b"), ("generate", "core")):
+        without = offcert_from(installed, tmp_path, command)
+        assert without.returncode == 2
+        assert without.stderr.endswith("needs another package: pip install offcert-lab\n")
+    both = tmp_path_factory.mktemp("both")
+    for wheel in (lab_wheel, *(installed.parent.glob("source*/dist/*.whl"))):
+        pip("install", "--no-deps", "--no-index", "--target", str(both), str(wheel), cwd=both)
+    ran = offcert_from(both, tmp_path, ("hunt", "solvers", "--problems", "1", "--json"))
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout)["problems"] == 1
 
 
 def test_the_licence_is_the_whole_text() -> None:

@@ -105,16 +105,10 @@ _LONG = (
         0.5,
         "exact, given enough labels; the schedule it starts from is better now",
     ),
-    _rung(
-        "pivot-outward-near",
-        0.4,
-        "needs fewer labels than the pivot program where one side has most of them",
-    ),
     _rung("outward", 0.5, "goes on where it stopped"),
     _rung("atomic-heads", 0.4, "other orders than the first time, and finer bounds"),
     _rung("order-search", 0.25, "another random sequence"),
     _rung("pivot", 0.6, "the rest of the labels that fit into memory"),
-    _rung("fluid-milp", 0.2, "says more than the fractional bound where tensors return early"),
 )
 
 _REPEATED_SIZES = (
@@ -131,13 +125,6 @@ _REPEATED_SIZES = (
         "so near that it will close the problem itself",
         open_to=_VERY_NEAR,
     ),
-    _rung(
-        "pivot-outward-near",
-        0.6,
-        "far from closed outward: one side by labels closes many of these",
-        at_most=5.0,
-        open_from=NEAR,
-    ),
     *_SHORT,
     _rung(
         "atomic-heads",
@@ -150,13 +137,6 @@ _REPEATED_SIZES = (
         0.9,
         "far from closed outward: then this is what closes networks",
         open_from=NEAR,
-    ),
-    _rung(
-        "pivot-outward-near",
-        0.6,
-        "near: a turn each for the three that may close it",
-        at_most=4.0,
-        open_to=NEAR,
     ),
     _rung(
         "outward",
@@ -197,12 +177,6 @@ _MANY_TENSORS = (
         "so near that it is likely to close the problem itself",
         at_most=5.0,
         open_to=_NEAR_MANY,
-    ),
-    _rung(
-        "pivot-outward-near",
-        0.6,
-        "one side by labels, where both sides are too many",
-        at_most=4.0,
     ),
     _rung(
         "atomic-heads",
@@ -258,7 +232,6 @@ _DISTINCT_SIZES = (
     _rung("pivot", 0.15, "the schedule may be optimal now"),
     _rung("local-search", 0.3, "another random sequence"),
     _rung("interval-cpsat", 0.35, "exact: closes what is small enough for it"),
-    _rung("fluid-milp", 0.1, "says more than the fractional bound where tensors return early"),
     _rung("pivot", 0.3, "the rest of the labels that fit into memory"),
 )
 

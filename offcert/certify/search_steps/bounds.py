@@ -102,29 +102,15 @@ def climb_sums(search: Search, effort: Effort) -> None:
 
 
 def climb_fluid(search: Search, effort: Effort) -> None:
-    """Bound by the aggregated interruptible relaxation, proved where that takes not too long.
-
-    Fractional transfers get its linear relaxation: binaries would bound too much.
-    """
-    if search.problem.transfers is Transfers.FRACTIONAL:
-        climb_fluid_lp(search, effort)
-        return
+    """Bound by the aggregated interruptible relaxation, as HiGHS claims it."""
     search.begin("fluid MILP")
     with held_interrupts():
-        from offcert.certify.search_steps.fluid import climb_milp
-    climb_milp(
-        search,
-        effort.seconds,
-        lambda claim: search.add(claimed("fluid-milp", claim.value, "HiGHS", claim.details)),
-    )
-
-
-def climb_fluid_lp(search: Search, effort: Effort) -> None:
-    """Prove the linear relaxation of the fluid model: on nested traces, the fractional optimum."""
-    search.begin("fluid LP")
-    with held_interrupts():
-        from offcert.certify.search_steps.fluid import climb_lp
-    climb_lp(search, effort.seconds)
+        from offcert.formulations.fluid.milp import fluid_bound
+    whole = search.problem.transfers is Transfers.ATOMIC
+    required = required_absent(search.problem, whole)
+    outcome = fluid_bound(search.problem, time_limit=effort.seconds, required=required)
+    search.add(claimed("fluid-milp", outcome.value, "HiGHS", outcome.details))
+    _pass_on(search, "fluid-milp", outcome.error)
 
 
 def climb_fluid_exact(search: Search, effort: Effort) -> None:

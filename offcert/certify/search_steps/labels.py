@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from offcert.formulations.labels.matched_heads.bound import MatchedOutcome
     from offcert.formulations.labels.outward.bound import OutwardOutcome
     from offcert.formulations.labels.pivot import PivotOutcome
-    from offcert.formulations.labels.pivot_outward import PivotOutwardOutcome
     from offcert.proofs.proof import Proof
     from offcert.questions.schedule.problem import Problem
     from offcert.questions.schedule.schedule import Schedule
@@ -53,9 +52,6 @@ _MOST_INSERTED = 16
 _SEARCHING = 0.7
 # Seconds that verification may take beyond its share. Arbitrary.
 _LONGER = 1.0
-# Part of the makespan: the pivot program searches one side alone if heads and tails leave no more
-# open. Arbitrary.
-_NEAR_ENOUGH = 0.02
 # Seconds of the first outward search; parts of the makespan that may be open for it to go on, in
 # general and where gaps are many, of which it closes most; gaps that are many. Measured; no record.
 _FIRST_LOOK = 1.0
@@ -307,38 +303,13 @@ def _says_enough(search: Search, bound: int) -> bool:
     return gained > 0 and not (search.late and gained < _HARDLY * still_open)
 
 
-def _pivot_is_confirmable(search: Search, outcome: PivotOutcome | PivotOutwardOutcome) -> bool:
+def _pivot_is_confirmable(search: Search, outcome: PivotOutcome) -> bool:
     """Return whether verification can search as much, with such numbers."""
     return (
         outcome.labels <= _MOST_CONFIRMED_PIVOT
         and within_reach(search.problem, outcome.pivot, outcome.lower_bound)
         and (outcome.ends is None or _ends_within_reach(search, outcome.ends))
     )
-
-
-def climb_pivot_outward(search: Search, effort: Effort, most_open: float = _NEAR_ENOUGH) -> None:
-    """Run the pivot program on one side, and ask the other outward; for the same problems.
-
-    Only if heads and tails leave no more than a certain part of the makespan open.
-    """
-    search.begin("pivot program, other side outward")
-    with held_interrupts():
-        from offcert.formulations.labels.pivot_outward.bound import PivotOutwardSearch
-    assert search.objective is not None
-    most = _MOST_LABELS_OF_FINE if is_fine(search.problem) else _MOST_LABELS
-    program = search.workings.search(
-        "pivot-outward",
-        lambda: PivotOutwardSearch(
-            search.problem, max_labels=most, workers=effort.workers, most_open=most_open
-        ),
-    )
-    known = search.workings.ends
-    offer = partial(_offer_outward, search)
-    outcome = program.improve(search.objective, effort.seconds, offer, known)
-    if _says_enough(search, outcome.lower_bound) and outcome.ends is not None:
-        confirmable = _pivot_is_confirmable(search, outcome)
-        proof = outcome.to_proof()
-        _add_searched(search, "pivot-outward", outcome.lower_bound, proof, confirmable)
 
 
 def _add_searched(search: Search, method: str, value: int, proof: Proof, confirmable: bool) -> None:

@@ -119,8 +119,6 @@ class AggregatedProgram:
 
     Attributes
     ----------
-    memory_rows : list of list of int
-        For each operation, the numbers of its rows available, due, opened, end and start.
     first_gap : int
         The column that says whether gap 0 is evicted; those of the other gaps follow.
     """
@@ -145,7 +143,6 @@ class AggregatedProgram:
                 columns += 1
         self.columns = columns
         self.rows = _Rows()
-        self.memory_rows: list[list[int]] = []
         for o in range(self.count):
             self._add_link(o)
             self._add_memory(o)
@@ -185,7 +182,6 @@ class AggregatedProgram:
         x_end, y_end = self._column(o, _X_END), self._column(o, _Y_END)
         available, opened = self._column(o, _AVAILABLE), self._column(o, _OPENED)
         again = self._column(o, _AGAIN)
-        self.memory_rows.append([len(self.rows.low) + row for row in range(5)])
         add = self.rows.add
         add([(x_end, 1.0), (available, -1.0)], -math.inf, 0.0)
         add([(self._column(o, _Y_START), 1.0), (self._column(o, _DUE), -1.0)], 0.0, math.inf)

@@ -105,31 +105,6 @@ class Pivot(Proof):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PivotOutward(Proof):
-    """One side of a cut searched to a limit, the other followed from the pivot outward.
-
-    Attributes
-    ----------
-    pivot : int
-        The operation at whose start schedules are cut; -1 if the bound needs no search.
-    side : int
-        The side that is searched: 0 for the front, 1 for the back.
-    limit : int
-        Ticks after which it may end without being searched.
-    ends : Ends
-        Proved ends of both sides.
-    free_below : tuple of int
-        Bytes below which tensors are absent on the other side at no cost; decreasing.
-    """
-
-    pivot: int = integer(-1)
-    side: int = integer(0)
-    limit: int = integer()
-    free_below: tuple[int, ...] = integers(1)
-    ends: Ends = formed(Nested(Ends))
-
-
-@dataclass(frozen=True, kw_only=True)
 class Outward(Proof):
     """Both sides of a cut, followed from the pivot outward, part by part.
 
@@ -183,15 +158,6 @@ PROOFS = (
         "pivot.check:pivot",
         "pivot dynamic program: both sides of a cut searched to a limit",
         page="pivot",
-        searched=True,
-        links=SIMPLEX,
-    ),
-    ProofKind(
-        "pivot-outward",
-        PivotOutward,
-        "pivot_outward:pivot_outward",
-        "one side of a cut searched to a limit, the other from the pivot outward",
-        page="pivot-outward",
         searched=True,
         links=SIMPLEX,
     ),

@@ -1,4 +1,4 @@
-"""Bounds by multipliers: the interruptible problem, and moving and computing again together."""
+"""Bounds by linear programs: the interruptible problem, claimed; joint ones, by multipliers."""
 
 from __future__ import annotations
 
@@ -9,44 +9,14 @@ from offcert.proofs.kinds.computed import Computed
 from offcert.proofs.proof import ALL, WHOLE_OR_PAUSING, ClaimKind, Proof, ProofKind
 from offcert.questions.schedule.problem import Minimise, Recompute
 
-
-@dataclass(frozen=True, kw_only=True)
-class FluidProof(Proof):
-    """Multipliers of a linear program, and a case distinction over gaps.
-
-    Attributes
-    ----------
-    whole : bool
-        Whether what must be absent is rounded up to what whole tensors make up.
-    proof : str
-        Multipliers and tree, packed; see `offcert.proofs.fluid_document`.
-    """
-
-    whole: bool = formed(FLAG)
-    proof: str = formed(TEXT)
-
-
-FLUID = (
-    ProofKind(
-        "fluid-lp",
-        FluidProof,
-        "fluid.verifier:fluid_lp",
-        "linear relaxation of the interruptible problem, by its multipliers",
-        page="fluid",
-        families=("HiGHS",),
-        transfers=ALL,
-    ),
-    ProofKind(
+FLUID_CLAIMS = (
+    ClaimKind(
         "fluid-milp",
-        FluidProof,
-        "fluid.verifier:fluid_milp",
-        "interruptible problem, tensors whole or not at all, by cases with multipliers",
+        ("HiGHS",),
+        "interruptible problem, aggregated over tensors, each whole or not at all",
         page="fluid",
-        families=("HiGHS",),
         transfers=WHOLE_OR_PAUSING,
     ),
-)
-FLUID_CLAIMS = (
     ClaimKind(
         "fluid-exact",
         ("HiGHS",),

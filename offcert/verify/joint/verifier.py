@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from offcert.core.errors import InputError
-from offcert.proofs.fluid_document import TooLongError
 from offcert.proofs.joint_document import JointCases, read
 from offcert.proofs.kinds.multipliers import JointProof
+from offcert.proofs.packed import TooLongError
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.verify.joint.model import JointModel, Weighing
 from offcert.verify.joint.room import Cuts, States, rooms

@@ -10,7 +10,6 @@ import pytest
 
 from offcert.campaign import run as module
 from offcert.campaign.cells import Cell, CellSettings, grid
-from offcert.campaign.cluster import run_on_cluster
 from offcert.campaign.pool import Pool, Task
 from offcert.campaign.run import CampaignProgress, batches, run
 from offcert.campaign.storage import Row
@@ -19,6 +18,7 @@ from offcert.core.errors import InputError
 from offcert.instances.cnn import cnn_chain
 from offcert.questions.schedule.problem import Problem
 from offcert.verify.document import verify_file
+from offcert_lab.cluster.dask import run_on_cluster
 from support.workers import campaign_workers
 from support.workers.campaign_workers import DOOMED, PRELOADED
 from support.workers.pool_workers import square

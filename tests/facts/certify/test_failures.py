@@ -45,7 +45,6 @@ NEEDED = {
     "local search": "offcert.heuristics.orders.local_search",
     "atomic heads and tails": "offcert.formulations.labels.atomic_heads.bound",
     "pivot program": "offcert.formulations.labels.pivot.bound",
-    "fluid MILP": "offcert.certify.search_steps.fluid",
     "stage MILP": "offcert.formulations.models.stage_milp",
     "interval CP-SAT": "offcert.formulations.models.interval_cpsat",
 }

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from offcert.cli import main
-from offcert.hunts.adversarial.chains import AdversarialChains
 from offcert.questions.schedule.files import problem_digest, problem_from_json, read_problem
 from offcert.verify.document import verify_file
+from offcert_lab.hunts.adversarial.chains import AdversarialChains
 
 COMMAND = ["generate", "adversarial"]
 

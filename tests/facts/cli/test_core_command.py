@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from offcert.cli import main
-from offcert.cli.core import _NUMBERS, map_table
-from offcert.hunts.effort import ProofEffort
-from offcert.hunts.phase import SHAPES, CoreProblems, EffortMap, Point
 from offcert.questions.schedule.files import problem_digest, problem_from_json, read_problem
+from offcert_lab.commands.core import _NUMBERS, map_table
+from offcert_lab.hunts.effort import ProofEffort
+from offcert_lab.hunts.phase import SHAPES, CoreProblems, EffortMap, Point
 
 COMMAND = ["generate", "core"]
 SMALL = ["--stages", "4", "--kind", "narrow", "--labels", "500", "--seed", "3"]

@@ -11,9 +11,7 @@ from dataclasses import fields
 import pytest
 
 from offcert.cli import (
-    adversarial,
     chosen,
-    core,
     main,
     profile,
     searching,
@@ -23,6 +21,7 @@ from offcert.cli import (
     command_line as program,
 )
 from offcert.questions.schedule.problem import Transfers
+from offcert_lab.commands import adversarial, core
 
 
 def commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
@@ -63,14 +62,14 @@ def test_examples_are_accepted(prog: str) -> None:
 
 def test_what_the_help_repeats_of_other_rooms_is_what_they_say() -> None:
     """Loading them for a help text would take seconds."""
-    from offcert.hunts.adversarial.chains import AdversarialChains
-    from offcert.hunts.phase import CoreProblems
     from offcert.runtime.capture import Clock
     from offcert.runtime.hardware import HARDWARE
     from offcert.runtime.pairs.train_device import DeviceKind
     from offcert.runtime.profiling.optimisers import OPTIMISERS
     from offcert.runtime.profiling.profile import profile as profile_function
     from offcert.runtime.workloads.workload import _DTYPES, DEFAULT_DTYPE, DEFAULT_LOSS, LOSSES
+    from offcert_lab.hunts.adversarial.chains import AdversarialChains
+    from offcert_lab.hunts.phase import CoreProblems
 
     assert tuple(DeviceKind) == train.DEVICES
     assert tuple(Clock) == profile.CLOCKS

@@ -51,7 +51,7 @@ def test_the_list_says_what_each_is_for_and_what_supports_it(
         (["greedy", "--time-limit", "5"], "method greedy does not use --time-limit"),
         (["pivot", "--workers", "2"], "method pivot does not use --workers"),
         (["interval-cpsat", "--grid", "9"], "method interval-cpsat does not use --grid"),
-        (["fluid-lp", "--solver", "scipy"], "method fluid-lp does not use --solver"),
+        (["fluid-milp", "--solver", "scipy"], "method fluid-milp does not use --solver"),
         (["autoswap", "--target-gap", "0"], "method autoswap does not use --target-gap"),
         (["dynprog:slot=5"], 'method dynprog has no option "slot", but slots, max_states'),
         (["dynprog:slots=0"], 'must be an integer of at least 1 or none, not "0"'),

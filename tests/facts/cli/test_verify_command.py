@@ -23,9 +23,9 @@ from offcert.instances.library import load
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.claims import proved
 from offcert.proofs.kinds.labels import Pivot
-from offcert.proofs.kinds.multipliers import FluidProof
+from offcert.proofs.kinds.multipliers import JointProof
 from offcert.questions.schedule.files import write_problem
-from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.questions.schedule.result import Result
 
 
@@ -135,9 +135,9 @@ def test_a_search_without_end_is_ended(tmp_path: Path) -> None:
 def test_what_unpacks_without_end_is_not_unpacked(tmp_path: Path) -> None:
     text = "[" + "{}," * 20_000_000 + "{}]"
     packed = base64.b64encode(zlib.compress(text.encode())).decode()
-    problem = uniform(3)
+    problem = replace(uniform(3), recompute=Recompute.ANY)
     value = problem.trace.compute_time
-    bound = proved("fluid-lp", value, FluidProof(whole=False, proof=packed))
+    bound = proved("joint-lp", value, JointProof(moments=(), spans=(), whole=False, proof=packed))
     done = in_a_process(forged(tmp_path, bound, problem))
     assert done.returncode == 3, done.stderr
     assert "proof unpacks to more than" in done.stdout
@@ -147,9 +147,9 @@ def test_what_unpacks_without_end_is_not_unpacked(tmp_path: Path) -> None:
 def test_memory_that_is_used_up_is_no_traceback(tmp_path: Path) -> None:
     text = "[" + "{}," * 8_000_000 + "{}]"
     packed = base64.b64encode(zlib.compress(text.encode())).decode()
-    problem = uniform(3)
+    problem = replace(uniform(3), recompute=Recompute.ANY)
     value = problem.trace.compute_time
-    bound = proved("fluid-lp", value, FluidProof(whole=False, proof=packed))
+    bound = proved("joint-lp", value, JointProof(moments=(), spans=(), whole=False, proof=packed))
     done = in_a_process(forged(tmp_path, bound, problem), "--memory-limit", "100MiB")
     assert done.returncode == 3, done.stderr
     assert done.stdout.startswith("NOT VERIFIED within the limits")

@@ -3,14 +3,18 @@
 import ast
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterable, Iterator
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import networkx
 import pytest
 
 import offcert
+from offcert.cli.lab import SUMMARIES
+from offcert.core.lab import PARTS
 from offcert.proofs.devices_certificate import DEVICES_PROOFS
 from offcert.proofs.placement_certificate import PLACEMENT_PROOFS
 from offcert.proofs.questions import QUESTIONS
@@ -28,7 +32,6 @@ ALLOWED: dict[str, set[str]] = {
     "heuristics": {*ASKED},
     "instances": {*ASKED},
     "certify": {*ASKED, "proofs", "verify", "formulations", "heuristics", "instances"},
-    "hunts": {*ASKED, "proofs", "verify", "formulations", "heuristics", "instances", "certify"},
     "campaign": {*ASKED, "proofs", "verify", "formulations", "heuristics", "instances", "certify"},
     "runtime": {*ASKED},
     "training": {*ASKED, "proofs", "certify", "runtime"},
@@ -39,6 +42,10 @@ ALLOWED["cli"] = {*ALLOWED}
 # Anybody may say of which version a document is.
 ANYBODY = {"_version"}
 SOLVERS = {"ortools", "pulp", "scipy"}
+
+
+def lab_modules() -> list[Path]:
+    return sorted((ROOT.parent / "offcert_lab").rglob("*.py"))
 
 
 def modules() -> list[Path]:
@@ -90,7 +97,7 @@ def test_arrows_between_rooms(room: str) -> None:
             parts = name.split(".")
             if parts[0] == "offcert" and len(parts) > 1:
                 assert parts[1] in ALLOWED[room] | ANYBODY | {room}, f"{path} imports {name}"
-            assert parts[0] != "papers", f"{path} imports {name}, which is in no wheel"
+            assert parts[0] not in ("papers", "offcert_lab"), f"{path} imports {name}"
             if parts[0] == "torch":
                 assert room in ("runtime", "training"), f"{path} imports torch"
             if parts[0] in SOLVERS:
@@ -153,7 +160,8 @@ BY_NAME: dict[str, set[str]] = {
     "cli/verify.py": {
         "offcert.report.findings",
         "offcert.verify.document",
-        "offcert.verify.pivot_outward",
+        "offcert.verify.outward.check",
+        "offcert.verify.pivot.check",
     },
     # What those above look up with it; packages that answer calls, which load what is below them.
     "core/named.py": set(),
@@ -164,6 +172,29 @@ BY_NAME: dict[str, set[str]] = {
     # PyTorch's, and a user's own module.
     "runtime/compiled/operators.py": set(),
 }
+
+
+def test_the_lab_uses_the_package_and_no_study() -> None:
+    """The other way, the package finds commands of the lab by entry points."""
+    assert len(lab_modules()) > 25
+    for path in lab_modules():
+        assert not [name for name in imported(path) if name.split(".")[0] == "papers"], path
+    for path in modules():
+        assert not [name for name in imported(path) if name.split(".")[0] == "offcert_lab"], path
+
+
+def test_what_the_lab_names_for_the_package_is_there() -> None:
+    """Every entry point, and every command that the package knows by name without the lab."""
+    project = tomllib.loads((ROOT.parent / "lab" / "pyproject.toml").read_text())["project"]
+    assert project["version"] == offcert.__version__
+    assert project["dependencies"] == [f"offcert=={offcert.__version__}"]
+    points = project["entry-points"]
+    for group, names in SUMMARIES.items():
+        assert points[group].keys() == names.keys()
+        assert all(callable(import_module(module).add) for module in points[group].values())
+    for value in points[PARTS].values():
+        module, _, name = value.partition(":")
+        assert callable(getattr(import_module(module), name))
 
 
 def test_who_imports_by_names_is_known() -> None:
@@ -287,7 +318,7 @@ def test_verification_reaches_questions_and_proofs_only() -> None:
         "from offcert.formulations.labels.outward.model import NOTHING",
         "from offcert.formulations.labels import atomic_heads",
         "import offcert.formulations.labels.matched_heads.bound as bound",
-        "def late():\n    from offcert.formulations.labels.pivot_outward import cut",
+        "def late():\n    from offcert.formulations.labels.pivot import cut",
         "from offcert.certify.search import Search",
         "from offcert.questions.schedule.simulate import simulate",
         "from offcert import heuristics",
@@ -366,6 +397,6 @@ def test_only_who_reads_and_writes_platforms_names_a_rate_without_its_direction(
 
 
 def test_files_stay_short() -> None:
-    files = [*modules(), *(ROOT.parent / "papers").rglob("*.py")]
+    files = [*modules(), *lab_modules(), *(ROOT.parent / "papers").rglob("*.py")]
     long = {str(path): lines for path in files if (lines := path.read_text().count("\n")) > 400}
     assert not long

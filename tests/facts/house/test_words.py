@@ -13,7 +13,7 @@ import pytest
 import offcert
 
 ROOT = Path(offcert.__file__).parent
-OUTSIDE = ("../papers", "../check", "../benchmarks")
+OUTSIDE = ("../offcert_lab", "../papers", "../check", "../benchmarks")
 PRONOUN = re.compile(
     r"(What|Which|Who|Whose|It|Its|They|Their|Them|Those|That|This|These|There|Such)\b"
 )

@@ -12,15 +12,15 @@ from offcert.certify.search import UnsoundError
 from offcert.core.errors import InputError, MethodError, NoPlanError
 from offcert.core.result import Evidence, SolveStatus
 from offcert.heuristics.evictions.rules import greedy
-from offcert.hunts.adversarial import values
-from offcert.hunts.adversarial.chains import AdversarialChains, certified
-from offcert.hunts.adversarial.hunt import Hunt, minimise
-from offcert.hunts.adversarial.numbers import Box, Numbers, draw, moved, simplifications
-from offcert.hunts.adversarial.values import Contest
 from offcert.questions.schedule.files import problem_digest
 from offcert.questions.schedule.problem import Transfers
 from offcert.questions.schedule.simulate import simulate
 from offcert.verify.document import verify
+from offcert_lab.hunts.adversarial import values
+from offcert_lab.hunts.adversarial.chains import AdversarialChains, certified
+from offcert_lab.hunts.adversarial.hunt import Hunt, minimise
+from offcert_lab.hunts.adversarial.numbers import Box, Numbers, draw, moved, simplifications
+from offcert_lab.hunts.adversarial.values import Contest
 from support.oracles.schedules import brute_force
 
 BOX = Box(range(4, 7), 20, 1)
@@ -214,7 +214,7 @@ def test_an_interrupt_keeps_the_best_so_far(phase: str, monkeypatch: pytest.Monk
             if len(told) == 10:
                 raise KeyboardInterrupt
 
-    monkeypatch.setattr("offcert.hunts.adversarial.hunt.SECONDS_BETWEEN_REPORTS", 0)
+    monkeypatch.setattr("offcert_lab.hunts.adversarial.hunt.SECONDS_BETWEEN_REPORTS", 0)
     chains = AdversarialChains(against="greedy")
     hunt, problem = chains.hunt(1, steps=60, progress=interrupt)
     assert hunt.interrupted

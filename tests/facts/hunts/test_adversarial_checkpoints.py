@@ -12,7 +12,10 @@ import pytest
 from offcert.certify.search import UnsoundError
 from offcert.core.errors import InputError, MethodError
 from offcert.heuristics.checkpoint.live import live_bytes
-from offcert.hunts.adversarial.checkpoint_chains import (
+from offcert.instances.library import default_library
+from offcert.questions.schedule.files import problem_digest
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
+from offcert_lab.hunts.adversarial.checkpoint_chains import (
     NAMES,
     USUAL,
     VALUES,
@@ -22,10 +25,7 @@ from offcert.hunts.adversarial.checkpoint_chains import (
     CheckpointNumbers,
     MovingNumbers,
 )
-from offcert.hunts.adversarial.numbers import Box, Numbers, draw, moved, simplifications
-from offcert.instances.library import default_library
-from offcert.questions.schedule.files import problem_digest
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute
+from offcert_lab.hunts.adversarial.numbers import Box, Numbers, draw, moved, simplifications
 
 BOX = Box(range(3, 6), 9, 1, CheckpointNumbers)
 

@@ -9,11 +9,11 @@ import pytest
 from offcert.core.result import Evidence, SolveStatus
 from offcert.formulations.labels.pivot.bound import default_pivots
 from offcert.formulations.labels.pivot.model import nested
-from offcert.hunts import phase
-from offcert.hunts.effort import ProofEffort, effort
-from offcert.hunts.phase import CoreProblems
 from offcert.instances.library import FOLDER, Family, default_library
 from offcert.questions.schedule.files import problem_digest
+from offcert_lab.hunts import phase
+from offcert_lab.hunts.effort import ProofEffort, effort
+from offcert_lab.hunts.phase import CoreProblems
 
 GRADES = ("core-1s", "core-10s", "core-60s", "core-open")
 # By the names of the files: to read them all takes seconds, and every process would.

@@ -13,13 +13,13 @@ from offcert.core.errors import InputError, MethodError
 from offcert.core.platform import Kind
 from offcert.formulations.labels.pivot.bound import pivot_bound
 from offcert.heuristics.evictions.rules import sequential
-from offcert.hunts import effort as descent
-from offcert.hunts import phase
-from offcert.hunts.effort import ProofEffort, climbed, descended, effort, improved
-from offcert.hunts.phase import SHAPES, CoreProblems, EffortMap, MapProgress, Point
 from offcert.questions.schedule.files import problem_digest
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.simulate import simulate
+from offcert_lab.hunts import effort as descent
+from offcert_lab.hunts import phase
+from offcert_lab.hunts.effort import ProofEffort, climbed, descended, effort, improved
+from offcert_lab.hunts.phase import SHAPES, CoreProblems, EffortMap, MapProgress, Point
 from support.oracles.schedules import brute_force
 from support.problems.random_instances import tiny_problems
 

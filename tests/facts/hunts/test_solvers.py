@@ -11,8 +11,8 @@ import offcert
 from offcert.cli import main
 from offcert.formulations.exported.integer_program import CellModel
 from offcert.formulations.exported.text import SOLVERS, Claim, claim_of
-from offcert.hunts import solvers
-from offcert.hunts.solvers import drawn, examined, hunt_solvers
+from offcert_lab.hunts import solvers
+from offcert_lab.hunts.solvers import drawn, examined, hunt_solvers
 
 
 def test_solvers_agree_with_what_is_proved() -> None:

@@ -10,9 +10,6 @@ import pytest
 
 from offcert.core.errors import InputError
 from offcert.core.result import Evidence, SolveStatus
-from offcert.hunts.adversarial.chains import AdversarialChains
-from offcert.hunts.adversarial.checkpoint_chains import AdversarialCheckpoints
-from offcert.hunts.phase import CoreProblems
 from offcert.instances.kinds import KINDS, from_source
 from offcert.instances.library import (
     FOLDER,
@@ -31,6 +28,9 @@ from offcert.questions.schedule.files import problem_digest, problem_to_json
 from offcert.questions.schedule.problem import Minimise, Recompute
 from offcert.questions.schedule.simulate import simulate
 from offcert.verify.execution import execution_faults
+from offcert_lab.hunts.adversarial.chains import AdversarialChains
+from offcert_lab.hunts.adversarial.checkpoint_chains import AdversarialCheckpoints
+from offcert_lab.hunts.phase import CoreProblems
 
 
 def test_there_are_at_least_120_problems_under_names_of_their_own() -> None:

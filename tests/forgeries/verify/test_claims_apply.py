@@ -20,12 +20,14 @@ CHAIN = CheckpointChain([2, 1, 3], [2, 2, 3], [4, 6, 5, 2])
 ONCE = Problem("once", CHAIN.network().trace(), Platform(40, Fraction(1)))
 AGAIN = Problem("again", CHAIN, Platform(40, Fraction(1)), recompute=Recompute.ANY)
 # Problems, and which methods' claims are bounds for them.
-ATOMIC = {"fluid-exact", "stage-milp", "time-indexed-cpsat", "time-indexed-milp"}
+FLUID = {"fluid-milp", "fluid-exact"}
+ATOMIC = FLUID | {"stage-milp", "time-indexed-cpsat", "time-indexed-milp"}
 ATOMIC |= {"disjunctive-milp", "interval-cpsat"}
 ALONE = {"retention-cpsat", "recompute-stages"}
 CASES = {
     "once": (ONCE, ATOMIC),
-    "once, in pieces": (replace(ONCE, transfers=Transfers.INTERRUPTIBLE), {"fluid-exact"}),
+    "once, in pieces": (replace(ONCE, transfers=Transfers.INTERRUPTIBLE), FLUID),
+    "in parts": (replace(ONCE, transfers=Transfers.FRACTIONAL), {"fluid-exact"}),
     "both": (AGAIN, {"joint-stages"}),
     "alone": (replace(AGAIN, offload=False), ALONE | {"joint-stages"}),
     "bytes alone": (

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offcert.certify.method import Effort
-from offcert.certify.methods import METHODS, solve
+from offcert.certify.methods import METHODS
 from offcert.certify.search import Search
 from offcert.certify.search_steps.bounds import climb_combinatorial, climb_returns
 from offcert.core.errors import MethodError
@@ -22,9 +22,9 @@ from offcert.formulations.combinatorial.large_tensors import (
     large_tensors_bound,
     sizes_worth_counting,
 )
-from offcert.proofs.fluid_document import pack, unpack
+from offcert.proofs.packed import pack, unpack
 from offcert.proofs.registry import PROOFS
-from offcert.questions.schedule.problem import Minimise, Problem, Transfers
+from offcert.questions.schedule.problem import Minimise, Problem
 from offcert.verify.recheck import recheck
 from support.oracles.schedules import brute_force
 from support.problems.joint import joint_proofs
@@ -32,14 +32,8 @@ from support.problems.least_memory import memory_proofs
 from support.problems.passes import passes
 from support.problems.random_instances import mixed_problem, random_problem
 
-# Every kind of proof there is, and one of them where transfers may pause as well.
-PAUSING = " interruptible"
-KINDS = [*PROOFS, f"fluid-milp{PAUSING}"]
-# Of these problems the proofs have branches.
-BRANCHED = {
-    "fluid-milp": (9032, 9037, 9081, 9087, 9097, 9102),
-    "fluid-milp interruptible": (9005, 9006, 9007, 9026, 9027, 9032),
-}
+# Every kind of proof there is.
+KINDS = [*PROOFS]
 Path = tuple[Any, ...]
 
 
@@ -65,35 +59,26 @@ def found(method: str, problem: Problem) -> list[Bound]:
 @cache
 def proofs(kind: str) -> list[tuple[Problem, Bound, int]]:
     """Return problems with a proof of one kind, and what no bound may exceed."""
-    method = kind.removesuffix(PAUSING)
-    if PROOFS[method].minimise is Minimise.MEMORY:
-        return memory_proofs(method)
-    if PROOFS[method].recompute:
-        return joint_proofs(method)
-    transfers = Transfers.INTERRUPTIBLE if kind.endswith(PAUSING) else Transfers.ATOMIC
+    if PROOFS[kind].minimise is Minimise.MEMORY:
+        return memory_proofs(kind)
+    if PROOFS[kind].recompute:
+        return joint_proofs(kind)
     known: list[tuple[Problem, Bound, int]] = []
-    for seed in BRANCHED.get(kind, range(9000, 9600)):
+    for seed in range(9000, 9600):
         make = random_problem if kind.startswith("pivot") else mixed_problem
-        made = passes(seed, same=False) if kind == "fractional-pieces" else make(seed, 4)
-        problem = replace(made, transfers=transfers)
+        problem = passes(seed, same=False) if kind == "fractional-pieces" else make(seed, 4)
         try:
-            bounds = found(method, problem)
+            bounds = found(kind, problem)
         except MethodError:
             # It is not for such networks.
             continue
         bounds = [bound for bound in bounds if bound.value > problem.trace.compute_time]
         if not bounds:
             continue
-        best = brute_force(replace(problem, transfers=Transfers.ATOMIC))
+        best = brute_force(problem)
         assert best is not None
-        if transfers is Transfers.INTERRUPTIBLE:
-            exact = solve(problem, "fluid-exact", time_limit=20).result.objective
-            assert exact is not None
-            best = min(best, exact)
         for bound in bounds:
             assert recheck(bound, problem) is None
-            if kind in BRANCHED:
-                assert len(opened(bound)["details"]["proof"]["tree"]) > 1
             known.append((problem, bound, best))
         if len(known) >= 6:
             break

@@ -19,8 +19,8 @@ from offcert.core.result import Bound
 from offcert.formulations.joint.bound import between, cases, cut
 from offcert.formulations.joint.room import contents, grid_of
 from offcert.proofs import claims
-from offcert.proofs.fluid_document import pack, unpack
 from offcert.proofs.kinds.multipliers import JointProof
+from offcert.proofs.packed import pack, unpack
 from offcert.questions.schedule.problem import Problem, Recompute, Transfers
 from offcert.verify.joint.room import largest_sum
 from offcert.verify.recheck import recheck

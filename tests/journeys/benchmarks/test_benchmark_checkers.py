@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-import offcert
 from benchmarks import counting, vipr
+from support.problems.joint import joint_proofs
 from support.problems.running_example import EXAMPLE
 
 ROOT = Path(__file__).parents[3]
@@ -25,14 +25,12 @@ def test_bounds_as_vipr_are_accepted_and_no_other_value_is(tmp_path: Path) -> No
     program = tmp_path / "viprchk"
     program.write_text(CHECKER)
     program.chmod(0o755)
-    for method in ("fluid-lp", "fluid-milp"):
-        bounds = offcert.solve(EXAMPLE, method, time_limit=20, workers=1).result.bounds
-        (bound,) = (each for each in bounds if each.method == method)
-        line, valid = vipr.verdict(str(program), EXAMPLE, bound, every=False)
+    for problem, bound, _ in joint_proofs("joint-lp")[:2]:
+        line, valid = vipr.verdict(str(program), problem, bound, every=False)
         assert valid, line
         assert line.endswith("valid")
         larger = replace(bound, value=bound.value + 1)
-        line, valid = vipr.verdict(str(program), EXAMPLE, larger, every=False)
+        line, valid = vipr.verdict(str(program), problem, larger, every=False)
         assert not valid
 
 
@@ -53,8 +51,8 @@ def test_counting_beside_optima_and_in_the_older_version(
     name, _computing, optimum, counted, longer = capsys.readouterr().out.splitlines()[1].split()
     assert (name, optimum) == (EXAMPLE.name, "13")
     assert int(longer) <= int(counted) <= 13
-    made = counting.export(EXAMPLE, "opb", proof=True)
+    made = counting.export_counted(EXAMPLE)
     version, _, _, claim = counting.old_proof(made, larger=1).splitlines()
     assert version == "pseudo-Boolean proof version 1.2"
-    value = (made.least - EXAMPLE.trace.durations[-1]) // made.cells.grid
+    value = (made.least - EXAMPLE.trace.durations[-1]) // made.made.cells.grid
     assert claim.endswith(f">= {value + 1} ;")

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from offcert.core.result import SolveStatus
-from offcert.hunts.phase import CoreProblems
 from offcert.instances.library import Family, Library, make_entry
 from offcert.questions.schedule.files import problem_digest
+from offcert_lab.hunts.phase import CoreProblems
 from support.workers.benchmark_workers import quick, sleep
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"

@@ -17,8 +17,8 @@ from offcert.core.platform import Platform
 from offcert.formulations.joint import room as finder_room
 from offcert.formulations.joint.room import Grid, contents
 from offcert.proofs.claims import proved
-from offcert.proofs.fluid_document import pack
 from offcert.proofs.kinds.multipliers import JointProof
+from offcert.proofs.packed import pack
 from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.verify.joint import room as verifier_room
 from offcert.verify.joint.room import Cuts, States, largest_sum, rooms

@@ -13,7 +13,6 @@ from offcert.core.platform import Platform
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.questions.schedule.problem import Problem
 from offcert.verify.pivot.check import classes_of, confirm
-from offcert.verify.pivot_outward import confirm_pivot_outward
 from support.oracles.schedules import brute_force
 from support.problems.random_instances import RATES
 from support.seeds import by_seeds
@@ -62,7 +61,7 @@ def among_residents(seed: int) -> Problem:
 @pytest.mark.slow
 @by_seeds(0, 90, 30)
 def test_every_pivot_gives_the_optimum_among_tensors_that_come_and_go(seeds: range) -> None:
-    asked = waiting = answered = 0
+    asked = waiting = 0
     for seed in seeds:
         problem = among_residents(seed)
         trace, optimum = problem.trace, brute_force(problem)
@@ -78,10 +77,5 @@ def test_every_pivot_gives_the_optimum_among_tensors_that_come_and_go(seeds: ran
             asked += 1
             assert confirm(problem, pivot, optimum, optimum, optimum, once=everything)
             assert not confirm(problem, pivot, optimum, optimum, optimum + 1)
-            side = asked % 2
-            assert not confirm_pivot_outward(problem, pivot, side, optimum, optimum + 1)
-            answered += confirm_pivot_outward(problem, pivot, side, optimum - 1, optimum)
     assert waiting >= 12
     assert asked >= 17
-    # The other side is relaxed, so not everything that is true is confirmed.
-    assert answered > 0.8 * asked

@@ -12,7 +12,6 @@ from fractions import Fraction
 
 from offcert.core.execution import Execution
 from offcert.core.network import Network
-from offcert.core.trace import Trace
 from support.oracles.schedules import Times
 
 Interval = tuple[Fraction, Fraction]
@@ -36,38 +35,6 @@ def part(transfer: tuple[int, int], time: Fraction) -> Fraction:
     if end == start:
         return Fraction(time >= end)
     return min(max((time - start) / (end - start), Fraction(0)), Fraction(1))
-
-
-def fluid_shares(trace: Trace, times: Times) -> dict[Share, Fraction]:
-    """Return the values of the variables of a fluid bound."""
-    sizes = {tensor: trace.tensors[tensor].size for tensor in times.offloads}
-
-    def moved(way: str, time: int) -> Fraction:
-        if way == "out":
-            return sum(
-                (sizes[v] * part(each, Fraction(time)) for v, each in times.offloads.items()),
-                Fraction(0),
-            )
-        return sum(
-            (sizes[g[0]] * part(each, Fraction(time)) for g, each in times.prefetches.items()),
-            Fraction(0),
-        )
-
-    found: dict[Share, Fraction] = {("makespan",): Fraction(times.operations[-1][1])}
-    before = 0
-    for o, (start, end) in enumerate(times.operations):
-        found["idle", o] = Fraction(start - before)
-        before = end
-        for way in ("out", "back"):
-            found[f"{way}_start", o] = moved(way, start)
-            found[f"{way}_end", o] = moved(way, end)
-    evicted: set[int] = set()
-    for number, gap in enumerate(trace.gaps):
-        away = (gap.tensor, gap.before, gap.after) in times.prefetches
-        evicted |= {gap.tensor} if away else set()
-        found["evicted", number] = Fraction(away)
-        found["ever", number] = Fraction(gap.tensor in evicted)
-    return found
 
 
 class Shares:

@@ -19,7 +19,7 @@ from offcert.runtime.watch.proof import RecomputeError
 from offcert.training import offload as make_plans
 
 # Programs and dispatch modes of their own: no step of a user's goes through them.
-APART = {"stages", "zoo", "compiled", "engines"}
+APART = {"stages", "zoo", "compiled"}
 ROOT = Path(offcert.__file__).parent
 
 MAKES = {"memory": "5%", "time_limit": 0.5, "hardware": "v100-pcie", "background": False}

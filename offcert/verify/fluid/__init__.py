@@ -1,1 +1,0 @@
-"""Multipliers and case distinctions of fluid models, in rationals."""

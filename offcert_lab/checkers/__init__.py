@@ -1,0 +1,1 @@
+"""Proof formats that other people's checkers read."""

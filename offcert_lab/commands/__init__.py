@@ -1,0 +1,1 @@
+"""Commands that `offcert` finds by the entry points of this package."""
