@@ -159,7 +159,9 @@ class Frame(Checkpoint):
 
     def begins(self, states: ModuleStates) -> Before:
         """Take down the state in which the segment, or a call of it, begins."""
-        before = states.begin(self.given.others, rehearses=self.rehearses)
+        before = states.begin(
+            self.given.others, rehearses=self.rehearses, verifies=self.mode is Mode.ALL
+        )
         self.held = self.held | states.storages if self.held else states.storages
         return before
 

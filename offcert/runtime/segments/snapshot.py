@@ -12,6 +12,7 @@ import numpy
 import torch
 
 from offcert.runtime.segments.contents import MISSING, Content
+from offcert.runtime.segments.fingerprint import fingerprint
 
 # Before each dictionary in a list of what modules hold.
 MARK = object()
@@ -132,3 +133,20 @@ def set_numbers(state: Any) -> None:
     """Give NumPy's generator a state that `numbers` has returned before."""
     name, keys, *rest = state
     numpy.random.set_state((name, numpy.frombuffer(keys, numpy.uint32), *rest))
+
+
+def has_storage(tensor: torch.Tensor) -> bool:
+    """Whether a tensor counts its changes, and lies in a storage."""
+    if tensor.is_inference():
+        return False
+    try:
+        tensor.untyped_storage()
+    except (NotImplementedError, RuntimeError):
+        return False
+    return True
+
+
+def equal_bits(copy: torch.Tensor, tensor: torch.Tensor) -> bool:
+    """Whether a tensor has the very bits of a copy."""
+    one, other = fingerprint(copy), fingerprint(tensor)
+    return one is None or other is None or torch.equal(one, other)

@@ -26,6 +26,8 @@ from offcert.runtime.segments.snapshot import (
     Before,
     Doubt,
     differences,
+    equal_bits,
+    has_storage,
     marks,
     numbers,
     same,
@@ -101,6 +103,7 @@ class ModuleStates:
         self._generators = [each for each in found.contents if isinstance(each, Random)]
         self._contents = [each for each in found.contents if not isinstance(each, Random)]
         path_of = {id(module): path for path, module in self._modules}
+        self._places, self._last = [], []
         for module in found.modules:
             path = path_of.get(id(module), type(module).__name__)
             held = module.__dict__
@@ -136,7 +139,7 @@ class ModuleStates:
         for name, held, key, tensor in own:
             places = self._where.setdefault(id(tensor), [])
             places.append((held, key))
-            if len(places) > 1 or not _has_storage(tensor):
+            if len(places) > 1 or not has_storage(tensor):
                 continue
             if isinstance(tensor, nn.Parameter) or tensor.requires_grad:
                 self._fixed.append((name, tensor))
@@ -145,7 +148,7 @@ class ModuleStates:
             else:
                 self._loose.append((name, tensor))
         others = [each for each in self._outside if id(each[1]) not in self._where]
-        self._fixed += [each for each in others if _has_storage(each[1])]
+        self._fixed += [each for each in others if has_storage(each[1])]
         named = [*self._loose, *(("", each) for each in self._statistics)]
         self.storages = {each.untyped_storage()._cdata: False for _, each in named}
         self.storages |= {each.untyped_storage()._cdata: True for _, each in self._fixed}
@@ -156,17 +159,21 @@ class ModuleStates:
 
     # The first run.
 
-    def begin(self, arguments: Iterable[Any] = (), *, rehearses: bool = False) -> Before:
+    def begin(
+        self, arguments: Iterable[Any] = (), *, rehearses: bool = False, verifies: bool = False
+    ) -> Before:
         """Take down the state with which the segment begins.
 
         Parameters
         ----------
         arguments : iterable of object
-            Arguments of the segment besides tensors; only looked at in a rehearsal.
+            Arguments of the segment besides tensors, for a rehearsal or a verification.
         rehearses : bool
             Whether everything that the segment's code can reach is compared, and all bytes.
+        verifies : bool
+            Whether the objects that its code could reach in its rehearsal are compared.
         """
-        if self._reach is None:
+        if self._reach is None or rehearses:
             self._reach = self._look()
         flat = self._flat()
         if not same(flat, self._last):
@@ -186,10 +193,11 @@ class ModuleStates:
             [mark_of(each) for each in self._shards],
             rehearses,
         )
-        if rehearses:
+        if rehearses or verifies:
             given = [each for each in arguments if not is_atom(each)]
             reached = Reach(self._reach).visit(("an argument", each) for each in given)
             before.census = [(each, each.take()) for each in self._contents + reached.contents]
+        if rehearses:
             before.prints = [fingerprint(tensor) for _, tensor in self._fixed]
         return before
 
@@ -233,7 +241,8 @@ class ModuleStates:
             # Those that one run is enough for come first.
             lasting = [Doubt(f"{each} may change unseen", each, True) for each in self._unseen]
             lasting += self._changed_parameters(before)
-            doubts = [*lasting, *doubts, *self.changed_outside(before)]
+            doubts = [*lasting, *doubts]
+        doubts += self.changed_outside(before)
         return doubts
 
     def _end_loose(self, before: Before) -> None:
@@ -249,7 +258,7 @@ class ModuleStates:
             if not changed and before.rehearses:
                 # Some kernels write without a trace: running statistics, for example.
                 with uncounted():
-                    changed = not _equal(copy, tensor)
+                    changed = not equal_bits(copy, tensor)
             if changed:
                 self._changing.add(name)
             elif not before.rehearses:
@@ -366,7 +375,7 @@ class ModuleStates:
                     if moved:
                         self._changing.add(name)
                         self._lost(f"{name} was changed after its forward pass")
-                elif moved or name in self._changing or not _equal(copy, tensor):
+                elif moved or name in self._changing or not equal_bits(copy, tensor):
                     # Somebody else may have changed it: from the next step on it is copied.
                     self._changing.add(name)
                     swap[id(tensor)] = copy.clone()
@@ -394,19 +403,3 @@ def _ignores_statistics(thing: Any) -> bool:
         and thing.training
         and type(thing).forward in (_BatchNorm.forward, nn.SyncBatchNorm.forward)
     )
-
-
-def _has_storage(tensor: torch.Tensor) -> bool:
-    if tensor.is_inference():
-        return False
-    try:
-        tensor.untyped_storage()
-    except (NotImplementedError, RuntimeError):
-        return False
-    return True
-
-
-def _equal(copy: torch.Tensor, tensor: torch.Tensor) -> bool:
-    """Whether a tensor has the very bits of a copy."""
-    one, other = fingerprint(copy), fingerprint(tensor)
-    return one is None or other is None or torch.equal(one, other)
