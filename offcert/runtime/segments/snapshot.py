@@ -10,7 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy
 import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
+from offcert.runtime.segments.code import Random
 from offcert.runtime.segments.contents import MISSING, Content
 from offcert.runtime.segments.fingerprint import fingerprint
 
@@ -42,6 +45,8 @@ class Before:
 
     Attributes
     ----------
+    places : list of (str, dict)
+        The dictionaries of modules, each with the path of its module.
     flat : list
         What modules hold: the values of each of their dictionaries, one after another.
     keys : list of list of str
@@ -57,8 +62,10 @@ class Before:
         Versions of the loose ones: before the first run, and then after it.
     copies : dict of int to tensor
         Of tensors that may change, by their `id`, as they were.
+    sources : list of Random
+        The generators that code reaches.
     generators : list
-        States of generators: Python's, NumPy's, and those that code reaches.
+        States of generators: Python's, NumPy's, and theirs.
     settings, shards : tuple, list
         Settings of PyTorch; marks of what parameters are gathered from.
     rehearses : bool
@@ -75,6 +82,7 @@ class Before:
         Whether the first run, or somebody else since, has changed what modules hold.
     """
 
+    places: list[tuple[str, dict[str, Any]]]
     flat: list[Any]
     keys: list[list[str]]
     fixed: list[tuple[str, torch.Tensor]]
@@ -84,6 +92,7 @@ class Before:
     marks: list[int]
     versions: list[int]
     copies: dict[int, torch.Tensor]
+    sources: list[Random]
     generators: list[Any]
     settings: tuple[Any, ...]
     shards: list[Any]
@@ -98,6 +107,14 @@ class Before:
 def same(one: list[Any], other: list[Any]) -> bool:
     """Whether two lists hold the same objects."""
     return len(one) == len(other) and all(map(is_, one, other))
+
+
+def flat_of(places: list[tuple[str, dict[str, Any]]]) -> list[Any]:
+    """Return the values that dictionaries hold, a mark before those of each.
+
+    Keys are left out: an attribute that is set or deleted changes the number of values.
+    """
+    return [each for _, held in places for each in (MARK, *held.values())]
 
 
 def marks(tensors: list[tuple[str, torch.Tensor]]) -> list[int]:
@@ -150,3 +167,12 @@ def equal_bits(copy: torch.Tensor, tensor: torch.Tensor) -> bool:
     """Whether a tensor has the very bits of a copy."""
     one, other = fingerprint(copy), fingerprint(tensor)
     return one is None or other is None or torch.equal(one, other)
+
+
+def ignores_statistics(thing: Any) -> bool:
+    """Whether it is a module that updates running statistics, and normalises by the batch."""
+    return (
+        isinstance(thing, _BatchNorm)
+        and thing.training
+        and type(thing).forward in (_BatchNorm.forward, nn.SyncBatchNorm.forward)
+    )

@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from offcert.runtime.segments.code import Random
 from offcert.runtime.segments.contents import MISSING, Content, is_state, swapped, tensors_in
@@ -22,12 +21,13 @@ from offcert.runtime.segments.fingerprint import fingerprint
 from offcert.runtime.segments.reachable import Reach, is_atom
 from offcert.runtime.segments.settings import settings, under
 from offcert.runtime.segments.snapshot import (
-    MARK,
     Before,
     Doubt,
     differences,
     equal_bits,
+    flat_of,
     has_storage,
+    ignores_statistics,
     marks,
     numbers,
     same,
@@ -69,7 +69,7 @@ class ModuleStates:
         self._reach: Reach | None = None
         self._unseen: list[str] = []
         self._contents: list[Content] = []
-        self._generators: list[Content] = []
+        self._generators: list[Random] = []
         # The dictionaries of modules, each with the path of its module.
         self._places: list[tuple[str, dict[str, Any]]] = []
         # What they held when they were looked at, and by which keys.
@@ -116,10 +116,6 @@ class ModuleStates:
         ]
         return reach
 
-    def _flat(self) -> list[Any]:
-        """Return what modules hold now: values alone, by which nearly all changes show."""
-        return [each for _, held in self._places for each in (MARK, *held.values())]
-
     def _sort(self, flat: list[Any]) -> None:
         """Take note of the tensors that modules hold now."""
         self._last, self._keys = flat, [list(held) for _, held in self._places]
@@ -127,7 +123,7 @@ class ModuleStates:
         ignored = {
             id(each)
             for _, module in self._modules
-            if _ignores_statistics(module)
+            if ignores_statistics(module)
             for each in module._buffers.values()
         }
         own = [
@@ -175,10 +171,11 @@ class ModuleStates:
         """
         if self._reach is None or rehearses:
             self._reach = self._look()
-        flat = self._flat()
+        flat = flat_of(self._places)
         if not same(flat, self._last):
             self._sort(flat)
         before = Before(
+            self._places,
             flat,
             self._keys,
             self._fixed,
@@ -188,7 +185,8 @@ class ModuleStates:
             marks(self._fixed),
             [tensor._version for _, tensor in self._loose],
             self._copies(rehearses) if self._loose else {},
-            self._states(),
+            self._generators,
+            self._states(self._generators),
             settings(),
             [mark_of(each) for each in self._shards],
             rehearses,
@@ -201,8 +199,8 @@ class ModuleStates:
             before.prints = [fingerprint(tensor) for _, tensor in self._fixed]
         return before
 
-    def _states(self) -> list[Any]:
-        return [random.getstate(), numbers(), *[each.take() for each in self._generators]]
+    def _states(self, generators: list[Random]) -> list[Any]:
+        return [random.getstate(), numbers(), *[each.take() for each in generators]]
 
     def _copies(self, rehearses: bool) -> dict[int, torch.Tensor]:
         wanted = [
@@ -224,18 +222,18 @@ class ModuleStates:
         doubts: list[Doubt] = []
         if before.loose:
             self._end_loose(before)
-        flat = self._flat()
+        flat = flat_of(before.places)
         before.changed = not same(flat, before.flat)
         if before.changed:
             doubts += self._end_rebound(before)
             self._sort(flat)
         if self._passing:
             self._last, self._loose, self._where = [], [], {}
-        states = self._states()
+        states = self._states(before.sources)
         before.used = [
             index
             for index, (one, other) in enumerate(zip(before.generators, states, strict=True))
-            if not self._same_state(index, one, other)
+            if not _same_state(before, index, one, other)
         ]
         if before.rehearses:
             # Those that one run is enough for come first.
@@ -270,7 +268,7 @@ class ModuleStates:
             weakref.finalize(before, HELD.drop, kept).atexit = False
 
     def _end_rebound(self, before: Before) -> Iterator[Doubt]:
-        for path, held, key, was in differences(before.flat, before.keys, self._places):
+        for path, held, key, was in differences(before.flat, before.keys, before.places):
             now = held.get(key, MISSING)
             name = f"{path}.{key}" if path else key
             if not (is_state(was) and is_state(now)):
@@ -292,9 +290,6 @@ class ModuleStates:
             if not content.same(value, content.take()):
                 yield Doubt(f"{content.name} changes, and cannot be put back", content.name)
 
-    def _same_state(self, index: int, one: Any, other: Any) -> bool:
-        return bool(one == other) if index < 2 else self._generators[index - 2].same(one, other)
-
     # Running again.
 
     @contextmanager
@@ -308,33 +303,33 @@ class ModuleStates:
         """
         self._require(before)
         swap = self._swap(before)
-        now, states = self._flat(), self._states() if before.used else []
+        now, states = flat_of(before.places), self._states(before.sources) if before.used else []
         other = not same(now, before.flat)
         before.changed = before.changed or other
-        keys = [list(held) for _, held in self._places] if before.changed else before.keys
+        keys = [list(held) for _, held in before.places] if before.changed else before.keys
         size = sum(tensor.nbytes for tensor in swap.values())
         HELD.take(size)
         try:
             with under(before.settings):
                 if other:
-                    self._put(before.flat, before.keys)
+                    self._put(before, before.flat, before.keys)
                 for number in swap:
                     for held, key in before.where.get(number, ()):
                         if key in held:
                             held[key] = swapped(held[key], swap)
-                self._put_states(before.used, before.generators)
+                _put_states(before, before.generators)
                 yield
         finally:
             HELD.drop(size)
-            self._put_states(before.used, states)
+            _put_states(before, states)
             # A run that changed nothing the first time changes nothing from the same state.
             close = swap or before.changed or before.rehearses
-            if close and not same(self._flat(), now):
-                self._put(now, keys)
+            if close and not same(flat_of(before.places), now):
+                self._put(before, now, keys)
 
-    def _put(self, flat: list[Any], keys: list[list[str]]) -> None:
+    def _put(self, before: Before, flat: list[Any], keys: list[list[str]]) -> None:
         """Give modules the plain values and tensors that they held."""
-        for _, held, key, value in list(differences(flat, keys, self._places)):
+        for _, held, key, value in list(differences(flat, keys, before.places)):
             if not (is_state(value) and is_state(held.get(key, MISSING))):
                 continue
             if value is MISSING:
@@ -381,25 +376,19 @@ class ModuleStates:
                     swap[id(tensor)] = copy.clone()
         return swap
 
-    def _put_states(self, used: list[int], states: list[Any]) -> None:
-        for index in used if states else ():
-            if index == 0:
-                random.setstate(states[0])
-            elif index == 1:
-                set_numbers(states[1])
-            else:
-                generator = self._generators[index - 2]
-                assert isinstance(generator, Random)
-                generator.put(states[index])
-
     def _lost(self, reason: str) -> None:
         raise RecomputeError(f"{self._name} cannot run again for the backward pass: {reason}")
 
 
-def _ignores_statistics(thing: Any) -> bool:
-    """Whether it is a module that updates running statistics, and normalises by the batch."""
-    return (
-        isinstance(thing, _BatchNorm)
-        and thing.training
-        and type(thing).forward in (_BatchNorm.forward, nn.SyncBatchNorm.forward)
-    )
+def _same_state(before: Before, index: int, one: Any, other: Any) -> bool:
+    return bool(one == other) if index < 2 else before.sources[index - 2].same(one, other)
+
+
+def _put_states(before: Before, states: list[Any]) -> None:
+    for index in before.used if states else ():
+        if index == 0:
+            random.setstate(states[0])
+        elif index == 1:
+            set_numbers(states[1])
+        else:
+            before.sources[index - 2].put(states[index])
