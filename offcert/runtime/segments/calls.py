@@ -63,7 +63,7 @@ class Calls:
         # What runs again is compared with its own first run.
         if not self._rehearsed or walk.again is not None:
             return Mode.TRUSTED
-        if not part.proof.seen or self._new_sizes:
+        if part.proof.is_doubtful or self._new_sizes:
             return Mode.REHEARSAL
         every = self._verify_every or walk.lookup.segments
         return Mode.ALL if (part.number + self._steps) % every == 0 else Mode.ONE

@@ -67,16 +67,22 @@ class SegmentProof:
         self.compared: int | None = None
         self.unwritten: set[int] = set()
         self.refused: str | None = None
-        self._changed = 0
+        self._changed, self._has_changed = 0, False
         self._told = told
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether it has not made the same again yet, or has changed something since."""
+        return not self.seen or self._has_changed
 
     def accept(self) -> None:
         """Take note that the segment has made the same again."""
         self.seen += 1
+        self._has_changed = False
 
     def changes(self, reason: str, blamed: tuple[str, ...] = ()) -> None:
-        """Take note of a change that forbids runs again, if it is there in two rehearsals."""
-        self._changed += 1
+        """Take note of a change in a rehearsal: a second one forbids that it ever runs again."""
+        self._changed, self._has_changed = self._changed + 1, True
         if self._changed > 1:
             self.refuse(reason, blamed)
 
