@@ -168,7 +168,7 @@ def test_the_device_budget_leaves_room_for_parameters_and_optimiser(pair: Pair) 
 
 
 def test_a_budget_that_nothing_fits_into_is_said_and_training_goes_on(pair: Pair) -> None:
-    with offload(pair.planned, "auto", memory=10, **FAST) as training:
+    with offload(pair.planned, "auto", memory="10B", **FAST) as training:
         pair.step()
         with pytest.warns(OffloadWarning, match="no plan fits"):
             pair.step()
@@ -225,7 +225,7 @@ def test_an_impossible_budget_is_told_before_the_training_where_there_is_an_exam
         pair.planned, lambda model, batch: model(batch).mean(), torch.zeros(64, 32)
     )
     with pytest.warns(OffloadWarning, match="no plan fits: .* needs .* a plan certainly exists is"):
-        training = offload(pair.planned, "auto", memory=10, example=example, strict=True, **FAST)
+        training = offload(pair.planned, "auto", memory="10B", example=example, strict=True, **FAST)
     with training, pytest.raises(PlanError, match=r"^no plan fits: .* needs .* even when all else"):
         pair.planned(torch.zeros(64, 32))
 
