@@ -118,6 +118,11 @@ class Workload:
         """
         if source is None:
             raise InputError("the problem has no source: it does not say which network it is")
+        if "model" not in source and "input" not in source:
+            raise InputError(
+                "this problem was not made of a network, so there is nothing to run: `offcert "
+                "profile` makes one that can be trained"
+            )
         for name in ("model", "input"):
             if name not in source:
                 raise InputError(f"source.{name} is missing")

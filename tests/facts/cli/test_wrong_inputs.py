@@ -75,6 +75,9 @@ WRONG = {
     "profile resnet18 --input 1x3x32x32 --hardware rtx-4091 -o q.json": "did you mean rtx-4090",
     "profile resnet18 --input 1x3x32x32 --clock stages --link duplex -o q.json": "--link duplex",
     "certif p.json": "did you mean certify",
+    "--hlep": "offcert has no option --hlep; did you mean --help?",
+    "hunt solvers --count 3": "no option --count; it has --problems, --time-limit, --seed, -o",
+    "import p.json program.mps": "import takes the .sol file that the solver writes",
 }
 
 
@@ -94,6 +97,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     }
     for name, text in texts.items():
         Path(f"{name}.json").write_text(text)
+    Path("program.mps").touch()
     return tmp_path
 
 
