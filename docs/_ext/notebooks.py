@@ -34,6 +34,11 @@ _COMMENT = re.compile(r"<!-- notebook ([\w-]+) -->")
 # Links of a tutorial to others lie in another folder here.
 _LINK = re.compile(r"\]\((?=[\w-]+\.md)")
 _MORE = re.compile(r"\\\n\s*")
+# The time in the title of a picture of a schedule, a gap that a search is to reach, and one that it
+# has reached.
+_DRAWN = re.compile(r'aria-label="[^"]*: [A-Z]+: ([0-9.]+(?: [mnµ]?s)?)[ ,"]')
+_ASKED = re.compile(r"--target-gap ([0-9.]+)%")
+_REACHED = re.compile(r"^ +gap +([0-9.]+) %$", re.MULTILINE)
 _PICTURE = re.compile(r"-o (\S+\.svg)|\"(\S+\.svg)\"")
 
 
@@ -128,6 +133,34 @@ def _display(data: dict[str, str]) -> dict[str, Any]:
     return {"output_type": "display_data", "data": data, "metadata": {}}
 
 
+def faults(notebook: dict[str, Any]) -> list[str]:
+    """Sentences about what is wrong with a notebook as a page that tells of one execution.
+
+    A picture of a schedule must show the time that is printed, and a search that was told a gap
+    must have had the time to reach it.
+    """
+    found = []
+    outputs = [(cell["source"], each) for cell in notebook["cells"] for each in _of(cell)]
+    printed = "".join(output.get("text", "") for _, output in outputs)
+    for source, output in outputs:
+        drawing = output.get("data", {}).get("image/svg+xml", "")
+        for time in _DRAWN.findall(drawing):
+            if not re.search(rf"(step time|makespan) +{re.escape(time)}\b", printed):
+                found.append(f"a picture shows a step of {time}, which is printed nowhere")
+        asked = [float(gap) for gap in _ASKED.findall(source)]
+        reached = [float(gap) for gap in _REACHED.findall(output.get("text", ""))]
+        # One search after the other; a notebook that prints fewer gaps says less than it was asked.
+        for goal, gap in zip(asked, reached, strict=False):
+            if gap > goal:
+                found.append(f"a search ended with a gap of {gap} %, not {goal} %: more time")
+    return found
+
+
+def _of(cell: dict[str, Any]) -> list[dict[str, Any]]:
+    outputs: list[dict[str, Any]] = cell.get("outputs", [])
+    return outputs
+
+
 def shown(name: str) -> str:
     """Return a notebook of the gallery as Markdown for the site."""
     notebook = json.loads((GALLERY / f"{name}.ipynb").read_text(encoding="utf-8"))
@@ -172,6 +205,9 @@ def main(names: Sequence[str]) -> None:
         page = (DOCS / "tutorials" / f"{name}.md").read_text(encoding="utf-8")
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
             notebook = executed(page)
+        wrong = faults(notebook)
+        if wrong:
+            sys.exit(f"{name}: {'; '.join(wrong)}")
         text = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
         (GALLERY / f"{name}.ipynb").write_text(text, encoding="utf-8")
         print(f"wrote docs/gallery/{name}.ipynb")

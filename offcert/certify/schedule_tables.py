@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +14,7 @@ from offcert.core.execution import Execution
 from offcert.core.messages import cut, meant
 from offcert.core.platform import Kind
 from offcert.core.strategy import Strategy
+from offcert.core.tables import table_rows
 from offcert.core.trace import Trace
 from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.questions.schedule.schedule import Schedule, Transfer
@@ -78,6 +77,11 @@ def read_schedule(problem: Problem, path: str | Path) -> tuple[Execution | None,
         One sentence about the first row that is wrong.
     """
     form = Path(path).suffix.lower()
+    if form in (".mps", ".lp"):
+        raise InputError(
+            f"{path} is a program for a solver, not a schedule: import takes the .sol file that "
+            "the solver writes"
+        )
     if form not in (".csv", ".json"):
         raise InputError(f"{path} must end in .csv or .json")
     try:
@@ -89,15 +93,12 @@ def read_schedule(problem: Problem, path: str | Path) -> tuple[Execution | None,
 
 
 def _csv_rows(path: str | Path) -> list[_Row]:
-    text = read_text(path, "utf-8-sig")
-    try:
-        lines = list(csv.reader(io.StringIO(text)))
-    except csv.Error as error:
-        raise InputError(f"it is no table: {error}") from None
+    lines = table_rows(read_text(path, "utf-8-sig"))
     numbered = [(number, line) for number, line in enumerate(lines, start=1) if not _idle(line)]
     if not numbered:
         raise InputError("the table is empty, but its first line must name the columns")
     heading = [cell.strip() for cell in numbered[0][1]]
+    _require_columns(heading, f"line {numbered[0][0]}")
     rows: list[_Row] = []
     for number, line in numbered[1:]:
         if line == numbered[0][1]:
@@ -140,13 +141,17 @@ def _json_rows(document: Any) -> list[_Row]:
     return rows
 
 
-def _row(cells: Mapping[str, Any], place: str) -> _Row:
-    for column in cells:
+def _require_columns(columns: Iterable[str], place: str) -> None:
+    for column in columns:
         if column not in (*_COLUMNS, *_IGNORED):
             known = ", ".join(_COLUMNS)
             raise InputError(
                 f"{place}: columns are {known}, not {show(column)}{meant(str(column), _COLUMNS)}"
             )
+
+
+def _row(cells: Mapping[str, Any], place: str) -> _Row:
+    _require_columns(cells, place)
     for column in _COLUMNS[:3]:
         if cells.get(column) in (None, ""):
             raise InputError(f"{place}: {column} is missing")

@@ -96,6 +96,11 @@ def add(commands: Commands) -> None:
 
 
 def _prepare(options: argparse.Namespace) -> None:
+    if options.optimiser is None and options.model is not None and ":" not in options.model:
+        # Networks of the zoo bring none; it takes seconds to load what would say so.
+        from offcert.questions.schedule.device_memory import require_optimiser_counted
+
+        require_optimiser_counted({})
     if options.output is not None:
         require_folder(options, "sizes")
 
@@ -115,11 +120,14 @@ def _run(options: argparse.Namespace) -> int:
     units = Units("ns", "B")
     title = options.model or options.hf
 
+    kept: list[Diagnosis] = []
+
     def keep(diagnosis: Diagnosis) -> None:
         if diagnosis.certificate is not None and options.output is not None:
             sizes = [f"{name}-{size}" for name, size in diagnosis.asked.items()]
             file = f"{'-'.join(sizes) or 'step'}.json"
             diagnosis.certificate.write(Path(options.output) / file)
+            kept.append(diagnosis)
 
     def said(news: SearchProgress) -> str:
         return progress_line(news, lambda ticks: format_time(ticks, units))
@@ -133,7 +141,7 @@ def _run(options: argparse.Namespace) -> int:
         found = doctor(
             model,
             options.input,
-            device_memory=options.device_memory,
+            device_memory=f"{options.device_memory}B",
             host_memory=options.host_memory,
             pageable_memory=options.pageable_memory,
             batch=options.batches,
@@ -148,10 +156,15 @@ def _run(options: argparse.Namespace) -> int:
             **named,
             **search_settings(options, *_SETTINGS),
         )
+    if not found:
+        # An interrupt came before there was anything to say.
+        raise KeyboardInterrupt
     asked = max(1, len(options.batches)) * max(1, len(options.sequences))
     document, text = doctor_summary(found, asked), describe_doctor(found, title, asked)
-    if options.output is not None:
+    if kept:
         document["written"] = options.output
         text += f"\nwrote {options.output}"
+    elif options.output is not None:
+        text += f"\nnothing is in {options.output}: there is no certificate to keep"
     show(options, document, text)
     return 0

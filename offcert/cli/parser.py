@@ -27,6 +27,10 @@ EXIT_INVALID = 1
 EXIT_INPUT = 2
 EXIT_NOT_VERIFIED = 3
 
+# Options of all commands, and how many others are named where none is like what was given. The
+# second is arbitrary.
+_EVERYWHERE, _FEW = ("help", "json", "verbose", "quiet", "version"), 6
+
 Commands = Any  # argparse does not name the type that add_subparsers returns
 Run = Callable[[argparse.Namespace], int]
 
@@ -48,14 +52,37 @@ class Parser(argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> argparse.Namespace:
         """Parse arguments; an option that the command does not know is an error of the command."""
+        words = sys.argv[1:] if args is None else list(args)
+        if words and all(word.startswith("-") for word in words):
+            # No command: that one is missing says less than which option is not there.
+            for word in words:
+                if not any(known.startswith(word) for known in self._option_string_actions):
+                    self._refuse(word)
         options, unknown = self.parse_known_args(args, namespace)
         if unknown:
             command: Parser = getattr(options, "parser", self)
-            word = unknown[0].partition("=")[0]
-            what = "has no option" if word.startswith("-") else "takes no further argument"
-            hint = meant(word, command._option_string_actions)
-            command.error(f"{command.prog.partition(' ')[2] or 'offcert'} {what} {cut(word)}{hint}")
+            command._refuse(unknown[0])
         return options
+
+    def _refuse(self, word: str) -> NoReturn:
+        """End because of a word that the command does not know, and say which it does."""
+        word, name = word.partition("=")[0], self.prog.partition(" ")[2] or "offcert"
+        if not word.startswith("-"):
+            self.error(f"{name} takes no further argument {cut(word)}")
+        from difflib import get_close_matches
+
+        # Hyphens are no likeness.
+        known = {each.lstrip("-"): each for each in self._option_string_actions}
+        close = [known[each] for each in get_close_matches(word.lstrip("-"), known, n=2)]
+        hint = f"; did you mean {' or '.join(close)}?" if close else ""
+        own = [
+            action.option_strings[0]
+            for action in self._actions
+            if action.option_strings and action.dest not in _EVERYWHERE
+        ]
+        if not hint and 0 < len(own) <= _FEW:
+            hint = f"; it has {', '.join(own)}"
+        self.error(f"{name} has no option {cut(word)}{hint}")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Refuse a word that is not among the choices (argparse calls this), and suggest one."""

@@ -68,7 +68,10 @@ def _run(options: argparse.Namespace) -> int:
         raise InputError(f"a picture shows one certificate, not {len(paths)}, or folders of curves")
     else:
         _save_one(paths[0], options)
-    show(options, {"written": options.output}, f"wrote {options.output}")
+    text = f"wrote {options.output}"
+    if options.output.lower().endswith(".pickle"):
+        text += ", a memory snapshot: drop it into https://pytorch.org/memory_viz"
+    show(options, {"written": options.output}, text)
     return 0
 
 

@@ -61,8 +61,9 @@ def _run(options: argparse.Namespace) -> int:
     from dataclasses import replace
     from pathlib import Path
 
-    from offcert.report.page import write_page
+    from offcert.report.page import require_page, write_page
 
+    require_page(options.output)
     with progress(options, str, "reading") as tell:
         shown = []
         for path in _paths([Path(name) for name in options.documents]):

@@ -23,6 +23,8 @@ _NANOSECONDS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9}
 # Digits behind the point that tell a byte from the next in tebibytes, and more than a nanosecond
 # from the next in seconds. Derived from the units.
 _MOST_DIGITS = 13
+# Bytes below which a number of them is taken for one of something else. Arbitrary.
+_FEWEST = 1024
 _RATE = re.compile(rf"{_NUMBER}\s*([kKMGT]i?)?B/s")
 
 
@@ -80,6 +82,22 @@ def require_size(size: object, field: str = "size") -> int:
     return size
 
 
+def require_limit(limit: object, field: str) -> int:
+    """Return bytes of a device as `require_size` does, but refuse a number that lacks its unit.
+
+    Raises
+    ------
+    InputError
+        As there, or if it is a number below 1024: nobody has so few bytes, and somebody means GiB.
+    """
+    size = require_size(limit, field)
+    if not isinstance(limit, str) and size < _FEWEST:
+        raise InputError(
+            f'{field} {size} needs a unit: "{size}GiB", "{size}MB" or bytes, "{size}B"'
+        )
+    return size
+
+
 def parse_limit(text: str, units: Units, memory_at: Callable[[Fraction], int]) -> int:
     """Return a problem's memory limit, in its units of size, for a size or a percentage.
 
@@ -118,6 +136,12 @@ def parse_limit(text: str, units: Units, memory_at: Callable[[Fraction], int]) -
         raise InputError(
             f'memory "{number}" needs a unit: "{number}%" (of the way from the least that is '
             f'feasible to the peak), "{number}MiB", "{number}GiB" or bytes, "{number}B"'
+        )
+    if match[2] and units.size != "B":
+        number = cut(match[1], 20)
+        raise InputError(
+            f'memory "{cut(text)}" is in bytes, and the sizes of this problem are numbers without '
+            f'a unit: "{number}", or "{number}%" of the way from the least to the peak'
         )
     return _bytes(match[1], match[3], text, "memory")
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from offcert.core.documents import write_text
+from offcert.core.errors import InputError
 from offcert.core.messages import cut
 from offcert.core.result import Bound, Evidence
 from offcert.core.trace import Trace
@@ -78,6 +79,18 @@ class PageDocument:
         return self.document if isinstance(self.document, Certificate) else None
 
 
+def require_page(path: str | Path) -> None:
+    """Refuse a name for a page that no browser opens as one.
+
+    Raises
+    ------
+    InputError
+        If it ends neither in ``.html`` nor in ``.htm``.
+    """
+    if Path(path).suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"{path} must end in .html: a report is a page for a browser")
+
+
 def write_page(documents: Sequence[PageDocument], path: str | Path) -> None:
     """Write a page about certificates of schedules, and reports of training.
 
@@ -91,8 +104,9 @@ def write_page(documents: Sequence[PageDocument], path: str | Path) -> None:
     Raises
     ------
     InputError
-        If the file cannot be written.
+        If the file cannot be written, or its name is not one of a page.
     """
+    require_page(path)
     write_text(path, page(documents))
 
 
@@ -286,10 +300,18 @@ def _facts(certificate: Certificate) -> Iterable[tuple[str, str]]:
     reruns = reruns_of(certificate)
     if reruns is not None:
         yield "run again", reruns.said(units)
-    yield "found by", f"{cut(certificate.method)} in {result.runtime:.1f} s"
+    yield "found by", f"{cut(certificate.method)}{_seconds(certificate)}"
     times = times_said(certificate.problem)
     if times is not None:
         yield "times", clean(times)
+
+
+def _seconds(certificate: Certificate) -> str:
+    """Return how long the search took, or, as files do not say so, how long it might take."""
+    if certificate.result.runtime:
+        return f" in {certificate.result.runtime:.1f} s"
+    limit = certificate.settings.time_limit
+    return "" if limit is None else f" in at most {limit:g} s"
 
 
 def _bounds(

@@ -15,7 +15,7 @@ from offcert.certify.doctor import Diagnosis, Size, diagnose
 from offcert.certify.search import SearchProgress
 from offcert.core.errors import InputError
 from offcert.core.options import require_count
-from offcert.core.units import require_size
+from offcert.core.units import require_limit, require_size
 from offcert.questions.schedule.device_memory import require_optimiser_counted
 from offcert.questions.schedule.problem import Problem
 from offcert.runtime import zoo
@@ -96,7 +96,7 @@ def doctor(
     InputError
         If a size cannot be had of this model, or a number is out of its range.
     """
-    memory = require_size(device_memory, "device_memory")
+    memory = require_limit(device_memory, "device_memory")
     chosen = find_hardware(hardware) if isinstance(hardware, str) else hardware
     shape = None if input_shape is None else parse_shape(input_shape)
     _require_sizes(model, shape, {"batch": batch, "sequence": sequence})

@@ -17,7 +17,7 @@ from offcert.core.network import Network
 from offcert.core.options import require_seconds
 from offcert.core.platform import Platform
 from offcert.core.trace import Trace
-from offcert.core.units import Units, format_size, require_size
+from offcert.core.units import Units, format_size, require_limit
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.device_memory import (
     memory_beside,
@@ -84,12 +84,12 @@ class Planner:
                 'plan="auto" needs exactly one of memory and device_memory, or reserved_memory'
             )
         if device_memory is not None:
-            device_memory = require_size(device_memory, "device_memory")
+            device_memory = require_limit(device_memory, "device_memory")
         elif isinstance(memory, str):
             # What is wrong with a text shows now, not in the middle of the training.
             parse_memory(memory, _ANY)
         else:
-            require_size(memory, "memory")
+            require_limit(memory, "memory")
         time_limit = require_seconds(time_limit, "time_limit")
         if recompute not in (Recompute.ANY, Recompute.NONE):
             raise InputError(f'recompute must be "any" or "none", not {recompute!r}')

@@ -72,7 +72,8 @@ def _run(options: argparse.Namespace) -> int:
         print_problem(problem)
         return 0
     write_problem(options.target_file, problem)
-    show(options, _summary(found, problem), _text(options, found, problem))
+    text = _text(options, found, problem, core.labels)
+    show(options, _summary(found, problem), text)
     return 0
 
 
@@ -94,7 +95,8 @@ def _summary(found: EffortMap, problem: Problem) -> dict[str, Any]:
     }
 
 
-def _text(options: argparse.Namespace, found: EffortMap, problem: Problem) -> str:
+def _text(options: argparse.Namespace, found: EffortMap, problem: Problem, most: int) -> str:
+    """Return a search in words; `most` is the number of labels after which a proof ends."""
     hardest = found.hardest
     effort = found.efforts[hardest]
     known = f"{effort.labels} labels" + (
@@ -107,6 +109,11 @@ def _text(options: argparse.Namespace, found: EffortMap, problem: Problem) -> st
         f"  effort         {known}",
         f"  search         {len(found.efforts)} points in {found.seconds:.1f} s, {ended}",
     ]
+    if not effort.gap:
+        lines.append(
+            f"  nothing hard   proofs closed each of these points within {most} labels: more "
+            "--points, more --stages or another --seed may find some that they do not"
+        )
     return "\n".join(lines) + (f"\n\n{map_table(found)}" if options.map else "")
 
 

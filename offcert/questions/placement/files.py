@@ -8,7 +8,6 @@ possibly ``alignment`` and ``offset``.
 from __future__ import annotations
 
 import csv
-import io
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -26,6 +25,7 @@ from offcert.core.errors import InputError
 from offcert.core.forms import TEXT, Integer, IntegerOrNull, Record
 from offcert.core.messages import cut
 from offcert.core.platform import units_from_fields
+from offcert.core.tables import table_rows
 from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
 
 PLACEMENT_PROBLEM_FORMAT = "offcert-placement-problem"
@@ -137,8 +137,8 @@ def read_placement_csv(
     except UnicodeDecodeError as error:
         raise InputError(f"{path} holds text that is no Unicode: {error.reason}") from None
     try:
-        return _from_rows(Path(path).stem, list(csv.reader(io.StringIO(text))), capacity)
-    except (InputError, csv.Error) as error:
+        return _from_rows(Path(path).stem, table_rows(text), capacity)
+    except InputError as error:
         raise InputError(f"{path}: {error}") from None
 
 

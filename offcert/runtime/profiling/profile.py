@@ -14,7 +14,7 @@ from offcert.core.errors import InputError, OffcertError
 from offcert.core.network import Network
 from offcert.core.platform import Link
 from offcert.core.trace import Trace
-from offcert.core.units import Units, parse_limit, require_size
+from offcert.core.units import Units, parse_limit, require_limit
 from offcert.questions.schedule.device_memory import memory_beside, require_optimiser_counted
 from offcert.questions.schedule.problem import Problem
 from offcert.runtime import zoo
@@ -175,8 +175,8 @@ def _limits(memory: int | str | None, device_memory: int | str | None) -> int | 
     if isinstance(memory, str):
         parse_limit(memory, _UNITS, lambda part: 0)
     elif memory is not None:
-        require_size(memory, "memory")
-    return None if device_memory is None else require_size(device_memory, "device memory")
+        require_limit(memory, "memory")
+    return None if device_memory is None else require_limit(device_memory, "device memory")
 
 
 def _with_stages(spec: str | None, clock: Clock, options: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -275,6 +275,8 @@ def _batches(model: Any, batch: int, sequence: int | None) -> Callable[[], dict[
     if wanted != "pixel_values" and sequence is None:
         raise InputError(f"sequence is missing: how many tokens {name} is trained on")
     text = (batch, sequence or 0)
+    if sequence is not None:
+        _require_positions(model, sequence)
     classes = getattr(config, "num_labels", 2)
     classifies = "Classification" in name
 
@@ -289,6 +291,26 @@ def _batches(model: Any, batch: int, sequence: int | None) -> Callable[[], dict[
         return inputs | {"labels": torch.randint(words, text, device=device)}
 
     return draw
+
+
+def _require_positions(model: nn.Module, sequence: int) -> None:
+    """Refuse a sequence that is longer than a model's table of positions, which ends the step.
+
+    Tensors without data would not notice. Positions that are computed (rotary ones) have no end.
+    """
+    found = []
+    for path, module in model.named_modules():
+        name = path.rpartition(".")[2]
+        if isinstance(module, nn.Embedding) and ("pos" in name or name == "wpe"):
+            # Some models begin to count behind the row for padding, or with an offset.
+            skipped = 0 if module.padding_idx is None else module.padding_idx + 1
+            found.append(module.num_embeddings - skipped - int(getattr(module, "offset", 0)))
+    most = min(found, default=sequence)
+    if sequence > most:
+        raise InputError(
+            f"sequence must be at most {most:,}, as many positions as {type(model).__name__} has, "
+            f"not {sequence:,}"
+        )
 
 
 def _contexts(model: nn.Module, autocast: str | None, attention: str) -> Callable[[], Any]:

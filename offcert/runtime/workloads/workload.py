@@ -18,6 +18,9 @@ from offcert.runtime import zoo
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.watch.guard import one_line
 
+# Numbers of a batch: four tebibytes in float32. Arbitrary.
+MOST_NUMBERS = 2**40
+
 Loss = Callable[[torch.Tensor, torch.Tensor | None], torch.Tensor]
 
 
@@ -115,6 +118,11 @@ class Workload:
         """
         if source is None:
             raise InputError("the problem has no source: it does not say which network it is")
+        if "model" not in source and "input" not in source:
+            raise InputError(
+                "this problem was not made of a network, so there is nothing to run: `offcert "
+                "profile` makes one that can be trained"
+            )
         for name in ("model", "input"):
             if name not in source:
                 raise InputError(f"source.{name} is missing")
@@ -264,8 +272,13 @@ def input_shape(shape: str | Sequence[int]) -> tuple[int, ...]:
         sizes = tuple(int(part) for part in parts)
     except (TypeError, ValueError):
         sizes = ()
-    if not sizes or min(sizes) < 1 or math.prod(sizes) >= 2**61:
+    if not sizes or min(sizes) < 1:
         raise InputError(f"input must look like 32x3x224x224, not {short_repr(shape)}")
+    if math.prod(sizes) > MOST_NUMBERS:
+        raise InputError(
+            f"input {short_repr(shape)} has more numbers than any device holds: at most "
+            f"{MOST_NUMBERS:,} in a batch"
+        )
     return sizes
 
 

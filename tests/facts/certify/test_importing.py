@@ -91,7 +91,11 @@ def test_the_first_fault_in_words(tmp_path: Path, text: str, fault: str) -> None
     [
         ("", "the table is empty, but its first line must name the columns"),
         (HEADING + "compute,o0\n", "line 2 has 2 entries instead of 3"),
-        ("kind,name,begin\ncompute,o0,0\n", 'columns are kind, name, start, end, not "begin"'),
+        (
+            "kind,name,begin\ncompute,o0,0\n",
+            'line 1: columns are kind, name, start, end, not "begin"',
+        ),
+        ("kind;name;start\ncompute;o0\n", "line 2 has 2 entries instead of 3"),
         (HEADING + "compute,o0,\n", "line 2: start is missing"),
         (HEADING + "copy,b,1\n", 'line 2: kind must be compute, offload or prefetch, not "copy"'),
         (HEADING + "compute,o0,0.5\n", "line 2: start must be an integer number of ticks"),

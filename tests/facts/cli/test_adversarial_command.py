@@ -10,7 +10,9 @@ import pytest
 from offcert.cli import main
 from offcert.questions.schedule.files import problem_digest, problem_from_json, read_problem
 from offcert.verify.document import verify_file
+from offcert_lab.hunts.adversarial import hunt
 from offcert_lab.hunts.adversarial.chains import AdversarialChains
+from support.clocks import counting_clock
 
 COMMAND = ["generate", "adversarial"]
 
@@ -52,13 +54,14 @@ def test_it_writes_what_the_generator_finds_and_its_certificate(
 
 @pytest.mark.slow
 def test_a_time_limit_ends_it_and_no_plans_are_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "p.json"
+    monkeypatch.setattr(hunt, "time", counting_clock(1 / 1000))
     arguments = ["--against", "dynprog", "--time-limit", "1", "-o", str(path)]
     summary = json.loads(said(capsys, *arguments, "--json")[0])
-    assert summary["seconds"] < 10
-    assert summary["steps"] > 20
+    assert 0.9 < summary["seconds"] < 1.1
+    assert 20 < summary["steps"] < 1000
     assert summary["no_plans"] > 0
     assert problem_from_json(summary["no_plan"]).chain is not None
     source = read_problem(path).source

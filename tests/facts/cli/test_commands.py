@@ -231,6 +231,20 @@ def test_a_malformed_source_is_named(
     assert errors.count("\n") == 1
 
 
+def test_a_plan_of_what_was_drawn_has_nothing_to_train(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    problem, path = str(tmp_path / "p.json"), str(tmp_path / "c.json")
+    assert main(["generate", "cnn", "--stages", "4", "-o", problem]) == 0
+    assert main(["solve", problem, "--method", "sequential", "-o", path]) == 0
+    capsys.readouterr()
+    assert main(["train", path]) == 2
+    assert capsys.readouterr().err == (
+        "offcert: this problem was not made of a network, so there is nothing to run: `offcert "
+        "profile` makes one that can be trained\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [

@@ -62,6 +62,15 @@ def test_the_map_is_a_table_with_the_hardest_point_in_bold(
     assert [row.count("–") for row in rows] == [0, 0, 3]
     assert "12 points" in text
     assert "not to its end" in text
+    assert (
+        "  nothing hard   proofs closed each of these points within 500 labels: more --points, "
+    ) in text
+    open_, _ = said(
+        capsys,
+        *("--stages", "16", "--labels", "100", "--points", "8", "-o", str(tmp_path / "p.json")),
+    )
+    assert "still open by" in open_
+    assert "nothing hard" not in open_
 
 
 def test_points_that_were_given_up_are_in_brackets() -> None:

@@ -72,3 +72,25 @@ def test_a_closed_standard_output_is_one_sentence(arguments: str) -> None:
     found = process(f"{sys.executable} -m offcert {arguments} >&-")
     assert found.returncode == 2
     assert found.stderr == "offcert: the output cannot be written: Bad file descriptor\n"
+
+
+DOCTOR = ["doctor", "gpt-tiny", "--input", "1x8", "--optimiser", "sgd", "--time-limit", "1"]
+
+
+def test_a_folder_into_which_nothing_was_written_is_not_called_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "sizes"
+    # The parameters alone take more, so there is nothing to certify.
+    assert main([*DOCTOR, "--device-memory", "100B", "-o", str(folder)]) == 0
+    said = capsys.readouterr().out
+    assert "wrote" not in said
+    assert f"nothing is in {folder}: there is no certificate to keep" in said
+    assert list(folder.iterdir()) == []
+
+    def interrupted(*_: object, **__: object) -> object:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("offcert.training.doctor.profile", interrupted)
+    assert main([*DOCTOR, "--device-memory", "1MiB", "-o", str(folder)]) == 130
+    assert capsys.readouterr() == ("", "offcert: interrupted\n")

@@ -24,6 +24,15 @@ WRONG = {
     "certify p.json --memory 5.5": "whole number of bytes",
     "certify p.json --memory 120%": "at most 100%",
     "certify p.json --memory lots": '"lots"',
+    "certify p.json --memory 25MiB": (
+        'memory "25MiB" is in bytes, and the sizes of this problem are numbers without a unit: '
+        '"25", or "25%"'
+    ),
+    "doctor resnet18 --input 4x3x64x64 --device-memory 1GiB": "name the optimiser (sgd, momentum,",
+    "doctor --hf gpt2 --sequence 5000 --device-memory 24GiB": (
+        "sequence must be at most 1,024, as many positions as GPT2LMHeadModel has, not 5,000"
+    ),
+    "report p.json -o r.txt": "r.txt must end in .html: a report is a page for a browser",
     "certify p.json --memory 5GiB --device-memory 6GiB": "--device-memory",
     "certify p.json --device-memory 6GiB": "source.uncounted",
     "certify p.json --optimiser adam": "--device-memory",
@@ -57,11 +66,18 @@ WRONG = {
     "place p.json": "offcert-problem",
     "devices p.json --cores 0": "at least 1",
     "profile": "-o",
+    "profile resnet18 --input 99999999999x3x64x64 -o q.json": (
+        "input '99999999999x3x64x64' has more numbers than any device holds: at most "
+        "1,099,511,627,776 in a batch"
+    ),
     "profile resnet18 --input 1x3x32x32 --memory 5 -o q.json": '"5" needs a unit',
     "profile resnet18 --input 1x3x32x32 --device-memory ten -o q.json": '"ten"',
     "profile resnet18 --input 1x3x32x32 --hardware rtx-4091 -o q.json": "did you mean rtx-4090",
     "profile resnet18 --input 1x3x32x32 --clock stages --link duplex -o q.json": "--link duplex",
     "certif p.json": "did you mean certify",
+    "--hlep": "offcert has no option --hlep; did you mean --help?",
+    "hunt solvers --count 3": "no option --count; it has --problems, --time-limit, --seed, -o",
+    "import p.json program.mps": "import takes the .sol file that the solver writes",
 }
 
 
@@ -81,6 +97,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     }
     for name, text in texts.items():
         Path(f"{name}.json").write_text(text)
+    Path("program.mps").touch()
     return tmp_path
 
 
@@ -164,6 +181,9 @@ def test_python_takes_sizes_as_text_and_refuses_before_it_captures(
     for size in ("16", "a lot", 2.5, -3):
         with pytest.raises(InputError, match=r"device.memory"):
             calls[call](size)  # type: ignore[arg-type]
+    said = r'device.memory 6 needs a unit: "6GiB", "6MB" or bytes, "6B"$'
+    with pytest.raises(InputError, match=said):
+        calls[call](6)  # type: ignore[arg-type]
 
 
 def test_a_limit_as_text_is_that_limit() -> None:

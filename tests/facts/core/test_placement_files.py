@@ -41,6 +41,14 @@ def test_a_table_is_read_with_its_offsets(tmp_path: Path) -> None:
     assert read_placement_problem(tmp_path / "t.csv") == problem.with_capacity(None)
 
 
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_spreadsheets_separate_in_other_ways(tmp_path: Path, separator: str) -> None:
+    text = "id,lower,upper,size,offset\nx,1,3,4,8\n".replace(",", separator)
+    problem, placement = read_placement_csv(table(tmp_path, text))
+    assert problem.residences == (Residence("x", 4, 1, 3),)
+    assert placement == Placement([8])
+
+
 @pytest.mark.parametrize(
     ("heading", "end"),
     [("buffer,start,end,size", 2), ("buffer_id,begin,upper,size", 3), ("size,id,upper,lower", 3)],

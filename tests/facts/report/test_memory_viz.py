@@ -84,6 +84,9 @@ def test_pytorch_reads_a_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     certificate().write(tmp_path / "c.json")
     path = tmp_path / "plan.pickle"
     assert main(["plot", str(tmp_path / "c.json"), "-o", str(path)]) == 0
+    assert capsys.readouterr().out == (
+        f"wrote {path}, a memory snapshot: drop it into https://pytorch.org/memory_viz\n"
+    )
     loaded = pickle.loads(path.read_bytes())
     entries = history(loaded)
     text = _memory_viz.trace(loaded)

@@ -14,7 +14,7 @@ from offcert.cli import main
 from offcert.core.chain import Chain
 from offcert.core.platform import Platform
 from offcert.core.result import Bound, Evidence
-from offcert.proofs.certificate import Certificate
+from offcert.proofs.certificate import Certificate, certificate_from_json
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.questions.schedule.schedule import Schedule
 from offcert.report.memory_curve import memory_curve
@@ -60,6 +60,21 @@ def test_what_is_not_valid_is_not_proved_either() -> None:
     assert "INVALID" in plan["verdict"]
     (bound,) = plan["bounds"]
     assert (bound["proved"], bound["said"]) == (False, "not proved: the document is not valid")
+
+
+def test_files_say_no_seconds_so_the_page_says_the_limit_of_the_search() -> None:
+    found = solve(PROBLEM, "sequential", time_limit=7)
+    said = []
+    for seconds in (2.5, 0.0):
+        known = replace(found, result=replace(found.result, runtime=seconds))
+        (plan,) = data(PageDocument("c", known))["plans"]
+        said.append(dict(plan["facts"])["found by"])
+    read = certificate_from_json(found.to_json())
+    (plan,) = data(PageDocument("c", read))["plans"]
+    assert [*said, dict(plan["facts"])["found by"]] == [
+        "sequential in 2.5 s",
+        *["sequential in at most 7 s"] * 2,
+    ]
 
 
 def test_what_is_inside_at_any_moment_is_what_the_curve_counts() -> None:

@@ -168,7 +168,7 @@ def test_the_device_budget_leaves_room_for_parameters_and_optimiser(pair: Pair) 
 
 
 def test_a_budget_that_nothing_fits_into_is_said_and_training_goes_on(pair: Pair) -> None:
-    with offload(pair.planned, "auto", memory=10, **FAST) as training:
+    with offload(pair.planned, "auto", memory="10B", **FAST) as training:
         pair.step()
         with pytest.warns(OffloadWarning, match="no plan fits"):
             pair.step()
@@ -225,7 +225,7 @@ def test_an_impossible_budget_is_told_before_the_training_where_there_is_an_exam
         pair.planned, lambda model, batch: model(batch).mean(), torch.zeros(64, 32)
     )
     with pytest.warns(OffloadWarning, match="no plan fits: .* needs .* a plan certainly exists is"):
-        training = offload(pair.planned, "auto", memory=10, example=example, strict=True, **FAST)
+        training = offload(pair.planned, "auto", memory="10B", example=example, strict=True, **FAST)
     with training, pytest.raises(PlanError, match=r"^no plan fits: .* needs .* even when all else"):
         pair.planned(torch.zeros(64, 32))
 
@@ -302,6 +302,7 @@ def test_strict_training_does_not_object_to_being_studied(pair: Pair) -> None:
         ({"plan": "best", "memory": 1}, "a schedule or \"auto\", not 'best'"),
         ({"plan": "auto"}, "exactly one of memory and device_memory"),
         ({"plan": "auto", "memory": 1, "device_memory": 1}, "exactly one of memory"),
+        ({"plan": "auto", "memory": 6}, 'memory 6 needs a unit: "6GiB", "6MB" or bytes, "6B"'),
         ({"plan": "auto", "memory": -1}, 'memory must be bytes, or a text such as "6GiB", not -1'),
         (
             {"plan": "auto", "memory": 1.5},
@@ -310,12 +311,15 @@ def test_strict_training_does_not_object_to_being_studied(pair: Pair) -> None:
         ({"plan": "auto", "memory": "25"}, 'memory "25" needs a unit'),
         ({"plan": "auto", "memory": "200%"}, 'memory must be at most 100%, .*, not "200%"'),
         ({"plan": "auto", "device_memory": "6"}, 'device_memory "6" needs a unit'),
-        ({"plan": "auto", "memory": 1, "time_limit": 0}, "time_limit must be a positive number"),
-        ({"plan": "auto", "memory": 1, "time_limit": "5"}, "time_limit must be a number, not '5'"),
-        ({"plan": "auto", "memory": 1, "max_plans": "two"}, "max_plans must be an integer"),
-        ({"plan": "auto", "memory": 1, "max_plans": 0}, "max_plans must be at least 1"),
+        ({"plan": "auto", "memory": "1B", "time_limit": 0}, "time_limit must be a positive number"),
         (
-            {"plan": "auto", "memory": 1, "hardware": "abacus"},
+            {"plan": "auto", "memory": "1B", "time_limit": "5"},
+            "time_limit must be a number, not '5'",
+        ),
+        ({"plan": "auto", "memory": "1B", "max_plans": "two"}, "max_plans must be an integer"),
+        ({"plan": "auto", "memory": "1B", "max_plans": 0}, "max_plans must be at least 1"),
+        (
+            {"plan": "auto", "memory": "1B", "hardware": "abacus"},
             'hardware must be one of .*, not "abacus"',
         ),
     ],

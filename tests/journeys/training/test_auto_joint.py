@@ -221,8 +221,8 @@ def test_nothing_is_left_of_what_was_wrapped():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"plan": "auto", "memory": 1, "recompute": "chain"}, 'must be "any" or "none"'),
-        ({"plan": "auto", "memory": 1, "recompute": True}, 'must be "any" or "none", not True'),
+        ({"plan": "auto", "memory": "1B", "recompute": "chain"}, 'must be "any" or "none"'),
+        ({"plan": "auto", "memory": "1B", "recompute": True}, 'must be "any" or "none", not True'),
     ],
 )
 def test_bad_input_is_named(given, message):

@@ -21,6 +21,7 @@ from offcert.runtime.follow.offload import follow
 from offcert.runtime.profiling.profile import profile
 from offcert.runtime.simulated.device import SimulatedDevice
 from offcert.runtime.watch.signature import covers, volume
+from support.runtime.counted_search import counted_search
 
 WORDS, WIDTH = 40, 16
 
@@ -161,7 +162,7 @@ def test_what_runs_again_is_rehearsed_anew_with_sizes_that_are_new():
     problem = problem_of(planned, Recompute.ANY, Fraction(0), squared, large)
     # A link so slow that everything runs again.
     slow = replace(problem, platform=Platform(problem.platform.memory, Fraction(1, 1000)))
-    certificate = certify(slow, time_limit=1, workers=1)
+    certificate = counted_search(slow)
     assert certificate.result.execution.repeated > 0
     with warnings.catch_warnings(record=True), follow(planned, certificate) as training:
         warnings.simplefilter("always")

@@ -270,7 +270,7 @@ def test_the_stages_of_a_densenet_are_its_dense_layers_unless_blocks_are_asked_f
 
 
 def test_memory_defaults_to_what_the_device_has_left_but_is_always_feasible():
-    assert profile(small(), "4x8", hardware="t4", memory=5).platform.memory == 5
+    assert profile(small(), "4x8", hardware="t4", memory="5B").platform.memory == 5
     left = HARDWARE["t4"].memory - 2 * PARAMETERS - BATCH
     assert profile(small(), "4x8", hardware="t4").platform.memory == left
     huge = profile("alexnet", "65536x3x224x224", hardware="t4")

@@ -97,7 +97,7 @@ def test_networks_by_import_path():
 
 
 def test_memory_defaults_to_the_devices_but_is_always_feasible():
-    assert profile("resnet18", "2x3x64x64", hardware="t4", memory=5).platform.memory == 5
+    assert profile("resnet18", "2x3x64x64", hardware="t4", memory="5B").platform.memory == 5
     huge = profile("alexnet", "65536x3x224x224", hardware="t4")
     assert huge.trace.least_memory > HARDWARE["t4"].memory
     assert huge.platform.memory == huge.trace.least_memory

@@ -222,3 +222,28 @@ def test_attention_by_a_kernel_takes_bytes_in_proportion_to_the_tokens(tokens: i
     # In float32: what the loss makes of logits, and their gradient.
     assert 8 * logits <= trace.least_memory <= 13 * logits
     assert 60_000 * tokens < trace.peak_memory - 8 * logits < 1_000_000 * tokens
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "most"),
+    [
+        ("GPT2LMHeadModel", {"model_type": "gpt2", "n_positions": 7}, 7),
+        # Positions begin behind the row for padding, and two rows later than told.
+        ("RobertaForMaskedLM", {"model_type": "roberta", "max_position_embeddings": 9}, 7),
+        ("OPTForCausalLM", {"model_type": "opt", "max_position_embeddings": 7}, 7),
+    ],
+)
+def test_sequences_are_as_long_as_the_table_of_positions_lets_them(
+    name: str, config: dict[str, Any], most: int
+) -> None:
+    config = config | {"vocab_size": 20, "architectures": [name]}
+    for key in ("n_embd", "hidden_size", "word_embed_proj_dim"):
+        config[key] = 8
+    for key in ("n_layer", "num_hidden_layers", "n_head", "num_attention_heads"):
+        config[key] = 1
+    config |= {"ffn_dim": 8, "intermediate_size": 8}
+    step = training_step(config, sequence=most, dtype="fp32")
+    step.run(step.model, step.make_batch()).backward()
+    said = f"sequence must be at most {most}, as many positions as {name} has, not {most + 1}"
+    with pytest.raises(InputError, match=f"^{said}$"):
+        training_step(config, sequence=most + 1)
