@@ -72,6 +72,10 @@ class Clock(Session):
         """Take note that the step is not the one that was planned."""
         raise NotImplementedError
 
+    def _out_of_turn(self, what: str) -> None:
+        """Take note of an operation that began again, or never did."""
+        self.deviate(what)
+
     def _move(self, operation: int) -> None:
         """Make the moves of the plan before an operation."""
         raise NotImplementedError
@@ -167,10 +171,10 @@ class Clock(Session):
             self._move(operation)
             return
         if operation <= self.now:
-            self.deviate(f"{self.name(operation)} began again after {self.name(self.now)}")
+            self._out_of_turn(f"{self.name(operation)} began again after {self.name(self.now)}")
             return
         if operation > self._next:
-            self.deviate(f"{self.name(self._next)} never began")
+            self._out_of_turn(f"{self.name(self._next)} never began")
         while self._next <= operation:
             self._close()
             self.now = self._next
