@@ -23,7 +23,7 @@ import math
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -245,8 +245,10 @@ def checkpointed(case: Case, model: nn.Module) -> AbstractContextManager[None]:
     return nullcontext()
 
 
-def ways_of(case: Case, seconds: float | None) -> Iterator[tuple[str, Way]]:
-    """Yield the ways in which a case is trained, by name."""
+def ways_of(
+    case: Case, seconds: float | None, without: Collection[str] = ()
+) -> Iterator[tuple[str, Way]]:
+    """Yield the ways in which a case is trained, by name, without some of the plans."""
     yield "plain", Way(case)
     yield "checkpointed", Way(case, partial(checkpointed, case), len(case.blocks))
     problem, found = problem_of(case.step())
@@ -255,23 +257,27 @@ def ways_of(case: Case, seconds: float | None) -> Iterator[tuple[str, Way]]:
         PlacedSegment(block, kept=(Kept(ENTER, f"{block}.{case.kept}"),))
         for block in case.blocks[::2]
     )
-    plans = {
-        "empty plan": step_plan(replace(problem, recompute=Recompute.NONE), Plan()),
-        "moves": moves_at_a_quarter(problem),
-        "moves all": moves_everything(problem),
-        "runs again": runs_again(problem, found, blocks),
-        "keeps and moves": runs_again(problem, found, others, moves=True),
+    rules: dict[str, Callable[[], StepPlan]] = {
+        "empty plan": lambda: step_plan(replace(problem, recompute=Recompute.NONE), Plan()),
+        "moves": lambda: moves_at_a_quarter(problem),
+        "moves all": lambda: moves_everything(problem),
+        "runs again": lambda: runs_again(problem, found, blocks),
+        "keeps and moves": lambda: runs_again(problem, found, others, moves=True),
     }
     if seconds is not None:
-        plans["searched"] = searched(problem, seconds)
-    for name, plan in plans.items():
-        segments = len(list(plan.segments.nested()))
-        yield name, Way(case, lambda model, plan=plan: Offload(model, [plan]), segments)
+        rules["searched"] = lambda: searched(problem, seconds)
+    for name, rule in rules.items():
+        if name not in without:
+            plan = rule()
+            segments = len(list(plan.segments.nested()))
+            yield name, Way(case, lambda model, plan=plan: Offload(model, [plan]), segments)
 
 
-def measure(case: Case, steps: int, seconds: float | None = None) -> list[dict[str, Any]]:
-    """Return a row for each way in which a case is trained."""
-    ways = dict(ways_of(case, seconds))
+def measure(
+    case: Case, steps: int, seconds: float | None = None, without: Collection[str] = ()
+) -> list[dict[str, Any]]:
+    """Return a row for each way in which a case is trained, without some of the plans."""
+    ways = dict(ways_of(case, seconds, without))
     with ExitStack() as contexts, warnings.catch_warnings():
         warnings.simplefilter("error", OffloadWarning)
         for way in ways.values():

@@ -19,6 +19,7 @@ from offcert.runtime.device.cuda import cuda_device
 from offcert.runtime.device.interface import Device
 from offcert.runtime.follow.accounts import Accounts
 from offcert.runtime.follow.agreement import require_agreement
+from offcert.runtime.follow.clock import listen
 from offcert.runtime.follow.excess import IdleRun
 from offcert.runtime.follow.kinds import Kinds, share_calls
 from offcert.runtime.follow.memory import Reserved, memory_limit, within_host
@@ -268,23 +269,15 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
         self._hooks.attach(lambda path: False)
         self._hear()
 
-    def _hear(self, *, every: bool = False) -> None:
+    def _hear(self, *, full: bool = False, every: bool = False) -> None:
         """Hook the modules that steps by the plans have to hear of, or `every` module."""
-        full = self._full
-        tables = [each.full_table if full else each.table for each in self._watched()]
-        heard = {path for table in tables for path in table.heard}
-        left = {path for table in tables for path in table.left}
-        self._hooks.listen(None if every else heard, None if every else left)
+        full = full or self._full
+        listen(self._hooks, self.step_plans, idle=self._asked or full, full=full, every=every)
 
     @property
     def _full(self) -> bool:
         """Whether steps have to hear of every operation, or to be told apart by their modules."""
         return self._timed or self._count or share_calls(self.step_plans)
-
-    def _watched(self) -> list[StepPlan]:
-        """Return the plans whose clock has to tick."""
-        several = share_calls(self.step_plans)
-        return [p for p in self.step_plans if self._asked or several or not p.is_idle]
 
     def _detach(self) -> None:
         if self._busy():
@@ -329,7 +322,6 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
         """Leave the saved-tensor hooks with the model."""
         if self._thread == threading.get_ident():
             self._thread = None
-        leave_saving(self._hooks.local)
         if not session.failed:
             session.returned()
 
@@ -378,10 +370,11 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
         if counter is not None:
             counter.start(self._hooks.parts.sharded)
         self._reserved.begin()
-        told = self._relay.ended, self._reserved, self._full
+        full = self._full or counter is not None
+        told = self._relay.ended, self._reserved, full
         run = self._new_run(chosen, mover, counter, self._strict, *told)
         self._mover_maker.took(chosen, room, run)
-        self._hear(every=run.hears_all)
+        self._hear(full=full, every=run.hears_all)
         accepted = run.accepts(call)
         assert accepted
         self._run, self._latest = run, weakref.ref(run)
@@ -390,13 +383,6 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
 
     def _new_run(self, chosen: StepPlan, *args: Any) -> StepRun:
         return StepRun(self._hooks, chosen, *args)
-
-    def _refuse(self, kind: str, message: str) -> None:
-        """Take note of a step that no plan is followed for."""
-        self._accounts.refuse(kind, message, alone=self._run is None)
-
-    def _tell(self, kind: str, message: str) -> None:
-        self._accounts.tell(kind, message)
 
     def _close_run(self, what: str) -> None:
         """Take stock of the latest step: another one begins, or the context ends."""

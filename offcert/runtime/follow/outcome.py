@@ -90,3 +90,10 @@ class Outcome:
         """
         record = self._mover_maker.record
         return record.schedule() if record is not None and record.operations > 0 else None
+
+    def _refuse(self, kind: str, message: str) -> None:
+        """Take note of a step that no plan is followed for."""
+        self._accounts.refuse(kind, message, alone=self._run is None)
+
+    def _tell(self, kind: str, message: str) -> None:
+        self._accounts.tell(kind, message)

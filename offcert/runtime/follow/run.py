@@ -5,38 +5,28 @@ from __future__ import annotations
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 
 from offcert.core.errors import PlanError
 from offcert.runtime.device.interface import MemoryReading
+from offcert.runtime.follow.clock import Clock
 from offcert.runtime.follow.excess import Excess, Stayed, StepEntries, sizes_of
 from offcert.runtime.follow.memory import Counts, Reserved
 from offcert.runtime.plan.reports import StepReport, Unforeseen
 from offcert.runtime.plan.step_plan import StepPlan
-from offcert.runtime.plan.step_table import NONE, Row, SavedKind, Turns
+from offcert.runtime.plan.step_table import SavedKind
 from offcert.runtime.segments.uncounted import HELD
 from offcert.runtime.streaming.synchronous import Mover
 from offcert.runtime.watch.entries import Entry
-from offcert.runtime.watch.events import (
-    END,
-    OPERATOR,
-    UNPACK,
-    Event,
-    Session,
-    gather_tensors,
-    watch_gradient,
-)
-from offcert.runtime.watch.guard import Guard, guarded
+from offcert.runtime.watch.events import Event
 from offcert.runtime.watch.hooks import Hooks
-from offcert.runtime.watch.nodes import is_recomputing
 from offcert.runtime.watch.saved_hooks import SavedPlace, dtype_name
 from offcert.runtime.watch.signature import Signature, as_if_on, covers
 from offcert.runtime.watch.tracker import LiveBytes
 
 
-class StepRun(Session):
+class StepRun(Clock):
     """A step that follows a plan as long as it is the step that was captured.
 
     Before an operation begins, a mover does what the plan wants done by then. Once the step does
@@ -66,8 +56,6 @@ class StepRun(Session):
     ----------
     deviation : str or None
         The first thing in which the step was not the one that was planned.
-    finished : bool
-        Whether its last backward pass has ended.
     superseded : str or None
         The earlier event by which the step is not alone any more.
     counted_as : str or None
@@ -77,14 +65,10 @@ class StepRun(Session):
     exceeded : str or None
         In what it takes more memory than was planned, or may. The plan is still followed then:
         tensors that stay would take yet more.
-    by_operators : bool
-        Whether operators are the clock.
     broken : bool
         Whether an error of ours is why it does not follow its plan.
     alternatives : tuple of StepPlan
         Plans that the plan was chosen from, if there were several.
-    entered : list of str or None
-        Then the modules that its forward pass has called, in order.
     hears_all : bool
         Whether steps of this class need to hear of every operation.
     """
@@ -102,32 +86,23 @@ class StepRun(Session):
         reserved: Reserved | None = None,
         full: bool = False,
     ) -> None:
-        super().__init__(hooks)
-        full = full or self.hears_all or counter is not None or step_plan.by_operators
-        self._table = step_plan.full_table if full else step_plan.table
-        self._next = self._table.following[0]
+        counted = counter is not None
+        full = full or self.hears_all or counted or step_plan.by_operators
+        super().__init__(hooks, step_plan, full=full, counted=counted)
         self._reserved = Reserved(None, None) if reserved is None else reserved
         self._memory: MemoryReading | None = None
         self._state_bytes = 0
         HELD.start()
-        self.step_plan = step_plan
-        self.now = -1
         self.deviation: str | None = None
         self.exceeded: str | None = None
-        self.finished = False
         self.superseded: str | None = None
         self.counted_as: str | None = None
         self.counter = counter
         self.broken = False
         self.alternatives: tuple[StepPlan, ...] = ()
-        self.entered: list[str] | None = None
         self._mover, self._strict, self._ended = mover, strict, ended
-        self.by_operators = step_plan.capture.ticks[0].kind in (OPERATOR, UNPACK)
-        self._announced: dict[str, int] = {}
-        self._entered_calls: defaultdict[str, int] = defaultdict(int)
-        self._returned_calls: defaultdict[str, int] = defaultdict(int)
         self._calls_made = 0
-        self._entries = StepEntries(self._table)
+        self._entries = StepEntries(self.table)
         # References to what it has saved, by the places.
         self.by_place: dict[SavedPlace, weakref.ref[Entry]] = self._entries.by_place
         self._saved: defaultdict[SavedKind, int] = defaultdict(int)
@@ -232,79 +207,13 @@ class StepRun(Session):
             reserved_limit=self._reserved.limit,
         )
 
-    # The clock.
-
-    def enter(self, path: str, values: Any) -> None:
-        """Note that a module is called; nothing is made of it where nothing can tick."""
-        if self.entered is not None and not self._backward_runs and not self.backward_passes:
-            self.entered.append(path)
-        table = self._table
-        if path not in table.heard:
-            return
-        call = self._entered_calls[path]
-        self._entered_calls[path] = call + 1
-        if path in table.left:
-            self._open.setdefault(path, []).append(call)
-        if path in table.entering and call in table.entering[path]:
-            operation, gradients = table.entering[path][call]
-            if operation != NONE:
-                self.reach(operation)
-            if gradients:
-                self._watch_gradients(gradients, values)
-
-    def leave(self, path: str, output: Any) -> None:
-        """Note that it returns."""
-        table = self._table
-        if path in table.heard:
-            call = self.close_call(path)
-        else:
-            call = self._returned_calls[path]
-            self._returned_calls[path] = call + 1
-        operation, gradients = _NOTHING
-        if path in table.leaving and call in table.leaving[path]:
-            operation, gradients = table.leaving[path][call]
-            if operation != NONE:
-                self.reach(operation)
-        if gradients or not path:
-            self._watch_gradients(gradients, output, every=not path)
-
-    def _watch_gradients(
-        self, gradients: Sequence[tuple[int, Turns]], values: Any, *, every: bool = False
-    ) -> None:
-        """Ask for gradients of tensors; `every`: of all, since they tell of a backward pass."""
-        if is_recomputing() or not torch.is_grad_enabled():
-            return
-        found: list[torch.Tensor] = []
-        gather_tensors(values, found)
-        rows = [(n, ()) for n in range(len(found))] if every else ()
-        for part, operations in (*rows, *gradients):
-            for tensor in found[part : part + 1]:
-                # Leaves are left alone: a hook would stay on the caller's tensor.
-                if tensor.grad_fn is not None:
-                    watch_gradient(GradientTurns(self, operations), tensor)
-
-    def tick(self, event: Event) -> None:
-        """Begin the operation that begins with the event, if one does that matters."""
-        if self.finished:
-            return
-        operation = self._table.operations.get(event)
-        if operation is not None:
-            self.reach(operation)
-        elif event.kind == END and self._is_last(event):
-            self._finish()
+    # The clock, of which `Clock` tells.
 
     def _is_last(self, end: Event) -> bool:
         # A backward pass inside of the forward pass may go unnoticed: the clock watches less than
         # the recorder did.
         passes = self.step_plan.capture.backward_passes
         return end.call + 1 >= passes or self.now + 1 == len(self.step_plan.trace)
-
-    def count(self, kind: str, name: str = "") -> None:
-        """Tick at an operator or an unpacking, if the clock is one of operators."""
-        if self.by_operators:
-            number = self._announced.get(name, 0)
-            self._announced[name] = number + 1
-            self.tick(Event(kind, name, number))
 
     def deviate(self, what: str) -> None:
         """Take note that the step is not the one that was planned; only the first time counts.
@@ -368,28 +277,6 @@ class StepRun(Session):
         """Take note that less runs again than was planned."""
         self.deviate(what)
 
-    def reach(self, operation: int) -> None:
-        """Begin an operation that matters, and do what the plan wants done by then."""
-        if self.finished:
-            return
-        if operation == self._next and self.counter is None:
-            # As almost always.
-            self.now = operation
-            self._next = self._table.following[operation + 1]
-            self._move(operation)
-            return
-        if operation <= self.now:
-            self.deviate(f"{self.name(operation)} began again after {self.name(self.now)}")
-            return
-        if operation > self._next:
-            self.deviate(f"{self.name(self._next)} never began")
-        while self._next <= operation:
-            self._close()
-            self.now = self._next
-            self._next = self._table.following[self.now + 1]
-            self._move(self.now)
-            self._counts.begin(self.now)
-
     def _move(self, operation: int) -> None:
         if self._mover is None:
             return
@@ -406,6 +293,9 @@ class StepRun(Session):
     def _close(self) -> None:
         if self.now >= 0:
             self._counts.end()
+
+    def _opened(self) -> None:
+        self._counts.begin(self.now)
 
     def _finish(self) -> None:
         self._close()
@@ -425,10 +315,6 @@ class StepRun(Session):
         finally:
             if self._ended is not None:
                 self._ended(self)
-
-    def name(self, operation: int) -> str:
-        """Return the name of an operation."""
-        return self.step_plan.trace.operations[operation].name if operation >= 0 else "nothing"
 
     # Tensors that the forward pass saves.
 
@@ -463,7 +349,7 @@ class StepRun(Session):
             number = self._saved[kind]
             self._saved[kind] = number + 1
             try:
-                place = self._table.places[kind][number]
+                place = self.table.places[kind][number]
             except LookupError:
                 pass
             else:
@@ -479,36 +365,3 @@ class StepRun(Session):
             name = self.name(place.operation)
             self._unforeseen.append(Unforeseen(name, size, place.dtype, place.shape))
         return entry
-
-
-_NOTHING = Row(NONE, ())
-
-
-class GradientTurns:
-    """A hook on a tensor: each time that its gradient is complete, an operation may begin.
-
-    Parameters
-    ----------
-    session : StepRun
-        The step.
-    operations : tuple of int
-        The operation that begins with the first gradient, the second, and so on.
-    """
-
-    __slots__ = ("_again", "_operations", "guard", "session")
-
-    def __init__(self, session: StepRun, operations: Turns) -> None:
-        self.session = session
-        self.guard: Guard = session.hooks.guard
-        self._operations = operations
-        self._again = 0
-
-    @guarded()
-    def __call__(self, gradient: torch.Tensor) -> None:
-        """Begin the operation."""
-        session, again = self.session, self._again
-        self._again = again + 1
-        session.runs_backward()
-        for operation in self._operations[again : again + 1]:
-            if operation != NONE:
-                session.reach(operation)

@@ -224,7 +224,7 @@ class StepPlan:
 
     @cached_property
     def table(self) -> StepTable:
-        """What a step does at the events before which something moves."""
+        """The table of the events before which something moves."""
         actions = self.prediction.releases if self.timetable is None else self.timetable.actions
         pairs = zip(actions, self.prediction.claims, strict=True)
         matter = [operation for operation, (out, back) in enumerate(pairs) if out or back]
@@ -232,7 +232,7 @@ class StepPlan:
 
     @cached_property
     def full_table(self) -> StepTable:
-        """What a step does where every operation has to be heard of."""
+        """The table for steps that have to hear of every operation."""
         return step_table(self.capture.ticks, range(len(self.trace)), self.places)
 
     @property

@@ -29,7 +29,7 @@ SavedKind = tuple[int, int, torch.dtype, tuple[int, ...]]
 
 
 class Row(NamedTuple):
-    """What a step does when a module is called, or returns.
+    """The doings of a step when a module is called, or returns.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class StepTable:
-    """What a step under a plan does at its events.
+    """Operations that begin at the events of a step under a plan, and storages between them.
 
     Attributes
     ----------

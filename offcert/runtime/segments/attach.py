@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from types import MethodType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from torch import nn
 
@@ -17,7 +18,8 @@ from offcert.runtime.segments.lines import LineCall, encloses, end_lines
 from offcert.runtime.segments.placed import PlacedProgram
 from offcert.runtime.segments.resolve import Lookup, Part, resolve
 from offcert.runtime.watch.guard import OffloadWarning, guard_of, guarded
-from offcert.runtime.watch.hooks import Hooks, UncopiedHook
+from offcert.runtime.watch.hooks import Hooks
+from offcert.runtime.watch.module_hooks import UncopiedHook
 from offcert.runtime.watch.proof import SegmentProof
 
 
@@ -158,13 +160,23 @@ def replaced(module: nn.Module, name: str, value: Any) -> Callable[[], None]:
     attributes[name] = value
 
     def undo() -> None:
-        if attributes.get(name) is value:
-            if before is None:
-                del attributes[name]
-            else:
-                attributes[name] = before
+        undone, back = _UNDONE.setdefault(module, {}), before
+        if attributes.get(name) is not value:
+            # Another has been put over it, and finds out when it is undone.
+            undone[id(value)] = value, before
+            return
+        while id(back) in undone:
+            back = undone.pop(id(back))[1]
+        if back is None:
+            del attributes[name]
+        else:
+            attributes[name] = back
 
     return undo
+
+
+# Of what was undone while another lay over it, by identity: itself, and what had been there before.
+_UNDONE: WeakKeyDictionary[nn.Module, dict[int, tuple[Any, Any]]] = WeakKeyDictionary()
 
 
 class Segments(Calls):

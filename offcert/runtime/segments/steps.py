@@ -13,7 +13,8 @@ from torch import nn
 from offcert.runtime.segments.attach import Segments
 from offcert.runtime.segments.placed import PlacedProgram
 from offcert.runtime.watch.events import Event, Session
-from offcert.runtime.watch.hooks import Hooks, StepKeeper, unwrap
+from offcert.runtime.watch.hooks import Hooks, unwrap
+from offcert.runtime.watch.module_hooks import StepKeeper
 
 
 class SegmentedSteps:

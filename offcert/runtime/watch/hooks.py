@@ -5,14 +5,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol
+from typing import Any
 
 import torch
-from torch import compiler, nn
+from torch import nn
 
 from offcert.core.errors import InputError
-from offcert.runtime.watch.events import Local, Session, Threads
-from offcert.runtime.watch.guard import RAISING, Guard, guarded
+from offcert.runtime.watch.events import Local, Threads
+from offcert.runtime.watch.guard import RAISING, Guard
+from offcert.runtime.watch.module_hooks import (
+    EnterHook,
+    LeaveHook,
+    RootHook,
+    StepKeeper,
+    UncopiedHook,
+)
 from offcert.runtime.watch.parts import Parts
 from offcert.runtime.watch.sharded import require_followable
 from offcert.runtime.watch.unseen import Unseen
@@ -131,16 +138,6 @@ def watched_modules(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
         stack += reversed([c for c in children if not isinstance(c[1], torch.jit.ScriptModule)])
 
 
-class StepKeeper(Protocol):
-    """The object that decides when a step begins: told when the root is called and returns."""
-
-    def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Session | None:
-        """Return the session of the step that a call of the root begins or goes on with."""
-
-    def left(self, session: Session, output: Any) -> None:
-        """The call of the root has returned, or raised: then `output` is None."""
-
-
 class Hooks:
     """Hooks on a model; `attach` and `detach` them in pairs.
 
@@ -172,6 +169,7 @@ class Hooks:
         self.compiled: set[str] = set()
         self.parts = Parts(root)
         self._handles: list[Any] = []
+        self._root: RootHook | None = None
         self._root_handles: list[Any] = []
         self._modules: dict[str, nn.Module] = {}
         self._heard: tuple[frozenset[str], ...] = ()
@@ -186,7 +184,7 @@ class Hooks:
         self.look_again()
         modules = dict(watched_modules(self.root))
         self.compiled = {path for path, module in modules.items() if is_compiled(module)}
-        root = _RootHook(self, modules.pop(""))
+        self._root = root = RootHook(self, modules.pop(""))
         self._root_handles = self._hook(self.root, root.enter, root.leave)
         self._modules = modules
         paths = frozenset(filter(wanted, modules))
@@ -228,163 +226,17 @@ class Hooks:
         self.parts = Parts(self.root)
 
     def detach(self) -> None:
-        """Remove every hook."""
+        """Remove every hook; a call of the root that is being made still ends as one of a step."""
         self._unhook(self._handles)
+        if self._root is not None and self._root.goes_on():
+            self._root.last = self._root_handles.pop()
+        elif self._root is not None:
+            self._root.forget()
         self._unhook(self._root_handles)
-        self._modules = {}
+        self._modules, self._root = {}, None
         self.threads = Threads()
 
     @staticmethod
     def _unhook(handles: list[Any]) -> None:
         while handles:
             handles.pop().remove()
-
-
-class UncopiedHook:
-    """A hook that a copy of the model does not inherit: the copy is not the model of the plan."""
-
-    __slots__ = ("function", "guard", "otherwise")
-
-    def __init__(
-        self,
-        function: Callable[..., None],
-        guard: Guard = RAISING,
-        otherwise: Callable[..., None] | None = None,
-    ) -> None:
-        self.function = function
-        self.guard = guard
-        self.otherwise = otherwise
-
-    def __call__(self, *arguments: Any) -> None:
-        """Call the function, unless the compiler only looks at the module."""
-        if not (compiler.is_dynamo_compiling() or compiler._is_compiling_flag):
-            self._tell(*arguments)
-
-    def _instead(self, *arguments: Any) -> None:
-        if self.otherwise is not None:
-            self.otherwise()
-
-    @guarded(_instead)
-    def _tell(self, *arguments: Any) -> None:
-        self.function(*arguments)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> UncopiedHook:
-        return UncopiedHook(_ignore)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return UncopiedHook, (_ignore,)
-
-
-def _ignore(*arguments: Any) -> None:
-    """Do nothing."""
-
-
-class EnterHook(UncopiedHook):
-    """The hook that is called when a module is called."""
-
-    __slots__ = ("path", "threads")
-
-    def __init__(self, hooks: Hooks, path: str) -> None:
-        super().__init__(_ignore, hooks.guard)
-        self.threads = hooks.threads
-        self.path = path
-
-    @guarded()
-    def _tell(
-        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
-    ) -> None:
-        # Called without keyword arguments if another thread has just removed the hook.
-        local = self.threads.local
-        session = local.forward or local.backward
-        if session is not None:
-            session.enter(self.path, (args, kwargs) if kwargs else args)
-
-
-class LeaveHook(UncopiedHook):
-    """The hook that is called when a module returns, or raises."""
-
-    __slots__ = ("path", "threads")
-
-    def __init__(self, hooks: Hooks, path: str) -> None:
-        super().__init__(_ignore, hooks.guard)
-        self.threads = hooks.threads
-        self.path = path
-
-    @guarded()
-    def _tell(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        local = self.threads.local
-        if local.forward is not None:
-            if not local.failing:
-                local.forward.leave(self.path, output)
-        elif local.backward is not None:
-            local.backward.leave(self.path, output)
-
-
-class _RootHook:
-    """The two hooks of the model itself, which begin a step."""
-
-    def __init__(self, hooks: Hooks, module: nn.Module) -> None:
-        self.hooks = hooks
-        self.module = module
-        self.enter = UncopiedHook(self._enter, hooks.guard)
-        self.leave = UncopiedHook(self._leave, hooks.guard, self._left_anyway)
-
-    def _enter(
-        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
-    ) -> None:
-        local = self.hooks.local
-        if local.depth and not _calls_itself(module):
-            # An interrupt ended an earlier call without a word.
-            local.depth = 0
-            self._end(local, None, failed=True)
-        local.depth += 1
-        if local.depth == 1:
-            local.error = sys.exception()
-            if self.hooks.unseen is not None and torch.is_grad_enabled():
-                self.hooks.unseen.close()
-                self.hooks.unseen = None
-            local.forward = self.hooks.steps.begin(args, kwargs or {})
-        session = local.forward or local.backward
-        if session is not None:
-            session.enter("", (args, kwargs) if kwargs else args)
-
-    def _leave(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        local = self.hooks.local
-        if local.depth == 0:
-            return
-        if local.forward is not None:
-            if not local.failing:
-                local.forward.leave("", output)
-        elif local.backward is not None:
-            local.backward.leave("", output)
-        local.depth -= 1
-        if local.depth == 0:
-            failed, local.error = local.failing, None
-            self._end(local, output, failed)
-
-    def _left_anyway(self) -> None:
-        """End the call, which has returned, and nobody has been told."""
-        local = self.hooks.local
-        if local.depth:
-            local.depth, local.error = 0, None
-            self._end(local, None, failed=True)
-
-    def _end(self, local: Local, output: Any, failed: bool) -> None:
-        session, local.forward = local.forward, None
-        if session is not None:
-            session.failed |= failed
-            self.hooks.steps.left(session, output)
-
-
-def _calls_itself(module: nn.Module) -> bool:
-    """Whether a call of the module is being made inside of another one."""
-    calls = 0
-    frame = sys._getframe()
-    while frame is not None and calls < 2:
-        if frame.f_code is _CALL and frame.f_locals.get("self") is module:
-            calls += 1
-        frame = frame.f_back  # type: ignore[assignment]
-    return calls > 1
-
-
-_CALL = nn.Module._call_impl.__code__

@@ -35,16 +35,31 @@ class EnteredHooks:
     """Saved-tensor hooks of a thread, entered and left apart from each other."""
 
     def __init__(self, storages: SavedStorages) -> None:
+        self._storages = storages
         self._hooks = storages.hooks()
         self._hooks.__enter__()
 
-    def leave(self) -> bool:
-        """Leave them; return whether that was possible: only the innermost hooks can be left."""
-        top = torch._C._autograd._top_saved_tensors_default_hooks(True)
-        if top is None or top[0] != self._hooks.pack_hook:
-            return False
-        self._hooks.__exit__()
-        return True
+    def leave(self) -> None:
+        """Leave them, wherever they are among others of the calling thread.
+
+        If another thread has entered them, it leaves them when autograd saves something next.
+        """
+        self._storages.closed |= not _take_out(self._hooks.pack_hook)
+
+
+def _take_out(pack: Any) -> bool:
+    """Take hooks out of the calling thread's, given the first; return whether they were there."""
+    autograd, above = torch._C._autograd, []
+    top = autograd._top_saved_tensors_default_hooks(True)
+    while top is not None and top[0] != pack:
+        above.append(top)
+        autograd._pop_saved_tensors_default_hooks()
+        top = autograd._top_saved_tensors_default_hooks(True)
+    if top is not None:
+        autograd._pop_saved_tensors_default_hooks()
+    for each in reversed(above):
+        autograd._push_saved_tensors_default_hooks(*each)
+    return top is not None
 
 
 def enter_saving(local: Holder, step: Deviating, storages: SavedStorages | None) -> None:
@@ -61,9 +76,10 @@ def enter_saving(local: Holder, step: Deviating, storages: SavedStorages | None)
 
 
 def leave_saving(local: Holder) -> None:
-    """Leave the hooks, unless others are inside of them: then they are left another time."""
-    if local.saving is not None and local.saving.leave():
-        local.saving = None
+    """Leave the hooks that have been entered, if any have."""
+    entered, local.saving = local.saving, None
+    if entered is not None:
+        entered.leave()
 
 
 def may_hook() -> bool:
@@ -298,6 +314,9 @@ class SavedStorages:
         return found
 
     def _pack(self, tensor: torch.Tensor) -> Handle:
+        if self.closed:
+            # The context has ended in another thread, or while this one was within the model.
+            _take_out(self.pack)
         part = local(tensor)
         entry = self._entry(part)
         # A `DTensor` whose part does not move stays as it is.

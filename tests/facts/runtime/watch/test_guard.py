@@ -323,7 +323,7 @@ def test_everything_that_pytorch_is_given_is_guarded():
         ("runtime/capture/recorder.py", "self._exclude_gradient"): "Recorder._exclude_gradient",
         ("runtime/watch/events.py", "_GradientTick(self, event)"): "_GradientTick.__call__",
         ("runtime/watch/events.py", "_Ending(self)"): "_Ending.__call__",
-        ("runtime/follow/run.py", "GradientTurns(self, operations)"): "GradientTurns.__call__",
+        ("runtime/follow/clock.py", "GradientTurns(self, operations)"): "GradientTurns.__call__",
         # Of the model itself, of its modules.
         ("runtime/watch/hooks.py", "enter"): ("UncopiedHook._tell", "EnterHook._tell"),
         ("runtime/watch/hooks.py", "leave"): ("UncopiedHook._tell", "LeaveHook._tell"),
