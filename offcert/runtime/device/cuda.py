@@ -296,7 +296,16 @@ class CudaDevice:
         if not known:
             return MemoryReading(0, 0, 0, 0)
         given, held = known["allocated_bytes"]["all"], known["reserved_bytes"]["all"]
-        return MemoryReading(given["current"], held["current"], given["peak"], held["peak"])
+        # PyTorch's own allocator knows it, others that can be put in its place may not.
+        asked = known.get("requested_bytes", {}).get("all", {"current": 0, "peak": 0})
+        return MemoryReading(
+            given["current"],
+            held["current"],
+            given["peak"],
+            held["peak"],
+            asked["current"],
+            asked["peak"],
+        )
 
     def release(self) -> None:
         """Give back what PyTorch's allocator keeps for tensors to come, on all devices."""

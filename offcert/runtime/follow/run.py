@@ -11,6 +11,7 @@ import torch
 
 from offcert.core.errors import PlanError
 from offcert.runtime.device.interface import MemoryReading
+from offcert.runtime.follow.counting import Known
 from offcert.runtime.follow.excess import Excess, Stayed, StepEntries, sizes_of
 from offcert.runtime.follow.memory import Counts, Reserved
 from offcert.runtime.plan.reports import StepReport, Unforeseen
@@ -61,6 +62,8 @@ class StepRun(Session):
         Reads what the device's allocator says, and knows the limit for it.
     full : bool
         Hear of every operation, not only of those before which something moves.
+    known : Known, optional
+        What was found of the plan's steps that were counted.
 
     Attributes
     ----------
@@ -101,6 +104,7 @@ class StepRun(Session):
         ended: Callable[[StepRun], None] | None = None,
         reserved: Reserved | None = None,
         full: bool = False,
+        known: Known | None = None,
     ) -> None:
         super().__init__(hooks)
         full = full or self.hears_all or counter is not None or step_plan.by_operators
@@ -132,7 +136,7 @@ class StepRun(Session):
         self.by_place: dict[SavedPlace, weakref.ref[Entry]] = self._entries.by_place
         self._saved: defaultdict[SavedKind, int] = defaultdict(int)
         self._unforeseen: list[Unforeseen] = []
-        self._excess = Excess(step_plan, hooks.parts)
+        self._excess = Excess(step_plan, hooks.parts, known)
         self._counts = Counts(counter)
         # Bytes that a rehearsal may leave on the device, and the addresses of those that it has.
         self._room = step_plan.limit - max(step_plan.prediction.peaks, default=0)
@@ -155,7 +159,7 @@ class StepRun(Session):
         if self.smaller is None and (captured.interpolated or calls[made] != call):
             self._entries.smaller = call
         self._calls_made += 1
-        self._excess.begin_call()
+        self._excess.begin_call(call)
         return True
 
     @property
@@ -171,7 +175,6 @@ class StepRun(Session):
     @property
     def calls_are_over(self) -> bool:
         """Whether all calls of the step were made, and no other step has begun."""
-        # A sum over calls before and after would add gradients of other casts: rounded otherwise.
         return self.superseded is None and self._calls_made == len(self.step_plan.capture.calls)
 
     def supersede(self, what: str) -> None:
@@ -186,7 +189,8 @@ class StepRun(Session):
         """Two steps at once take more memory than one."""
         if self.superseded is not None:
             self.deviate(f"{self.superseded} before its backward pass")
-        self.exceed(self._excess.begin_backward())
+        self._counts.begin_backward()
+        self._excess.begin_backward()
 
     @property
     def hooks_saved(self) -> bool:
@@ -294,8 +298,7 @@ class StepRun(Session):
             self._finish()
 
     def _is_last(self, end: Event) -> bool:
-        # A backward pass inside of the forward pass may go unnoticed: the clock watches less than
-        # the recorder did.
+        # A pass inside of the forward pass may go unnoticed: the recorder watched more.
         passes = self.step_plan.capture.backward_passes
         return end.call + 1 >= passes or self.now + 1 == len(self.step_plan.trace)
 
@@ -343,9 +346,9 @@ class StepRun(Session):
 
     def returned(self) -> None:
         """Look whether the call of the model has done more than the captured one."""
-        self.exceed(self._excess.end_call(self._calls_made - 1))
+        self._excess.end_call(self._calls_made - 1)
         if self._unforeseen:
-            self.exceed(self._excess.of_bytes(self._entries))
+            self._excess.of_bytes(self._entries)
 
     def fail(self, what: str) -> None:
         """Take note that we have failed, not the step."""
@@ -418,10 +421,12 @@ class StepRun(Session):
         try:
             if self.now + 1 != len(self.step_plan.trace):
                 self.deviate(f"{self.name(self._next)} never began")
-            self.exceed(self._reserved.exceeded(self._memory))
             if self._excess.stayed:
-                self.exceed(self._excess.of_bytes(self._entries))
-            self.exceed(self._excess.of_peaks(self._counts.peaks))
+                self._excess.of_bytes(self._entries)
+            alike = self.superseded is None and not self.broken
+            deviation = self.deviation if alike else None
+            self.exceed(self._excess.at_end(self._counts.whole, deviation))
+            self.exceed(self._reserved.exceeded(self._memory, self.step_plan, self._state_bytes))
         finally:
             if self._ended is not None:
                 self._ended(self)
