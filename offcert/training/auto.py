@@ -53,6 +53,7 @@ class AutoOffload(Making):
         **following: Any,
     ) -> None:
         super().__init__(model, planner, max_plans + buckets - 1, **following)
+        planner.granule = getattr(self._device, "granule", 1)
         # How many plans share the sizes that one would do for, and the plans for the smaller ones.
         self._buckets = buckets
         self._sizes = Sizes()

@@ -28,7 +28,7 @@ _NAMED = 3
 
 
 def tell_of_study(problem: Problem) -> None:
-    """Say what was found out of a step that was captured."""
+    """Say how large a step is that was captured."""
     trace = problem.plain().trace
     leaves = sum(each.size for each in trace.tensors if each.evictable)
     peak = _size(trace.peak_memory)

@@ -180,11 +180,19 @@ class CudaDevice:
     timed : bool
         Whether events know when they were reached, so that `nanoseconds` can be asked for.
 
+    Attributes
+    ----------
+    granule : int
+        Bytes in multiples of which PyTorch's allocator gives out its memory.
+
     Raises
     ------
     InputError
         If there is no such device.
     """
+
+    # Given by PyTorch: `kMinBlockSize` in c10/cuda/CUDACachingAllocator.
+    granule = 512
 
     def __init__(self, device: torch.device | str = "cuda", *, timed: bool = False) -> None:
         self.tensors = _existing(torch.device(device))

@@ -179,7 +179,7 @@ class Counting:
         self._undo = ExitStack()
 
     def known(self, step_plan: StepPlan) -> Known:
-        """Return what is known of a plan's steps."""
+        """Return the findings of a plan's steps that were counted."""
         return self._known.setdefault(id(step_plan), Known())
 
     def forget(self, step_plan: StepPlan) -> None:
