@@ -2,15 +2,20 @@
 
 import copy
 from contextlib import nullcontext
+from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
 from offcert.questions.schedule.plan import Plan
-from offcert.runtime.follow.offload import Offload
+from offcert.runtime.follow.offload import Offload, follow
 from offcert.runtime.plan.predict import predict
 from offcert.runtime.plan.step_plan import step_plan
+from offcert.runtime.simulated import SimulatedDevice
+from offcert.runtime.watch.tracker import LiveBytes
 from support.runtime.captured import evict_everything, mean_step, problem_of_step
 from support.runtime.joint_training import again, carried_by, problem_of
 
@@ -125,3 +130,106 @@ def test_no_step_is_planned_that_takes_more_than_the_limit(network, names, runs_
         assert counted.peak <= made.limit or not report.planned
         if report.planned and not made.is_idle:
             assert bool(report.peaks) == (turn < 2)
+
+
+class Passing(TorchDispatchMode):
+    """A mode of the user's own."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+def counters():
+    return [each for each in _get_current_dispatch_mode_stack() if isinstance(each, LiveBytes)]
+
+
+def hooks_of(model):
+    return sum(len(each._post_accumulate_grad_hooks or ()) for each in model.parameters())
+
+
+def test_modes_around_the_model_alone_are_left_as_they_were_entered():
+    model = chunks()
+    with Offload(model, [moved(model)]) as training:
+        for turn in range(4):
+            mode = Passing()
+            with mode:
+                loss = model(torch.randn(64, WIDTH)).square().mean()
+            assert mode not in _get_current_dispatch_mode_stack()
+            loss.backward()
+            assert bool(counters()) == (turn < 2)
+            assert bool(hooks_of(model)) == (turn < 2)
+        assert training.report.planned
+    assert _get_current_dispatch_mode_stack() == []
+    assert hooks_of(model) == 0
+
+
+def test_larger_inputs_than_before_are_counted():
+    model = chunks()
+    with Offload(model, [moved(model)]) as training:
+        found = []
+        for rows in (8, 4, 8, 4, 32, 16, 8, 64, 64, 32):
+            model(torch.randn(rows, WIDTH)).square().mean().backward()
+            assert training.report.planned
+            found.append(bool(training.report.peaks))
+    assert found == [True, True, False, False, True, False, False, True, False, False]
+
+
+class Layers(nn.Module):
+    """Of its layers the first few run."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers, self.depth = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(6)), 6
+
+    def forward(self, x):
+        for layer in self.layers[: self.depth]:
+            x = torch.tanh(nn.functional.linear(x, layer.weight, layer.bias))
+        return x
+
+
+@pytest.mark.parametrize("room", [0, 10**6])
+def test_a_graph_of_a_new_shape_is_counted_and_then_known(room):
+    torch.manual_seed(0)
+    model = Layers()
+    model.depth = 3
+    (idle,) = [step_plan(problem_of_step(mean_step(model, 64, WIDTH)), Plan())]
+    made = replace(idle, limit=idle.limit + room)
+    said = []
+    with Offload(model, [made]) as training:
+        for model.depth in (3, 2, 3, 6, 6, 6, 6, 3):
+            model(torch.randn(64, WIDTH)).square().mean().backward()
+            said.append(training.report.deviation)
+    assert [said[each] for each in (0, 1, 2, 7)] == [None] * 4
+    # At first it is only known that it does more.
+    assert "it may take more memory" in said[3]
+    assert "alive" not in said[3]
+    if room:
+        # Then it is known that it keeps to the limit all the same.
+        assert said[4:7] == [None] * 3
+    else:
+        assert all("bytes were alive, " in each for each in said[4:7])
+        assert said[6].startswith("when such a step was counted, ")
+
+
+def test_what_the_allocator_of_a_device_was_asked_for_beyond_the_limit_is_said():
+    model = chunks()
+    problem = problem_of_step(mean_step(model, 64, WIDTH))
+    device = SimulatedDevice.of(replace(problem.platform, bandwidth=Fraction(1)))
+    with follow(model, Plan(), problem, device=device, count=False) as training:
+        for _ in range(2):
+            loss = model(torch.randn(64, WIDTH)).square().mean()
+            loss.backward()
+            assert training.report.planned
+        # Whatever takes it: no operator that is counted has.
+        loss = model(torch.randn(64, WIDTH)).square().mean()
+        more = device.allocate(problem.platform.memory + 512)
+        del more
+        loss.backward()
+        assert "512 more than the limit" in training.report.deviation
+        # What was there before the step, and what stays, is not the step's.
+        kept = device.allocate(problem.platform.memory + 512)
+        loss = model(torch.randn(64, WIDTH)).square().mean()
+        kept = [kept, device.allocate(problem.platform.memory + 512)]
+        loss.backward()
+        assert training.report.planned, training.report.deviation
+    assert training.steps == {"planned": 3, "deviating": 1}
