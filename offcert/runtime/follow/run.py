@@ -138,6 +138,7 @@ class StepRun(Session):
         self._unforeseen: list[Unforeseen] = []
         self._excess = Excess(step_plan, hooks.parts, known)
         self._counts = Counts(counter)
+        self._disordered = False
         # Bytes that a rehearsal may leave on the device, and the addresses of those that it has.
         self._room = step_plan.limit - max(step_plan.prediction.peaks, default=0)
         self._beside: set[int] = set()
@@ -382,16 +383,21 @@ class StepRun(Session):
             self._move(operation)
             return
         if operation <= self.now:
-            self.deviate(f"{self.name(operation)} began again after {self.name(self.now)}")
+            self._out_of_turn(f"{self.name(operation)} began again after {self.name(self.now)}")
             return
         if operation > self._next:
-            self.deviate(f"{self.name(self._next)} never began")
+            self._out_of_turn(f"{self.name(self._next)} never began")
         while self._next <= operation:
             self._close()
             self.now = self._next
             self._next = self._table.following[self.now + 1]
             self._move(self.now)
             self._counts.begin(self.now)
+
+    def _out_of_turn(self, what: str) -> None:
+        """Take note of what steps that do not hear of every operation may not see."""
+        self._disordered = self._disordered or self.deviation is None
+        self.deviate(what)
 
     def _move(self, operation: int) -> None:
         if self._mover is None:
@@ -423,9 +429,8 @@ class StepRun(Session):
                 self.deviate(f"{self.name(self._next)} never began")
             if self._excess.stayed:
                 self._excess.of_bytes(self._entries)
-            alike = self.superseded is None and not self.broken
-            deviation = self.deviation if alike else None
-            self.exceed(self._excess.at_end(self._counts.whole, deviation))
+            if self.deviation is None or self._disordered:
+                self.exceed(self._excess.at_end(self._counts.whole, self.deviation))
             self.exceed(self._reserved.exceeded(self._memory, self.step_plan, self._state_bytes))
         finally:
             if self._ended is not None:
