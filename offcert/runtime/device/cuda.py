@@ -306,14 +306,9 @@ class CudaDevice:
         given, held = known["allocated_bytes"]["all"], known["reserved_bytes"]["all"]
         # PyTorch's own allocator knows it, others that can be put in its place may not.
         asked = known.get("requested_bytes", {}).get("all", {"current": 0, "peak": 0})
-        return MemoryReading(
-            given["current"],
-            held["current"],
-            given["peak"],
-            held["peak"],
-            asked["current"],
-            asked["peak"],
-        )
+        now, most = given["current"], given["peak"]
+        reserved = held["current"], held["peak"]
+        return MemoryReading(now, reserved[0], most, reserved[1], asked["current"], asked["peak"])
 
     def release(self) -> None:
         """Give back what PyTorch's allocator keeps for tensors to come, on all devices."""
