@@ -15,6 +15,7 @@ from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.runtime.capture.recorder import Recorder
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.cuda import cuda_device
+from offcert.runtime.follow.accounts import say
 from offcert.runtime.follow.run import StepRun
 from offcert.runtime.plan.reports import StepReport
 from offcert.runtime.plan.step_plan import StepPlan
@@ -22,12 +23,12 @@ from offcert.runtime.segments.attach import Segments
 from offcert.runtime.segments.steps import SegmentedSteps
 from offcert.runtime.watch.events import Session
 from offcert.runtime.watch.guard import one_line
-from offcert.runtime.watch.modes import sweep, within_transform
+from offcert.runtime.watch.modes import within_transform
 from offcert.runtime.watch.signature import Signature, signature
 from offcert.runtime.workloads.turns import Stopwatch
 from offcert.training.barred import without
 from offcert.training.buckets import Candidates
-from offcert.training.feedback import LOG
+from offcert.training.feedback import tell_of_study
 from offcert.training.growth import Sizes, is_covered
 from offcert.training.making import Made, Making
 from offcert.training.planner import Planner, first_call
@@ -52,6 +53,7 @@ class AutoOffload(Making):
         **following: Any,
     ) -> None:
         super().__init__(model, planner, max_plans + buckets - 1, **following)
+        planner.granule = getattr(self._device, "granule", 1)
         # How many plans share the sizes that one would do for, and the plans for the smaller ones.
         self._buckets = buckets
         self._sizes = Sizes()
@@ -69,12 +71,12 @@ class AutoOffload(Making):
     def plan_for(self, step: TrainingStep) -> None:
         """Make a plan for an example before the training begins."""
         problem = self._planner.problem_of_step(step)
+        tell_of_study(problem)
         self._sizes.captured(problem)
         self._plan(problem)
 
     def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Session | None:
         """Study a step of a new kind; follow a plan in the others."""
-        sweep()
         if not torch.is_grad_enabled() or self._busy() or within_transform():
             return super().begin(args, kwargs)
         study = self._study
@@ -104,13 +106,12 @@ class AutoOffload(Making):
             self._study = Study(self._root, call, begun)
             self._reserved.begin(fresh=True)
         self._close_run("another step began")
+        self._counting.leave()
         self.steps.update(["studied"])
         self._accounts.report = StepReport("it is studied, for a plan to be made", True)
         self._hear(every=True)
         session = self._study.begin(self._hooks, args, kwargs, self._planner, self._left)
         watch = getattr(self._device, "watch", None)
-        if self._counter is not None:
-            self._counter.stop()
         if watch is not None:
             # Only a simulated device does not see by itself which memory operators take.
             watch(self._study.session.tracker)
@@ -139,7 +140,8 @@ class AutoOffload(Making):
 
     def ended(self, run: StepRun) -> None:
         """Take stock of a step whose backward pass has ended, and its times."""
-        if isinstance(run, TimedRun):
+        # Counting takes time.
+        if isinstance(run, TimedRun) and (self._count or run.counter is None):
             for made in self._made:
                 if made.times is not None and made.times.step_plan is run.step_plan:
                     made.times.take(run)
@@ -161,7 +163,7 @@ class AutoOffload(Making):
             found = self._candidates.advance(self._buckets)
             if found is not None:
                 self._forget_candidates()
-                LOG.info("%s", found[0])
+                say(str(found[0]))
                 self._follow_buckets(found[1][:-1])
         except (InputError, PlanError) as error:
             self._forget_candidates()
@@ -287,6 +289,7 @@ class AutoOffload(Making):
             self._study = None
         elif problem is not None:
             self._study = None
+            tell_of_study(problem)
             small = self._wants_small(study.call)
             self._sizes.captured(problem)
             if small:

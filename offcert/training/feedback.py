@@ -2,20 +2,71 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
+from offcert.core.messages import cut
 from offcert.core.result import relative_gap
-from offcert.core.units import Units, format_gap, format_size
+from offcert.core.units import Units, format_gap, format_size, format_time
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Minimise, Problem
+from offcert.runtime.follow.accounts import LOG, say
+from offcert.runtime.follow.kinds import foreign_kernels
 from offcert.runtime.follow.offload import Offload
 from offcert.runtime.plan.step_plan import StepPlan
+from offcert.runtime.watch.hooks import unwrap
+from offcert.runtime.watch.parts import Parts
+from offcert.training.search import Order
 
-LOG = logging.getLogger("offcert.training")
 _BYTES = Units("ns", "B")
+
+# Names of segments that a line about a plan has. Arbitrary.
+_NAMED = 3
+
+
+def tell_of_study(problem: Problem) -> None:
+    """Say how large a step is that was captured."""
+    trace = problem.plain().trace
+    leaves = sum(each.size for each in trace.tensors if each.evictable)
+    peak = _size(trace.peak_memory)
+    say(f"studied {problem.name}: {len(trace)} operations, peak {peak}, {_size(leaves)} may leave")
+
+
+def tell_of_search(order: Order, makeshift: StepPlan | None) -> None:
+    """Say that a plan is searched for, and what is followed meanwhile.
+
+    Parameters
+    ----------
+    order : Order
+        The plan that is wanted.
+    makeshift : StepPlan or None
+        The plan that is followed meanwhile; None if the training waits.
+    """
+    meanwhile = "the training waits"
+    if makeshift is not None:
+        meanwhile = f"until then {said_of_moves(makeshift)}"
+    limit = _size(order.problem.platform.memory)
+    say(
+        f"searching for a plan for {order.problem.name} within {limit}, for {order.seconds:g} s at "
+        f"most; {meanwhile}"
+    )
+
+
+def said_of_moves(plan: StepPlan) -> str:
+    """Return in words how many bytes leave in a step by a plan, and what runs again."""
+    sizes = [plan.trace.tensors[each].size for row in plan.prediction.releases for each in row]
+    names = [str(each) for each in plan.segments.segments]
+    again = ", ".join(cut(each, 40) for each in names[:_NAMED]) or "nothing"
+    if len(names) > _NAMED:
+        again += f" and {len(names) - _NAMED} more"
+    return f"{_size(sum(sizes))} leave in a step, {again} runs again"
+
+
+def _size(size: int) -> str:
+    return format_size(size, _BYTES)
 
 
 def plan_numbers(certificate: Certificate, plan: StepPlan) -> dict[str, float]:
@@ -54,13 +105,16 @@ def said_of_plan(
         Where the plan was found, if it was not searched for.
     """
     of = plan_numbers(certificate, plan)
-    sizes = (int(of[name]) for name in ("peak_without", "peak", "host"))
-    before, after, host = (format_size(size, _BYTES) for size in sizes)
+    before, after, host = (_size(int(of[name])) for name in ("peak_without", "peak", "host"))
+    schedule = certificate.result.schedule
+    assert schedule is not None
+    step = format_time(schedule.makespan, certificate.problem.units)
     what = "time" if certificate.problem.minimise is Minimise.TIME else "memory"
     parts = [
         f"peak {before} → {after}",
-        f"predicted {of['slowdown']:.2f} ×",
+        f"predicted {of['slowdown']:.2f} × ({step} a step)",
         f"{what} proved within {format_gap(of['proved_within'])}",
+        said_of_moves(plan),
         f"host {host}",
         f"found in {of['search_seconds']:.1f} s" if folder is None else f"found in {folder}",
     ]
@@ -73,14 +127,21 @@ def said_of_plan(
 def tell_of_plans(
     followed: Offload, plans: Iterable[tuple[Any, StepPlan]], folder: Path | None = None
 ) -> None:
-    """Log a line for every plan that is a certificate, and keep its numbers in `promises`.
+    """Say a line for every plan that is a certificate, and keep its numbers in `promises`.
 
     With a folder, they were found there.
     """
     for certificate, plan in plans:
         if isinstance(certificate, Certificate) and certificate.result.schedule is not None:
-            LOG.info("%s", said_of_plan(certificate, plan, streams=followed.streams, folder=folder))
+            say(said_of_plan(certificate, plan, streams=followed.streams, folder=folder))
             followed.promise(plan, plan_numbers(certificate, plan))
+
+
+def tell_of_kernels(plan: StepPlan, model: nn.Module) -> None:
+    """Say before the first step that a plan is for other kernels than there are here."""
+    said = foreign_kernels(plan, Parts(unwrap(model)).device)
+    if said is not None:
+        say(f"{said}: if a step cannot follow its plan for that, none is followed any more")
 
 
 def tell_of_waiting(problem: Problem) -> None:

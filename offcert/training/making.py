@@ -22,7 +22,7 @@ from offcert.runtime.segments.placed import NOTHING_AGAIN
 from offcert.runtime.watch.signature import Signature
 from offcert.training.barred import opaque_modules, price, without
 from offcert.training.branches import Branches
-from offcert.training.feedback import tell_of_plans, tell_of_waiting
+from offcert.training.feedback import tell_of_plans, tell_of_search, tell_of_waiting
 from offcert.training.growth import outgrown
 from offcert.training.plan_folder import PlanFolder
 from offcert.training.planner import Planner, first_call
@@ -128,8 +128,9 @@ class Making(Offload):
             joint = allowed.recompute is not Recompute.NONE
             if joint and makeshift is None and self._open is not None:
                 tell_of_waiting(problem)
-            found = self._find(self._order(problem, allowed, number))
-            self._arrived(problem, found, number)
+            order = self._order(problem, allowed, number)
+            tell_of_search(order, None)
+            self._arrived(problem, self._find(order), number)
             return
         number = self._take(makeshift, number)
         made = self._know(number, Made(problem))
@@ -155,6 +156,7 @@ class Making(Offload):
         made = self._made[number]
         problem = allowed if made.before is not None else made.problem
         order = self._order(problem, allowed, number)
+        tell_of_search(order, self.step_plans[number] if self._background else None)
         made.search = self._searches.begin(order, apart=self._background)
         if not self._background or isinstance(made.search, Done):
             self._look(number)
@@ -381,6 +383,7 @@ class Making(Offload):
         self._segments.replace(number, made.segments)
         self._kinds.forget(self.step_plans[number])
         self._mover_maker.forget(self.step_plans[number])
+        self._counting.forget(self.step_plans[number])
         self.step_plans[number] = made
         return number
 

@@ -22,7 +22,7 @@ from offcert.runtime.follow.offload import Offload, follow
 from offcert.runtime.plan.step_plan import AnyPlan, CertificateLike
 from offcert.runtime.watch.hooks import unwrap
 from offcert.training.auto import AutoOffload
-from offcert.training.feedback import tell_of_plans
+from offcert.training.feedback import tell_of_kernels, tell_of_plans
 from offcert.training.planner import Planner
 
 
@@ -43,7 +43,7 @@ def offload(
     background: bool = True,
     plans: str | Path | None = None,
     strict: bool = False,
-    count: bool = False,
+    count: bool | None = None,
     directory: str | None = None,
     device: Device | None = None,
     timed: bool = False,
@@ -153,6 +153,8 @@ def offload(
             "reserved_memory": reserved_memory,
         }
         followed = follow(model, plan, problem, **following, **given)
+        for each in followed.step_plans:
+            tell_of_kernels(each, model)
         several = plan if isinstance(plan, Sequence) else [plan]
         tell_of_plans(followed, zip(several, followed.step_plans, strict=True))
         return followed

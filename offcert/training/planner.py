@@ -25,11 +25,12 @@ from offcert.questions.schedule.device_memory import (
     with_copies_of_buffers,
 )
 from offcert.questions.schedule.problem import Problem, Recompute, parse_memory
-from offcert.runtime.capture import Capture
+from offcert.runtime.capture import Capture, read_capture
 from offcert.runtime.capture.run import uncounted_bytes_of
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.hardware import hardware as find_hardware
 from offcert.runtime.hardware.bandwidth import measured, modelled, retimed, retimed_network
+from offcert.runtime.plan.predict import rounding
 from offcert.runtime.profiling.optimisers import state_bytes
 from offcert.runtime.profiling.profile import profile
 from offcert.runtime.watch.guard import OffloadWarning
@@ -38,6 +39,10 @@ from offcert.runtime.watch.signature import Signature
 _ANY = Problem(
     "any", Chain([1], [1], [1, 1], [0, 0]), Platform(2, Fraction(1)), units=Units("ns", "B")
 )
+
+# Of a limit, the part that is left out for the allocator's rounding at most: where storages are
+# smaller than its granules, a limit is one for tensors. Arbitrary.
+_ROUNDED = 64
 
 
 def first_call(problem: Problem) -> Signature:
@@ -101,8 +106,9 @@ class Planner:
         self._device_memory = device_memory
         self._optimiser = optimiser
         self.time_limit = time_limit
-        # Bytes of the device that its allocator reserves in vain.
+        # Bytes of the device that its allocator reserves in vain, and that it rounds up to.
         self.fragments = 0
+        self.granule = 1
 
     def problem_of(self, capture: Capture, name: str) -> Problem:
         """Return the problem of a capture, whose times are those of the hardware model."""
@@ -149,8 +155,17 @@ class Planner:
         return replace(problem, network=network, platform=platform, source=source)
 
     def limited(self, problem: Problem) -> Problem:
-        """Return a problem with the limit that the budget leaves for it."""
-        return problem.with_memory(self._limit(problem))
+        """Return a problem with the limit that the budget leaves, and the allocator's rounding."""
+        limit = self._limit(problem)
+        return problem.with_memory(limit - min(self._rounding(problem), limit // _ROUNDED))
+
+    def _rounding(self, problem: Problem) -> int:
+        """Return the bytes that the allocator gives out beyond what tensors take."""
+        if self.granule == 1:
+            return 0
+        trace = problem.plain().trace
+        storages = read_capture(problem.source, trace).storages
+        return rounding(trace, [(each.tensor, each.place.size) for each in storages], self.granule)
 
     def room(self, model: nn.Module, batch: int) -> int:
         """Return the bytes that a step may take of which nothing is known but its batch.
@@ -204,6 +219,7 @@ class Planner:
     def _least(self, problem: Problem) -> str:
         """Return in words the budget from which on there certainly is a plan."""
         least, name = problem.plain().least_memory, "memory"
+        least += min(self._rounding(problem), least // (_ROUNDED - 1) + 1)
         if self._device_memory is not None:
             taken = self._taken(problem.plain())
             least, name = least + sum(taken.values()), "device_memory"

@@ -88,7 +88,7 @@ class Recorder(Session):
     ) -> None:
         super().__init__(hooks)
         self.tracker = LiveBytes()
-        self.tracker.guard = hooks.guard
+        self.tracker.guard, self.tracker.kind = hooks.guard, hooks.parts.device
         self.rule = None if limit is None else Rule(self.tracker, limit, host)
         self.moments: list[Moment] = []
         self.lives: list[Life] = []

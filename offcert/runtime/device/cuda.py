@@ -180,11 +180,19 @@ class CudaDevice:
     timed : bool
         Whether events know when they were reached, so that `nanoseconds` can be asked for.
 
+    Attributes
+    ----------
+    granule : int
+        Bytes in multiples of which PyTorch's allocator gives out its memory.
+
     Raises
     ------
     InputError
         If there is no such device.
     """
+
+    # Given by PyTorch: `kMinBlockSize` in c10/cuda/CUDACachingAllocator.
+    granule = 512
 
     def __init__(self, device: torch.device | str = "cuda", *, timed: bool = False) -> None:
         self.tensors = _existing(torch.device(device))
@@ -296,7 +304,11 @@ class CudaDevice:
         if not known:
             return MemoryReading(0, 0, 0, 0)
         given, held = known["allocated_bytes"]["all"], known["reserved_bytes"]["all"]
-        return MemoryReading(given["current"], held["current"], given["peak"], held["peak"])
+        # PyTorch's own allocator knows it, others that can be put in its place may not.
+        asked = known.get("requested_bytes", {}).get("all", {"current": 0, "peak": 0})
+        now, most = given["current"], given["peak"]
+        reserved = held["current"], held["peak"]
+        return MemoryReading(now, reserved[0], most, reserved[1], asked["current"], asked["peak"])
 
     def release(self) -> None:
         """Give back what PyTorch's allocator keeps for tensors to come, on all devices."""

@@ -111,12 +111,23 @@ class MemoryReading:
         Bytes that tensors take now, and that the allocator has taken from the device for them.
     peak_allocated, peak_reserved : int
         The most since `Device.reset_peaks`.
+    requested, peak_requested : int
+        Of the allocated ones those that were asked for: blocks are larger. 0 if that is not known.
     """
 
     allocated: int
     reserved: int
     peak_allocated: int
     peak_reserved: int
+    requested: int = 0
+    peak_requested: int = 0
+
+    @property
+    def asked(self) -> tuple[int, int]:
+        """The bytes that tensors take now and took at most, without rounding if that is known."""
+        if self.peak_requested:
+            return self.requested, self.peak_requested
+        return self.allocated, self.peak_allocated
 
 
 class Clerk(Protocol):

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import logging
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
 from offcert.core.errors import PlanError
+from offcert.core.messages import plain
 from offcert.runtime.follow.run import StepRun
 from offcert.runtime.plan.reports import StepReport
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.watch.guard import OffloadWarning
+from offcert.runtime.watch.proof import SegmentProof
 
 LOG = logging.getLogger("offcert.training")
+
+
+def say(text: str) -> None:
+    """Say in a line what goes on: in the log at INFO, or on a terminal if nothing is logged at all.
+
+    Nothing is said to who sets the level of the logger ``offcert.training`` above INFO.
+    """
+    LOG.info("%s", text)
+    if LOG.level == logging.NOTSET and not LOG.hasHandlers() and sys.stderr.isatty():
+        print(f"offcert: {plain(text)}", file=sys.stderr)
 
 
 class Accounts:
@@ -43,6 +56,8 @@ class Accounts:
         self._moved = self._said = False
         # Plans that have promised something, and of which no step has been told of yet.
         self._promising: list[StepPlan] = []
+        # Plans of which segments are still to be rehearsed, if it has been said how many.
+        self._rehearsing: list[StepPlan] = []
         self._warned: set[str] = set()
 
     def begin(self) -> None:
@@ -54,6 +69,22 @@ class Accounts:
         """Keep the promises of a plan; the first step by it is told of."""
         self.promises.append(numbers)
         self._promising.append(step_plan)
+        if step_plan.segments:
+            self._rehearsing.append(step_plan)
+
+    def rehearses(self, step_plan: StepPlan) -> bool:
+        """Whether it is still to be said that segments of a plan have been rehearsed."""
+        return any(each is step_plan for each in self._rehearsing)
+
+    def rehearsed(self, step_plan: StepPlan, proofs: Sequence[SegmentProof]) -> None:
+        """Say how many segments of a plan run again, once all were rehearsed."""
+        if all(each.seen or each.refused for each in proofs):
+            self._rehearsing = [each for each in self._rehearsing if each is not step_plan]
+            refused = sum(each.refused is not None for each in proofs)
+            say(
+                f"rehearsed: {len(proofs) - refused} of {len(proofs)} segments of {step_plan.name} "
+                "have made the same again"
+            )
 
     def refuse(self, kind: str, message: str, *, alone: bool) -> None:
         """Take note of a step that no plan is followed for; `alone`: no other is under way.
@@ -159,12 +190,12 @@ class Accounts:
         self._moved |= run.offloaded_bytes > 0
 
     def _tell_first(self, run: StepRun) -> None:
-        """Log the report of the first step by each plan; a makeshift has no certificate."""
+        """Say the report of the first step by each plan; a makeshift has no certificate."""
         waiting = [each for each in self._promising if each is not run.step_plan]
         promised = len(waiting) < len(self._promising)
         if promised or not (self._said or self.promises):
             what = "a plan" if promised else "a plan without a certificate"
-            LOG.info("the first step by %s: %s", what, run.report().said)
+            say(f"the first step by {what}: {run.report().said}")
         self._promising, self._said = waiting, True
 
     def _warn(self, run: StepRun) -> None:

@@ -9,15 +9,19 @@ from typing import Any, NamedTuple
 
 import torch
 
+from offcert.runtime.follow.counting import Known
+from offcert.runtime.follow.memory import Reserved
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.plan.step_table import StepTable
 from offcert.runtime.watch.entries import Entry
-from offcert.runtime.watch.events import OUTPUT, Event, Session
+from offcert.runtime.watch.events import END, OUTPUT, Event, Session
 from offcert.runtime.watch.hooks import Hooks
+from offcert.runtime.watch.modes import is_here
 from offcert.runtime.watch.nodes import UNKNOWN, NodeCount, keeps_casts
 from offcert.runtime.watch.parts import Parts
 from offcert.runtime.watch.saved_hooks import PlacedEntries, SavedPlace, dtype_name
 from offcert.runtime.watch.signature import Signature, fits_into
+from offcert.runtime.watch.tracker import LiveBytes
 
 
 class Spared(NamedTuple):
@@ -139,43 +143,85 @@ class Excess:
         The plan that the step follows.
     parts : Parts
         The parts of the model.
+    known : Known
+        What was found of the plan's steps that were counted.
     """
 
-    def __init__(self, step_plan: StepPlan, parts: Parts) -> None:
+    def __init__(
+        self,
+        step_plan: StepPlan,
+        parts: Parts,
+        known: Known | None = None,
+    ) -> None:
         self.step_plan = step_plan
         self.parts = parts
         self.stayed: list[Stayed] = []
+        self._known = Known() if known is None else known
         self._nodes = NodeCount()
+        self._made: list[int] = []
+        self._call: Signature | None = None
+        # Why the step may have taken more; if it or one like it was counted, that is known.
+        self._why: str | None = None
 
-    def begin_call(self) -> None:
+    def begin_call(self, call: Signature) -> None:
         """Take note that a call of the model begins."""
         self._nodes = NodeCount()
+        self._call = self._call or call
 
-    def end_call(self, call: int) -> str | None:
-        """Return a warning if a call of the model did more than the captured one, or None.
+    def end_call(self, call: int) -> None:
+        """Look whether a call of the model did more than any that is known.
 
         Operators of another kind of device may consist of others: they are not compared.
         """
-        capture = self.step_plan.capture
+        capture, made = self.step_plan.capture, self._nodes.made
+        self._made.append(made)
         if call >= len(capture.nodes) or capture.device != self.parts.device:
-            return None
-        made, captured = self._nodes.made, capture.nodes[call]
-        if captured == UNKNOWN or made <= captured:
-            return None
-        return (
+            return
+        captured = capture.nodes[call]
+        most = max(captured, self._known.most_nodes(call))
+        if captured == UNKNOWN or made <= most:
+            return
+        self._may(
             f"the model's forward pass made {made} nodes of the autograd graph, {made - captured} "
             "more than when it was captured: it may take more memory"
         )
+
+    def _may(self, why: str) -> None:
+        """Take note of why the step may take more; the first reason counts."""
+        self._why = self._why or why
+
+    def at_end(self, peaks: Sequence[int] | None, deviation: str | None = None) -> str | None:
+        """Return in words that the step has taken more than the limit, or None.
+
+        Parameters
+        ----------
+        peaks : sequence of int or None
+            The most bytes that were alive during each operation, or in all of the step; None if
+            they were not counted from beginning to end.
+        deviation : str or None
+            In what the step was not the one that was planned, if others like it will not be either.
+        """
+        assert self._call is not None
+        shape, limit = tuple(self._made), self.step_plan.limit
+        if peaks is None:
+            return self._known.uncounted(shape, self._call, self._why)
+        most, what = max(peaks, default=0), None
+        if most > limit:
+            operations = self.step_plan.trace.operations
+            where = f" during {operations[peaks.index(most)].name}" if len(peaks) > 1 else ""
+            what = f"{most} bytes were alive{where}, {most - limit} more than the limit"
+        self._known.counted(shape, self._call, what or deviation)
+        return what if what is None or self._why is None else f"{what}; {self._why}"
 
     @property
     def keeps_casts(self) -> bool:
         """Whether weights stay that were cast, unlike in the captured step."""
         return self.step_plan.capture.autocast is False and keeps_casts(self.parts.device)
 
-    def begin_backward(self) -> str | None:
-        """Return a warning if weights that were cast stay, and do not fit; None otherwise."""
+    def begin_backward(self) -> None:
+        """Look whether weights that were cast stay, and do not fit."""
         if not self.keeps_casts:
-            return None
+            return
         casts = sum(
             parameter.numel() * torch.get_autocast_dtype(self.parts.device).itemsize
             for parameter in self.parts.parameters
@@ -183,15 +229,15 @@ class Excess:
         )
         most = self.step_plan.prediction.peak + casts
         if most <= self.step_plan.limit:
-            return None
-        return (
+            return
+        self._may(
             "the backward pass runs inside of torch.autocast, unlike the captured one: up to "
             f"{casts} bytes of weights that were cast stay until it ends, "
             f"{most - self.step_plan.limit} more than fit into the limit"
         )
 
-    def of_bytes(self, saved: StepEntries) -> str | None:
-        """Return a warning if unforeseen bytes do not fit into the limit, or None.
+    def of_bytes(self, saved: StepEntries) -> None:
+        """Look whether unforeseen bytes do not fit into the limit.
 
         What an operation saves beyond what it saved when it was captured is taken to stay until the
         step ends; what should have left, until the plan brings it back. What a smaller step has
@@ -215,20 +261,11 @@ class Excess:
         for operation, (extra, captured, fewer) in enumerate(rows):
             peak = captured - fewer
             if extra and peak + extra > self.step_plan.limit:
-                return (
+                self._may(
                     f"{extra} bytes more than planned are held during "
                     f"{trace.operations[operation].name}, "
                     f"{peak + extra - self.step_plan.limit} more than fit into the limit"
                 )
-        return None
-
-    def of_peaks(self, peaks: Sequence[int]) -> str | None:
-        """Return a warning if more bytes were counted than the limit, or None."""
-        most, limit = max(peaks, default=0), self.step_plan.limit
-        if most <= limit:
-            return None
-        where = self.step_plan.trace.operations[peaks.index(most)].name
-        return f"{most} bytes were alive during {where}, {most - limit} more than the limit"
 
 
 class IdleRun(Session):
@@ -242,24 +279,53 @@ class IdleRun(Session):
         The plan whose limit it is to keep.
     exceeds : callable
         Told if the step does more than the captured one.
+    reserved : Reserved
+        Reads what the device's allocator says.
+    known : Known
+        What was found of the plan's steps that were counted.
+    counter : LiveBytes or None
+        Counts the step.
     """
 
-    def __init__(self, hooks: Hooks, step_plan: StepPlan, exceeds: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        hooks: Hooks,
+        step_plan: StepPlan,
+        exceeds: Callable[[str], None],
+        reserved: Reserved,
+        known: Known,
+        counter: LiveBytes | None,
+    ) -> None:
         super().__init__(hooks)
-        self._excess = Excess(step_plan, hooks.parts)
-        self._exceeds = exceeds
-        self._told = False
+        # Of several calls each is taken for a step: none is counted from beginning to end.
+        self._counter = counter if len(step_plan.capture.calls) == 1 else None
+        self._excess = Excess(step_plan, hooks.parts, known)
+        self._exceeds, self._reserved = exceeds, reserved
+        self._seen = True
+        self._told = self._over = False
+
+    def begin_call(self, call: Signature) -> None:
+        """Take note of how the model is called."""
+        self._excess.begin_call(call)
 
     def enter(self, path: str, values: Any) -> None:
         """Take no note of a module that is called."""
 
     def leave(self, path: str, output: Any) -> None:
-        """Watch for the backward pass where it may matter when it begins."""
-        if not path and self._excess.keeps_casts:
+        """Watch for the backward pass where it matters when it begins or ends."""
+        if not path and self._looks_at_the_end:
             self.watch(OUTPUT, path, 0, output)
 
+    @property
+    def _looks_at_the_end(self) -> bool:
+        watches = self._counter is not None or self._reserved.reads
+        return watches or self._excess.keeps_casts
+
     def tick(self, event: Event) -> None:
-        """Take no note of an event."""
+        """Look at the end of the backward pass what the step has taken."""
+        if event.kind == END and not self._over:
+            self._over = True
+            self._end()
 
     def wants(self, event: Event) -> bool:
         """Every event is wanted: only tensors that were asked for are watched."""
@@ -267,11 +333,22 @@ class IdleRun(Session):
 
     def returned(self) -> None:
         """Look whether the call of the model did more than the captured one."""
-        self._tell(self._excess.end_call(0))
+        self._excess.end_call(0)
+        if not self._looks_at_the_end:
+            self._tell(self._excess.at_end(None))
 
     def begin_backward(self) -> None:
         """Look whether it keeps more than the captured one."""
-        self._tell(self._excess.begin_backward())
+        self._seen = self._counter is None or is_here(self._counter)
+        self._excess.begin_backward()
+
+    def _end(self) -> None:
+        counter = self._counter
+        if counter is not None:
+            counter.stop()
+        peaks = None if counter is None or not self._seen else [counter.peak]
+        self._tell(self._excess.at_end(peaks))
+        self._tell(self._reserved.exceeded(self._reserved.read(), self._excess.step_plan))
 
     def _tell(self, what: str | None) -> None:
         if what is not None and not self._told:

@@ -15,6 +15,7 @@ from typing import Any
 from torch import nn
 
 from offcert.runtime.follow.run import StepRun
+from offcert.runtime.hardware.model import MATH
 from offcert.runtime.plan.step_plan import StepPlan, plans_for
 from offcert.runtime.watch.events import ENTER, INPUT, OUTPUT
 from offcert.runtime.watch.signature import Signature
@@ -46,6 +47,8 @@ class Kinds:
         self._next: dict[tuple[int, ...], int] = {}
         self._latest: tuple[int, ...] = ()
         self._begun: Attributes = {}
+        # Plans for other kernels than there are here, that a step could not follow.
+        self._foreign: dict[int, str] = {}
         # How often smaller steps have turned out not to be like the one that was captured.
         self._unlike: Counter[tuple[int, str]] = Counter()
 
@@ -53,6 +56,11 @@ class Kinds:
         self, step_plans: Sequence[StepPlan], call: Signature, here: str
     ) -> list[StepPlan] | str:
         """Return the plans for a step, the one to follow first; or why there is none."""
+        if self._foreign:
+            left = [each for each in step_plans if id(each) not in self._foreign]
+            if step_plans and not left:
+                return self._foreign[id(step_plans[0])]
+            step_plans = left
         if self._unlike:
             shown = repr(call)
             step_plans = [p for p in step_plans if self._unlike[id(p), shown] < _UNLIKE]
@@ -65,6 +73,7 @@ class Kinds:
     def forget(self, step_plan: StepPlan) -> None:
         """Know nothing any more of a plan that no step follows from now on."""
         self._attributes.pop(id(step_plan), None)
+        self._foreign.pop(id(step_plan), None)
         for key in [each for each in self._unlike if each[0] == id(step_plan)]:
             del self._unlike[key]
 
@@ -98,6 +107,9 @@ class Kinds:
             return
         if run.smaller is not None and run.deviation is not None and not run.broken:
             self._unlike[id(run.step_plan), repr(run.smaller)] += 1
+        said = foreign_kernels(run.step_plan, run.hooks.parts.device)
+        if said is not None and run.deviation is not None and not run.broken:
+            self._foreign[id(run.step_plan)] = said
         if run.entered is None:
             return
         orders = [_entered(each) for each in run.alternatives]
@@ -134,6 +146,26 @@ class Kinds:
                 if not _same(self._begun.get(key, _VARIES), here):
                     return False
         return told
+
+
+def foreign_kernels(step_plan: StepPlan, here: str) -> str | None:
+    """Return in words that a step was captured for kernels of a card, but runs on the CPU, or None.
+
+    Parameters
+    ----------
+    step_plan : StepPlan
+        The plan of the captured step.
+    here : str
+        The kind of device that the model is on.
+    """
+    source = step_plan.problem.source or {}
+    kernels = source.get("attention")
+    if here != "cpu" or kernels in (None, MATH):
+        return None
+    return (
+        f"the step of {step_plan.name} was captured for attention as {source.get('hardware')} runs "
+        f"it ({kernels}), which keeps other tensors than the CPU may"
+    )
 
 
 def _same(one: Any, other: Any) -> bool:

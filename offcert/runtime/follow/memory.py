@@ -10,6 +10,7 @@ from offcert.core.units import Units, format_size, require_size
 from offcert.questions.schedule.training_record import HostMemory
 from offcert.runtime.device.interface import Device, MemoryReading
 from offcert.runtime.plan.step_plan import StepPlan
+from offcert.runtime.watch.modes import is_here
 from offcert.runtime.watch.tracker import LiveBytes
 
 
@@ -32,6 +33,18 @@ class Counts:
         self.at_end: list[int] = []
         self.peaks: list[int] = []
         self._counter = counter
+        self._seen = counter is not None
+
+    @property
+    def whole(self) -> list[int] | None:
+        """The peaks of all operations; None unless the whole step was counted."""
+        return self.peaks if self._seen else None
+
+    def begin_backward(self) -> None:
+        """Take note of a backward pass: in a thread where none is seen the step is not counted."""
+        if self._counter is not None and not is_here(self._counter):
+            self.supersede()
+            self.at_begin, self.at_end, self.peaks = [], [], []
 
     def begin(self, operation: int) -> None:
         """Take note that an operation begins, after what the plan moves before it."""
@@ -59,17 +72,17 @@ class Counts:
 
     def supersede(self) -> None:
         """Take note that another step begins: what is alive is not this one's alone then."""
-        self._counter = None
+        self._counter, self._seen = None, False
 
 
 _BYTES = Units("ns", "B")
 
 
 class Reserved:
-    """Reads the memory that a device's allocator reserves in a step, and compares it with a limit.
+    """Reads the memory that a device's allocator gives out and reserves in a step.
 
-    Without a limit it only reads: the peaks, which are the program's own as well, are then those
-    since the program has reset them.
+    Without a limit for what is reserved it leaves peaks alone, which are the program's own as well,
+    unless an older one would hide that a step takes more than its plan says.
 
     Parameters
     ----------
@@ -89,18 +102,37 @@ class Reserved:
             raise InputError("reserved_memory is for devices; the model is on the CPU")
         self.limit = limit
         self._device = device
+        self._begun = 0
 
-    def begin(self, *, fresh: bool = False) -> None:
-        """Begin to look for the most bytes, if there is a limit.
+    @property
+    def reads(self) -> bool:
+        """Whether there is a device to read."""
+        return self._device is not None
 
-        What is reserved and not in use is given back if it is `fresh`, or beyond the limit: steps
-        without a plan have reserved it.
+    def begin(self, step_plan: StepPlan | None = None, *, fresh: bool = False) -> None:
+        """Begin to look for the most bytes.
+
+        If there is a limit, what is reserved and not in use is given back if it is `fresh`, or
+        beyond the limit: steps without a plan have reserved it.
+
+        Parameters
+        ----------
+        step_plan : StepPlan, optional
+            The plan whose limit the step is to keep.
+        fresh : bool
+            Whether it is the first step of its kind.
         """
-        if self._device is None or self.limit is None:
+        device = self._device
+        if device is None:
             return
-        if fresh or self._device.memory().reserved > self.limit:
-            self._device.release()
-        self._device.reset_peaks()
+        found = device.memory()
+        if self.limit is not None:
+            if fresh or found.reserved > self.limit:
+                device.release()
+            device.reset_peaks()
+        self._begun, highest = found.asked
+        if self.limit is None and step_plan is not None and highest > self._begun + step_plan.limit:
+            device.reset_peaks()
 
     def read(self) -> MemoryReading | None:
         """Return the bytes that the allocator has given and reserved now; None without a device."""
@@ -112,15 +144,44 @@ class Reserved:
         found = None if self.limit is None else self.read()
         return 0 if found is None else max(0, found.peak_reserved - found.peak_allocated)
 
-    def exceeded(self, reading: MemoryReading | None) -> str | None:
-        """Return in words that more was reserved than may be, or None."""
-        if self.limit is None or reading is None or reading.peak_reserved <= self.limit:
+    def exceeded(
+        self, reading: MemoryReading | None, step_plan: StepPlan, state: int = 0
+    ) -> str | None:
+        """Return in words that more was reserved than may be, or given out, or None.
+
+        Parameters
+        ----------
+        reading : MemoryReading or None
+            At the end of the step.
+        step_plan : StepPlan
+            The plan whose limit it is to keep.
+        state : int
+            Bytes of copies for segments, which no limit is about.
+        """
+        if reading is None:
             return None
+        if self.limit is None or reading.peak_reserved <= self.limit:
+            return self._beyond(reading, step_plan.limit + state)
         held, given = reading.peak_reserved, reading.peak_allocated
         return (
             f"the device's allocator has reserved {held} bytes ({format_size(held, _BYTES)}), but "
             f"may reserve {self.limit} ({format_size(self.limit, _BYTES)}); at most {given} were "
             "in use"
+        )
+
+    def _beyond(self, reading: MemoryReading, most: int) -> str | None:
+        """Return in words that a step has taken more than it may, or None.
+
+        What was there before and what stays are not the step's: gradients, the loss, memory that
+        libraries keep for themselves.
+        """
+        now, highest = reading.asked
+        taken = highest - max(now, self._begun)
+        if taken <= most:
+            return None
+        return (
+            f"the device's allocator was asked for {taken} bytes at once besides what stays, "
+            f"{taken - most} more than the limit"
         )
 
 

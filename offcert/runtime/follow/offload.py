@@ -20,11 +20,12 @@ from offcert.runtime.device.interface import Device
 from offcert.runtime.follow.accounts import Accounts
 from offcert.runtime.follow.agreement import require_agreement
 from offcert.runtime.follow.clock import listen
+from offcert.runtime.follow.counting import Counting
 from offcert.runtime.follow.excess import IdleRun
 from offcert.runtime.follow.kinds import Kinds, share_calls
 from offcert.runtime.follow.memory import Reserved, memory_limit, within_host
 from offcert.runtime.follow.outcome import Outcome
-from offcert.runtime.follow.relay import Relay, counting, give_up, unhook, watch_unseen
+from offcert.runtime.follow.relay import Relay, give_up, unhook, watch_unseen
 from offcert.runtime.follow.run import StepRun
 from offcert.runtime.follow.step_storages import StepStorages
 from offcert.runtime.plan.step_plan import AnyPlan, CertificateLike, StepPlan, step_plans
@@ -48,7 +49,7 @@ def follow(
     problem: Problem | None = None,
     *,
     strict: bool = False,
-    count: bool = False,
+    count: bool | None = None,
     directory: str | None = None,
     device: Device | None = None,
     timed: bool = False,
@@ -85,8 +86,10 @@ def follow(
         The problem that a plan or schedule was made for; a certificate brings its own.
     strict : bool
         Raise a `PlanError` where a step does not follow its plan.
-    count : bool
-        Count live bytes at every operation. It costs 20 to 40 microseconds an operator.
+    count : bool, optional
+        Count live bytes at every operation, in all steps or in none; by default in the first two of
+        each plan, and where the autograd graph has a new shape or inputs are larger than before. It
+        costs 20 to 40 microseconds an operator.
     directory : str, optional
         Where the temporary file with the offloaded bytes is made; on a device with streams they are
         in an arena of pinned memory.
@@ -161,7 +164,7 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
         step_plans: Sequence[StepPlan],
         *,
         strict: bool = False,
-        count: bool = False,
+        count: bool | None = None,
         directory: str | None = None,
         device: Device | None = None,
         timed: bool = False,
@@ -177,10 +180,10 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
         else:
             require_no_graphs(self._root)
         self.step_plans = list(step_plans)
-        self._strict, self._count, self._device = strict, count, device
+        self._strict, self._count, self._device = strict, bool(count), device
         self._accounts = Accounts(strict)
         # Steps under plans that change nothing run without us, unless something is asked of them.
-        self._asked = count or timed or reserved_memory is not None
+        self._asked = self._count or timed or reserved_memory is not None
         self._timed = timed
         self._reserved = Reserved(device, reserved_memory)
         self._mover_maker = mover_maker_for(device, directory, timed=timed, spill=spill)
@@ -192,12 +195,11 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
         self._run: StepRun | None = None
         self._storages: StepStorages | None = None
         self._latest: weakref.ref[StepRun] | None = None
-        self._counter: LiveBytes | None = None
+        self._counting = Counting(self._hooks, self._relay.announce, device, count)
         # The stack that undoes entering, and the finalizer that closes it if nobody leaves.
         self._open: ExitStack | None = None
         self._finalizer: weakref.finalize[..., Offload] | None = None
-        # The threads that entered the context, and that is in the middle of a forward pass.
-        self._entered_in = 0
+        # The thread that is in the middle of a forward pass.
         self._thread: int | None = None
         self._lock = threading.RLock()
 
@@ -209,15 +211,13 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
             raise InputError("this offload context has been entered already")
         require_agreement(self._model, self.step_plans)
         self._accounts.begin()
-        self._entered_in = threading.get_ident()
         # The stack must not hold this object, which may be dropped without being left.
         with ExitStack() as undo:
             undo.callback(self._mover_maker.close)
             undo.callback(unhook, self._hooks, self._segments)
             self._attach()
             undo.callback(watch_unseen(self._hooks, self._accounts).close)
-            if self._count or any(each.by_operators for each in self.step_plans):
-                self._counter = counting(self._hooks, self._relay, self._device, undo)
+            undo.callback(self._counting.leave)
             self._open = undo.pop_all()
         self._finalizer = weakref.finalize(self, give_up, self._open)
         self._finalizer.atexit = False
@@ -286,7 +286,7 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
             self._storages.closed = True
         leave_saving(self._hooks.local)
         self._close_run("the context ended")
-        self._thread = self._counter = None
+        self._thread = None
 
     def announce(self, name: str) -> None:
         """Tick at an operator, if the clock is one of operators."""
@@ -309,7 +309,6 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
                 self._refuse("thread", "another thread is in the middle of a forward pass")
                 return None
             call = signature(self._hooks.parts, args, kwargs)
-            # A step that was given up must be gone before the next one looks for room.
             goes_on = self._run is not None and self._run.accepts(call)
             run = self._run if goes_on else self._begin_step(call)
             if isinstance(run, StepRun):
@@ -332,27 +331,30 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
         )
 
     def _begin_step(self, call: Signature) -> Session | None:
+        alone = self._run is None or self._run.finished or self._run.failed
         self._close_run("another step began")
         found = self._choose(call)
         if isinstance(found, str):
             self._refuse("unplanned", found)
             return None
         chosen, *others = found
-        # Of several it has to turn out that it is the right one.
+        counter = self._counting.begin(chosen, call, alone)
         if chosen.is_idle and not self._asked and not others:
-            self._accounts.idle(chosen)
-            self._hear()
-            return IdleRun(self._hooks, chosen, self._accounts.exceeded)
-        counter = self._counter
-        if counter is not None and threading.get_ident() != self._entered_in:
-            if chosen.by_operators:
-                self._refuse("thread", "the thread is not the one that entered the context")
-                return None
-            self._tell("count", "live bytes are only counted where the context was entered")
-            counter = None
+            return self._run_idle(chosen, counter, call)
         run = self._start(chosen, counter, call)
         if run is not None and others:
             run.choose_among(found)
+        return run
+
+    def _run_idle(self, chosen: StepPlan, counter: LiveBytes | None, call: Signature) -> IdleRun:
+        if counter is not None:
+            counter.start(self._hooks.parts.sharded)
+        self._reserved.begin(chosen)
+        self._hear()
+        self._accounts.idle(chosen)
+        told = self._accounts.exceeded, self._reserved, self._counting.known(chosen), counter
+        run = IdleRun(self._hooks, chosen, *told)
+        run.begin_call(call)
         return run
 
     def _choose(self, call: Signature) -> list[StepPlan] | str:
@@ -369,9 +371,9 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
                 return None
         if counter is not None:
             counter.start(self._hooks.parts.sharded)
-        self._reserved.begin()
+        self._reserved.begin(chosen)
         full = self._full or counter is not None
-        told = self._relay.ended, self._reserved, full
+        told = self._relay.ended, self._reserved, full, self._counting.known(chosen)
         run = self._new_run(chosen, mover, counter, self._strict, *told)
         self._mover_maker.took(chosen, room, run)
         self._hear(full=full, every=run.hears_all)
@@ -397,3 +399,4 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
         """Take stock of a step whose backward pass has ended."""
         latest = self._latest is not None and self._latest() is run
         self._accounts.ended(run, under_way=self._run is run, latest=latest)
+        self._rehearsed(run)

@@ -56,6 +56,15 @@ class Outcome:
         """Keep the promises of a plan, and log the report of the first step by it."""
         self._accounts.promise(step_plan, numbers)
 
+    def _rehearsed(self, run: StepRun) -> None:
+        """Say that segments have been rehearsed, once all of a plan have."""
+        made = run.step_plan
+        if self._segments is None or not self._accounts.rehearses(made):
+            return
+        for each, lookup in zip(self.step_plans, self._segments.lookups, strict=True):
+            if each is made:
+                self._accounts.rehearsed(made, lookup.proofs)
+
     @property
     def streams(self) -> bool:
         """Whether copies run beside the computing; on the CPU they are synchronous."""

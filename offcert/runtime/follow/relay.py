@@ -7,16 +7,12 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any, Protocol
 
-import torch
-from torch.utils._python_dispatch import _get_current_dispatch_mode
-
 from offcert.runtime.follow.accounts import Accounts
 from offcert.runtime.follow.run import StepRun
 from offcert.runtime.segments.attach import Segments
 from offcert.runtime.watch.events import Session
-from offcert.runtime.watch.guard import Guard, guarded
 from offcert.runtime.watch.hooks import Hooks
-from offcert.runtime.watch.tracker import LiveBytes
+from offcert.runtime.watch.modes import sweep
 from offcert.runtime.watch.unseen import Unseen
 
 
@@ -56,6 +52,7 @@ class Relay:
 
     def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Session | None:
         """Begin a step at a call of the model, or go on with the one under way."""
+        sweep()
         teller = self._teller()
         return None if teller is None else teller.begin(args, kwargs)
 
@@ -89,24 +86,6 @@ class Relay:
             teller.announce(str(func))
 
 
-class Excluding:
-    """A hook that lets gradients count no more once they are the parameter's."""
-
-    def __init__(self, counter: LiveBytes) -> None:
-        self._counter = counter
-
-    @property
-    def guard(self) -> Guard:
-        """The guard of the counter."""
-        return self._counter.guard
-
-    @guarded()
-    def __call__(self, parameter: torch.Tensor) -> None:
-        """Leave the parameter's gradient out."""
-        if parameter.grad is not None:
-            self._counter.exclude([parameter.grad])
-
-
 def watch_unseen(hooks: Hooks, accounts: Accounts) -> Unseen:
     """Wait for gradients of a model until it is called for the first time."""
     told = partial(accounts.refuse, "unseen", alone=True)
@@ -121,32 +100,6 @@ def unhook(hooks: Hooks, segments: Segments | None) -> None:
     finally:
         if segments is not None:
             segments.detach()
-
-
-def counting(hooks: Hooks, relay: Relay, device: Any, undo: ExitStack) -> LiveBytes:
-    """Count the bytes a model's steps allocate, without gradients, until `undo` is closed."""
-    counter = LiveBytes()
-    counter.guard = hooks.guard
-    counter.announcer = relay.announce
-    # Only a simulated device does not see by itself which memory operators take.
-    watch = getattr(device, "watch", None)
-    if watch is not None:
-        watch(counter)
-    excluding = Excluding(counter)
-    for parameter in hooks.parts.parameters:
-        if parameter.requires_grad and parameter.is_leaf:
-            undo.callback(parameter.register_post_accumulate_grad_hook(excluding).remove)
-    counter.__enter__()
-    undo.callback(stop_counting, counter)
-    return counter
-
-
-def stop_counting(counter: LiveBytes) -> None:
-    """Leave a counter's mode if this thread is in it, and in no other one inside of it."""
-    counter.stop()
-    counter.announcer = None
-    if _get_current_dispatch_mode() is counter:
-        counter.__exit__(None, None, None)
 
 
 def give_up(undo: ExitStack) -> None:

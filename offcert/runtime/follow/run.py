@@ -11,6 +11,7 @@ import torch
 from offcert.core.errors import PlanError
 from offcert.runtime.device.interface import MemoryReading
 from offcert.runtime.follow.clock import Clock
+from offcert.runtime.follow.counting import Known
 from offcert.runtime.follow.excess import Excess, Stayed, StepEntries, sizes_of
 from offcert.runtime.follow.memory import Counts, Reserved
 from offcert.runtime.plan.reports import StepReport, Unforeseen
@@ -51,6 +52,8 @@ class StepRun(Clock):
         Reads what the device's allocator says, and knows the limit for it.
     full : bool
         Hear of every operation, not only of those before which something moves.
+    known : Known, optional
+        What was found of the plan's steps that were counted.
 
     Attributes
     ----------
@@ -85,6 +88,7 @@ class StepRun(Clock):
         ended: Callable[[StepRun], None] | None = None,
         reserved: Reserved | None = None,
         full: bool = False,
+        known: Known | None = None,
     ) -> None:
         counted = counter is not None
         full = full or self.hears_all or counted or step_plan.by_operators
@@ -107,8 +111,9 @@ class StepRun(Clock):
         self.by_place: dict[SavedPlace, weakref.ref[Entry]] = self._entries.by_place
         self._saved: defaultdict[SavedKind, int] = defaultdict(int)
         self._unforeseen: list[Unforeseen] = []
-        self._excess = Excess(step_plan, hooks.parts)
+        self._excess = Excess(step_plan, hooks.parts, known)
         self._counts = Counts(counter)
+        self._disordered = False
         # Bytes that a rehearsal may leave on the device, and the addresses of those that it has.
         self._room = step_plan.limit - max(step_plan.prediction.peaks, default=0)
         self._beside: set[int] = set()
@@ -130,7 +135,7 @@ class StepRun(Clock):
         if self.smaller is None and (captured.interpolated or calls[made] != call):
             self._entries.smaller = call
         self._calls_made += 1
-        self._excess.begin_call()
+        self._excess.begin_call(call)
         return True
 
     @property
@@ -146,7 +151,6 @@ class StepRun(Clock):
     @property
     def calls_are_over(self) -> bool:
         """Whether all calls of the step were made, and no other step has begun."""
-        # A sum over calls before and after would add gradients of other casts: rounded otherwise.
         return self.superseded is None and self._calls_made == len(self.step_plan.capture.calls)
 
     def supersede(self, what: str) -> None:
@@ -161,7 +165,8 @@ class StepRun(Clock):
         """Two steps at once take more memory than one."""
         if self.superseded is not None:
             self.deviate(f"{self.superseded} before its backward pass")
-        self.exceed(self._excess.begin_backward())
+        self._counts.begin_backward()
+        self._excess.begin_backward()
 
     @property
     def hooks_saved(self) -> bool:
@@ -210,8 +215,7 @@ class StepRun(Clock):
     # The clock, of which `Clock` tells.
 
     def _is_last(self, end: Event) -> bool:
-        # A backward pass inside of the forward pass may go unnoticed: the clock watches less than
-        # the recorder did.
+        # A pass inside of the forward pass may go unnoticed: the recorder watched more.
         passes = self.step_plan.capture.backward_passes
         return end.call + 1 >= passes or self.now + 1 == len(self.step_plan.trace)
 
@@ -252,9 +256,9 @@ class StepRun(Clock):
 
     def returned(self) -> None:
         """Look whether the call of the model has done more than the captured one."""
-        self.exceed(self._excess.end_call(self._calls_made - 1))
+        self._excess.end_call(self._calls_made - 1)
         if self._unforeseen:
-            self.exceed(self._excess.of_bytes(self._entries))
+            self._excess.of_bytes(self._entries)
 
     def fail(self, what: str) -> None:
         """Take note that we have failed, not the step."""
@@ -275,6 +279,11 @@ class StepRun(Clock):
 
     def strayed(self, what: str) -> None:
         """Take note that less runs again than was planned."""
+        self.deviate(what)
+
+    def _out_of_turn(self, what: str) -> None:
+        """Take note of what steps that do not hear of every operation may not see."""
+        self._disordered = self._disordered or self.deviation is None
         self.deviate(what)
 
     def _move(self, operation: int) -> None:
@@ -308,10 +317,11 @@ class StepRun(Clock):
         try:
             if self.now + 1 != len(self.step_plan.trace):
                 self.deviate(f"{self.name(self._next)} never began")
-            self.exceed(self._reserved.exceeded(self._memory))
             if self._excess.stayed:
-                self.exceed(self._excess.of_bytes(self._entries))
-            self.exceed(self._excess.of_peaks(self._counts.peaks))
+                self._excess.of_bytes(self._entries)
+            if self.deviation is None or self._disordered:
+                self.exceed(self._excess.at_end(self._counts.whole, self.deviation))
+            self.exceed(self._reserved.exceeded(self._memory, self.step_plan, self._state_bytes))
         finally:
             if self._ended is not None:
                 self._ended(self)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from offcert.core.errors import InputError, PlanError
@@ -135,6 +135,40 @@ def predict_in_order(trace: Trace, moves: Sequence[Sequence[tuple[int, bool]]]) 
         tuple(at_end),
         tuple(peaks),
     )
+
+
+def rounding(trace: Trace, storages: Iterable[tuple[int | None, int]], granule: int) -> int:
+    """Return the most bytes that an allocator gives out beyond the sizes of tensors, in any plan.
+
+    Temporaries within an operation count as one storage, since nothing more is known of them.
+
+    Parameters
+    ----------
+    trace : Trace
+        The trace that is executed.
+    storages : iterable of (int or None, int)
+        Storages that are known, each with its tensor, of which it is all or a part, and its bytes;
+        other tensors are one storage.
+    granule : int
+        Bytes that each storage is rounded up to a multiple of: 512 on a CUDA device (PyTorch's
+        `kMinBlockSize`, c10/cuda/CUDACachingAllocator).
+    """
+    spare = [-each.size % granule for each in trace.tensors]
+    known: dict[int, int] = defaultdict(int)
+    for tensor, size in storages:
+        if tensor is not None:
+            known[tensor] += -size % granule
+    for tensor, more in known.items():
+        spare[tensor] = max(spare[tensor], more)
+    live, most = 0, 0
+    begins, ends = [0] * (len(trace) + 1), [0] * (len(trace) + 1)
+    for each, more in zip(trace.tensors, spare, strict=True):
+        begins[max(0, each.uses[0])] += more
+        ends[each.uses[-1] + 1] += more
+    for index, operation in enumerate(trace.operations):
+        live += begins[index] - ends[index]
+        most = max(most, live + -operation.workspace % granule)
+    return most
 
 
 def written_and_dying(trace: Trace) -> tuple[list[int], list[int]]:

@@ -161,7 +161,7 @@ class StepReport:
         return f"did not follow its plan: {self.deviation}"
 
     def _memory_rows(self, predicted: int) -> list[tuple[str, str]]:
-        counted = f"counted {_mib(self.peak)}" if self.peaks else "not counted (count=True does)"
+        counted = f"counted {_mib(self.peak)}" if self.peaks else "not counted"
         rows = [("memory", f"{_mib(predicted)} predicted of {_mib(self.limit)}, {counted}")]
         if self.memory is not None:
             given, held = self.memory.peak_allocated, self.memory.peak_reserved

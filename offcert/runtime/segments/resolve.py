@@ -120,6 +120,19 @@ class Lookup:
     watched: dict[str, nn.Module] = field(default_factory=dict)
     segments: int = 0
 
+    @property
+    def proofs(self) -> list[SegmentProof]:
+        """The proofs of all segments."""
+        found: list[SegmentProof] = []
+        waiting: list[Part] = list(self.calls.values())
+        waiting += [part for row in self.runs.values() for part in row]
+        waiting += [part for row in self.lines.values() for part in row]
+        while waiting:
+            part = waiting.pop()
+            found.append(part.proof)
+            waiting += part.inner
+        return found
+
 
 def resolve(root: nn.Module, program: PlacedProgram, told: Told | None = None) -> Lookup:
     """Return the modules of a model that a placed program speaks of.

@@ -31,11 +31,13 @@ class Policy(StrEnum):
 class Block:
     """A stretch of a segment, between the stretches before and after it."""
 
-    __slots__ = ("address", "after", "before", "free", "size", "small")
+    __slots__ = ("address", "after", "asked", "before", "free", "size", "small")
 
     def __init__(self, address: int, size: int, small: bool) -> None:
         self.address = address
         self.size = size
+        # Bytes of it that were asked for.
+        self.asked = 0
         self.small = small
         self.free = True
         self.before: Block | None = None
@@ -78,12 +80,15 @@ class _Counts:
     def __init__(self, limit: int | None, name: str) -> None:
         self.limit = limit
         self.allocated = self.peak_allocated = 0
+        self.requested = self.peak_requested = 0
         self.reserved = self.peak_reserved = 0
         self._name = name
 
-    def allocate(self, size: int) -> None:
+    def allocate(self, size: int, asked: int) -> None:
         self.allocated += size
         self.peak_allocated = max(self.peak_allocated, self.allocated)
+        self.requested += asked
+        self.peak_requested = max(self.peak_requested, self.requested)
 
     def reserve(self, size: int) -> None:
         self.reserved += size
@@ -100,10 +105,18 @@ class _Counts:
         )
 
     def read(self) -> MemoryReading:
-        return MemoryReading(self.allocated, self.reserved, self.peak_allocated, self.peak_reserved)
+        return MemoryReading(
+            self.allocated,
+            self.reserved,
+            self.peak_allocated,
+            self.peak_reserved,
+            self.requested,
+            self.peak_requested,
+        )
 
     def reset_peaks(self) -> None:
         self.peak_allocated, self.peak_reserved = self.allocated, self.reserved
+        self.peak_requested = self.requested
 
 
 class IdealAllocator:
@@ -125,13 +138,13 @@ class IdealAllocator:
         if not self._counts.fits(size):
             raise self._counts.out_of_memory(size, size)
         self._counts.reserve(size)
-        self._counts.allocate(size)
+        self._counts.allocate(size, size)
         return Block(0, size, False)
 
     def give_back(self, block: Block) -> None:
         """Take a block back."""
         self._counts.reserve(-block.size)
-        self._counts.allocate(-block.size)
+        self._counts.allocate(-block.size, -block.size)
 
     def read(self) -> MemoryReading:
         """Return the bytes that are allocated; no more than these are reserved."""
@@ -178,15 +191,15 @@ class CachingAllocator:
         left = block.size - rounded
         if left >= self._granule if small else left > _LARGEST_SMALL * self._granule:
             self._cut(block, rounded)
-        block.free = False
-        self._counts.allocate(block.size)
+        block.free, block.asked = False, size
+        self._counts.allocate(block.size, size)
         return block
 
     def give_back(self, block: Block) -> None:
         """Take a block back, and join it with its free neighbours (rule 5)."""
         if block.size == 0:
             return
-        self._counts.allocate(-block.size)
+        self._counts.allocate(-block.size, -block.asked)
         before, after = block.before, block.after
         if after is not None and after.free:
             self._forget(after)

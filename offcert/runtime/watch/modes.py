@@ -30,6 +30,20 @@ def is_here(mode: TorchDispatchMode) -> bool:
     return any(each is mode for each in _get_current_dispatch_mode_stack())
 
 
+def enter_below(mode: TorchDispatchMode) -> None:
+    """Enter a mode below the user's own: whoever leaves one of them leaves the right one."""
+    # Those of PyTorch's own (fake tensors, proxies) have places of their own.
+    stack = _get_current_dispatch_mode_stack()
+    above = [each for each in stack if getattr(each, "_mode_key", None) is None]
+    for _ in above:
+        _pop_mode()
+    try:
+        mode.__enter__()
+    finally:
+        for each in above:
+            _push_mode(each)
+
+
 def leave(mode: TorchDispatchMode) -> None:
     """Leave a mode, wherever it is among the user's own; if it is not here, `sweep` will."""
     stack = _get_current_dispatch_mode_stack()

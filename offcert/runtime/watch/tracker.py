@@ -61,13 +61,15 @@ class LiveBytes(TorchDispatchMode):
     once, with all its bytes, from the moment the operator returned to the moment its last
     reference is dropped, however many tensors and views share it.
 
-    What is not counted: storages that existed before (parameters, buffers, constants of the
-    model), storages given to `exclude` (gradients once they are in ``parameter.grad``, the loss
-    and its gradient once they are the caller's), and scratch that a kernel allocates and frees
-    inside itself.
+    What is not counted: storages of other kinds of devices (what hooks of the user's own hold on
+    the host), storages that existed before (parameters, buffers, constants of the model), storages
+    given to `exclude` (gradients once they are in ``parameter.grad``, the loss and its gradient
+    once they are the caller's), and scratch that a kernel allocates and frees inside itself.
 
     Attributes
     ----------
+    kind : str or None
+        The kind of device (``"cuda"``) whose storages count; None for all.
     now : int
         The number of the operation that runs; whoever drives the tracker sets it.
     live : int
@@ -92,6 +94,7 @@ class LiveBytes(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
+        self.kind: str | None = None
         self.now = -1
         self.live = 0
         self.peak = 0
@@ -182,6 +185,8 @@ class LiveBytes(TorchDispatchMode):
         StorageRecord or None
             The record; None if the storage is one that does not count.
         """
+        if self.kind is not None and tensor.device.type != self.kind:
+            return None
         storage = tensor.untyped_storage()
         record = self.record(storage)
         if record is not None or self._is_foreign(storage):

@@ -20,6 +20,7 @@ from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.simulated.device import SimulatedDevice
 from offcert.runtime.streaming.step_events import forecast
 from offcert.runtime.watch.guard import OffloadWarning
+from offcert.runtime.watch.tracker import LiveBytes
 from offcert.training import offload
 
 FAST = {"hardware": "v100-pcie", "time_limit": 0.5, "background": False}
@@ -257,11 +258,16 @@ def test_modes_of_the_user_stay_in_their_order(pair: Pair) -> None:
         # Our recording still watches; this one is entered after it and left after it.
         with inner:
             pair.step()
+            # The makeshift's first steps are counted: below what it was entered after.
+            counter, *others = _get_current_dispatch_mode_stack()
+            assert isinstance(counter, LiveBytes)
+            assert others == [outer, inner]
+            for _ in range(2):
+                pair.step()
             assert _get_current_dispatch_mode_stack() == [outer, inner]
-            pair.step()
         assert _get_current_dispatch_mode_stack() == [outer]
     assert not _get_current_dispatch_mode_stack()
-    assert training.steps == {"studied": 1, "planned": 2}
+    assert training.steps == {"studied": 1, "planned": 3}
 
 
 def test_nothing_stays_when_a_step_fails_while_it_is_studied(pair: Pair) -> None:

@@ -11,8 +11,10 @@ import offcert
 from offcert.runtime.follow.offload import Offload
 
 LINE = re.compile(
-    r"plan for .*: peak ([0-9.]+) KiB → ([0-9.]+) KiB, predicted ([0-9.]+) ×, "
-    r"time proved within ([0-9.]+) %, host ([0-9.]+) KiB, found in [0-9.]+ s; "
+    r"plan for .*: peak ([0-9.]+) KiB → ([0-9.]+) KiB, predicted ([0-9.]+) × "
+    r"\([0-9.]+ µs a step\), time proved within ([0-9.]+) %, ([0-9.]+) KiB leave in a step, "
+    r"nothing runs again, "
+    r"host ([0-9.]+) KiB, found in [0-9.]+ s; "
     r"on the CPU copies are synchronous, and a step takes longer than predicted"
 )
 
@@ -46,12 +48,15 @@ def test_a_plan_of_a_certificate_is_one_line_and_its_first_step_another(
     (line,) = lines(caplog)
     match = LINE.fullmatch(line)
     assert match is not None, line
-    before, after, slowdown, within, host = map(float, match.groups())
+    before, after, slowdown, within, leaves, host = map(float, match.groups())
     assert before == pytest.approx(problem.trace.peak_memory / 1024, abs=0.01)
     assert after <= certificate.problem.platform.memory / 1024 + 0.01
     makespan = result.schedule.makespan
     assert slowdown == pytest.approx(makespan / problem.trace.compute_time, abs=0.01)
     assert within == pytest.approx(100 * (1 - result.proved_bound / makespan), abs=0.01)
+    (made,) = training.step_plans
+    moved = sum(made.trace.tensors[each].size for row in made.prediction.releases for each in row)
+    assert leaves == pytest.approx(moved / 1024, abs=0.01)
     assert host == pytest.approx(training.host.pool / 1024, abs=0.01)
     assert training.promises[0]["peak"] == pytest.approx(1024 * after, abs=6)
     train(training, 3)
@@ -71,12 +76,15 @@ def test_a_plan_that_is_made_on_the_way_is_said_too(caplog: pytest.LogCaptureFix
         recompute="none",
         background=False,
     )
-    train(training, 6)
-    assert training.steps["planned"]
+    # Studied, counted twice, timed three times, and by the plan.
+    train(training, 8)
+    assert training.steps == {"studied": 1, "planned": 7}
     plans = [line for line in lines(caplog) if line.startswith("plan for ")]
     assert len(plans) == len(training.promises) == len(training.step_plans) == 1
     # The makeshift promises nothing; what was measured by the plan follows what it promises.
-    makeshift, plan, first = lines(caplog)
+    studied, makeshift, searching, plan, first = lines(caplog)
+    assert studied.startswith("studied Sequential: 17 operations, peak ")
+    assert re.search(r"searching for a plan .* within .* KiB, for 2 s at most", searching)
     assert makeshift.startswith("the first step by a plan without a certificate: planned")
     assert plan == plans[0]
     assert first.startswith("the first step by a plan: planned")

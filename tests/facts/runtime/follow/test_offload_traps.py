@@ -428,7 +428,7 @@ def test_graph_that_is_dropped_without_a_backward_pass():
         del entries
         del loss
         assert [run.entry(place) for place in run._entries.by_place] == [None] * 4
-        assert made._counter.live == 0
+        assert made._run.counter.live == 0
         model(torch.randn(4, 8)).square().mean().backward()
         assert made.report.follows_prediction
 

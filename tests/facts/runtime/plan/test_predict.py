@@ -5,7 +5,7 @@ from offcert.core.platform import Kind
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.schedule import FluidSchedule, Schedule, Transfer
-from offcert.runtime.plan.predict import predict
+from offcert.runtime.plan.predict import predict, rounding
 
 OFF, BACK = Kind.OFFLOAD, Kind.PREFETCH
 # Six operations; "a" has the gaps 0 -> 3 and 3 -> 5, "b" is never moved.
@@ -71,3 +71,25 @@ def test_a_plan_that_makes_no_sense_is_refused(moves):
 def test_a_schedule_in_pieces_is_refused():
     with pytest.raises(InputError, match="in 0 pieces, but training moves them whole"):
         predict(TRACE, FluidSchedule((0, 10), (10, 20), ()))
+
+
+def test_an_allocator_gives_out_whole_granules():
+    tensors = [
+        # Two storages: 12 and 4 bytes more.
+        Tensor("a", 24, (0, 2), True),
+        # One: 12 more; it is no more there when c is.
+        Tensor("b", 4, (0, 1)),
+        Tensor("c", 17, (2, 3)),
+        Tensor("d", 32, (1, 2)),
+    ]
+    operations = [
+        Operation(name, 1, workspace) for name, workspace in zip("uvwx", (0, 1, 0, 16), strict=True)
+    ]
+    trace = Trace(operations, tensors)
+    storages = [(0, 12), (0, 12), (3, 32), (None, 5)]
+    # a 8, b 12, c 15: during v there are a and b, and workspace of one byte.
+    assert rounding(trace, storages, 16) == 8 + 12 + 15
+    assert rounding(trace, [], 16) == 8 + 12 + 15
+    # Each storage is rounded alone.
+    assert rounding(trace, [(0, 8), (0, 8), (0, 8)], 16) == 24 + 12 + 15
+    assert rounding(trace, storages, 1) == 0

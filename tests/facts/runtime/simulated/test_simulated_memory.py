@@ -198,9 +198,9 @@ def test_ideal_memory_ends_at_the_last_byte():
     ):
         device.allocate(1)
     del held[0]
-    assert device.memory() == MemoryReading(40, 40, 100, 100)
+    assert device.memory() == MemoryReading(40, 40, 100, 100, 40, 100)
     device.reset_peaks()
-    assert device.memory() == MemoryReading(40, 40, 40, 40)
+    assert device.memory() == MemoryReading(40, 40, 40, 40, 40, 40)
 
 
 def test_memory_is_taken_until_the_storage_has_died_whoever_holds_it():
@@ -239,7 +239,7 @@ def test_what_a_tracker_counts_takes_memory():
         # Of another count; what the device gave out is still there.
         assert device.memory().allocated == 40
         del kept, fetched
-        assert device.memory() == MemoryReading(0, 0, 128, 128)
+        assert device.memory() == MemoryReading(0, 0, 128, 128, 0, 128)
 
 
 def test_what_two_trackers_count_takes_memory_once():
@@ -250,7 +250,7 @@ def test_what_two_trackers_count_takes_memory_once():
         tracker.adopt(tensor)
     assert device.memory().allocated == 40
     del tensor
-    assert device.memory() == MemoryReading(0, 0, 40, 40)
+    assert device.memory() == MemoryReading(0, 0, 40, 40, 0, 40)
 
 
 def test_an_operator_whose_output_has_no_room_raises():

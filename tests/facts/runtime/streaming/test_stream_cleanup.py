@@ -92,7 +92,8 @@ def test_a_strict_step_that_outlives_its_context_raises(on):
 def test_a_graph_that_is_retained_and_used_after_the_context(on):
     model = Layers()
     expected = plain(on, model)
-    made, device = context(on, model)
+    # What is retained takes more than the plan needs.
+    made, device = context(on, model, count=False)
     torch.manual_seed(0)
     with made:
         loss = mean(model, on.randn(4, 8))

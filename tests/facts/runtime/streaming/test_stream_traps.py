@@ -91,7 +91,7 @@ def test_nothing_freed_because_autograds_node_keeps_a_reference(on, monkeypatch)
         (unfreed,) = made.report.unfreed
         assert unfreed.size == 4 * 8 * 4
         # The limit is what the plan needs to the byte, or nearly.
-        assert made.report.deviation.startswith("128 bytes more than planned are held")
+        assert "128 bytes more than planned are held" in made.report.deviation
     on.settled(device)
 
 
@@ -246,7 +246,8 @@ def test_a_retained_graph_and_a_second_backward_pass(on):
 
 def test_outputs_that_the_caller_also_holds(on):
     model = Layers()
-    made, device = context(on, model)
+    # They take more than the plan needs.
+    made, device = context(on, model, count=False)
     kept = []
     plain = copy.deepcopy(made._root)
     torch.manual_seed(0)

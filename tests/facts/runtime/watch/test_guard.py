@@ -327,7 +327,7 @@ def test_everything_that_pytorch_is_given_is_guarded():
         # Of the model itself, of its modules.
         ("runtime/watch/hooks.py", "enter"): ("UncopiedHook._tell", "EnterHook._tell"),
         ("runtime/watch/hooks.py", "leave"): ("UncopiedHook._tell", "LeaveHook._tell"),
-        ("runtime/follow/relay.py", "excluding"): "Excluding.__call__",
+        ("runtime/follow/counting.py", "excluding"): "Excluding.__call__",
         ("runtime/segments/attach.py", "hook.enter"): "UncopiedHook._tell",
         ("runtime/segments/attach.py", "hook.leave"): "UncopiedHook._tell",
         ("runtime/watch/unseen.py", "_Gradient(self)"): "_Gradient.__call__",

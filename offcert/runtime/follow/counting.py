@@ -1,0 +1,242 @@
+"""Live bytes are counted where a step may be another one than before: what is planned is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from offcert.runtime.device.interface import Device
+from offcert.runtime.plan.step_plan import StepPlan
+from offcert.runtime.watch.guard import Guard, guarded
+from offcert.runtime.watch.hooks import Hooks
+from offcert.runtime.watch.modes import enter_below, is_here, leave, sweep
+from offcert.runtime.watch.signature import Signature, covers
+from offcert.runtime.watch.tracker import LiveBytes
+
+# Steps that are counted of each plan, and once the autograd graph has a shape that is new. Two, as
+# in the first one segments are rehearsed, which later ones do without. Arbitrary.
+_COUNTED = 2
+
+# How often more steps are counted, since a shape is new or those like it were not planned: of a
+# program that makes another graph in every step no end would come. Arbitrary.
+_SHAPES = 16
+
+# The nodes of the autograd graph that each call of the model made.
+Shape = tuple[int, ...]
+
+
+class _Steps:
+    """Calls of the model in steps of one shape, and how they turned out.
+
+    Attributes
+    ----------
+    within : list of Signature
+        First calls of steps that kept to the limit.
+    beyond : list of (Signature, str)
+        Of those that did not, and how much they took.
+    """
+
+    def __init__(self) -> None:
+        self.within: list[Signature] = []
+        self.beyond: list[tuple[Signature, str]] = []
+
+
+class Known:
+    """The findings of the steps of a plan that were counted.
+
+    They are told apart by the shape of the graph and by what the model is called with: a step that
+    makes the same graph of less takes no more.
+    """
+
+    def __init__(self) -> None:
+        self._of_shape: dict[Shape, _Steps] = {}
+        self._calls: list[Signature] = []
+        self._wanted = _COUNTED
+        self._new = 0
+        self._alone = True
+
+    def begin(self, call: Signature, alone: bool = True) -> bool:
+        """Whether a step is to be counted that begins with a call.
+
+        Parameters
+        ----------
+        call : Signature
+            The call.
+        alone : bool
+            Whether no step before it is under way, whose bytes would count as its own.
+        """
+        self._alone = alone
+        known = any(covers(each, call) for each in self._calls)
+        if known and self._wanted <= 0:
+            return False
+        self._wanted -= 1
+        if not known:
+            self._calls = [each for each in self._calls if not covers(call, each)] + [call]
+        return True
+
+    def most_nodes(self, call: int) -> int:
+        """Return the most nodes that a call made in steps within the limit; -1 if none is known.
+
+        Parameters
+        ----------
+        call : int
+            Which call of the step.
+        """
+        kept = [shape for shape, steps in self._of_shape.items() if steps.within]
+        return max((shape[call] for shape in kept if call < len(shape)), default=-1)
+
+    def counted(self, shape: Shape, call: Signature, breach: str | None) -> None:
+        """Take note of a step that was counted, and of why it was not planned, in words."""
+        if breach is not None and not self._alone:
+            return
+        steps = self._of_shape.setdefault(shape, _Steps())
+        # The latest counts: the first one may have rehearsed segments.
+        if breach is None:
+            steps.beyond = [each for each in steps.beyond if not covers(call, each[0])]
+            steps.within.append(call)
+        else:
+            steps.within = [each for each in steps.within if not covers(each, call)]
+            steps.beyond.append((call, breach))
+
+    def uncounted(self, shape: Shape, call: Signature, why: str | None) -> str | None:
+        """Return why a step was not planned that was like one that was not counted, or None.
+
+        Parameters
+        ----------
+        shape : tuple of int
+            The nodes of its graph.
+        call : Signature
+            The call that it began with.
+        why : str or None
+            Why it may have taken more, which is what is known if no step was like it.
+        """
+        steps = self._of_shape.get(shape)
+        if steps is not None:
+            if any(covers(each, call) for each in steps.within):
+                return None
+            for less, breach in steps.beyond:
+                if covers(call, less):
+                    self._count_more()
+                    return f"when such a step was counted, {breach}"
+        self._count_more()
+        return why
+
+    def _count_more(self) -> None:
+        if self._calls and self._new < _SHAPES:
+            self._new += 1
+            self._wanted = _COUNTED
+
+
+class Excluding:
+    """A hook that lets gradients count no more once they are the parameter's."""
+
+    def __init__(self, counter: LiveBytes) -> None:
+        self._counter = counter
+
+    @property
+    def guard(self) -> Guard:
+        """The guard of the counter."""
+        return self._counter.guard
+
+    @guarded()
+    def __call__(self, parameter: torch.Tensor) -> None:
+        """Leave the parameter's gradient out."""
+        if parameter.grad is not None:
+            self._counter.exclude([parameter.grad])
+
+
+class Counting:
+    """Enters a counter's dispatch mode where a step is to be counted, and leaves it afterwards.
+
+    Modes are left when the next step begins: in the midst of a backward pass PyTorch forgets it.
+
+    Parameters
+    ----------
+    hooks : Hooks
+        The hooks of the model.
+    announce : callable
+        Told of every operator while the mode is entered.
+    device : Device or None
+        The device whose streams copy.
+    count : bool or None
+        Count every step, or none; None for the first ones and where the graph changes.
+    """
+
+    def __init__(
+        self,
+        hooks: Hooks,
+        announce: Callable[..., None],
+        device: Device | None,
+        count: bool | None,
+    ) -> None:
+        self._hooks, self._announce, self._device = hooks, announce, device
+        self._count = count
+        self._known: dict[int, Known] = {}
+        self._counter: LiveBytes | None = None
+        self._undo = ExitStack()
+
+    def known(self, step_plan: StepPlan) -> Known:
+        """Return the findings of a plan's steps that were counted."""
+        return self._known.setdefault(id(step_plan), Known())
+
+    def forget(self, step_plan: StepPlan) -> None:
+        """Know nothing any more of a plan that no step follows from now on."""
+        self._known.pop(id(step_plan), None)
+
+    def begin(self, step_plan: StepPlan, call: Signature, alone: bool = True) -> LiveBytes | None:
+        """Return the counter for a step that begins in the calling thread; None to count nothing.
+
+        Parameters
+        ----------
+        step_plan : StepPlan
+            The plan that it follows.
+        call : Signature
+            How the model is called.
+        alone : bool
+            Whether no step before it is under way.
+        """
+        wanted = self._count
+        if wanted is None:
+            wanted = self._may_count and self.known(step_plan).begin(call, alone)
+        if not wanted and not step_plan.by_operators:
+            self.leave()
+            return None
+        if self._counter is None or not is_here(self._counter):
+            self.leave()
+            self._counter = self._enter()
+        return self._counter
+
+    @property
+    def _may_count(self) -> bool:
+        # Compilers of older PyTorch pass by code that they first meet under a dispatch mode.
+        return not self._hooks.compiled or hasattr(TorchDispatchMode, "ignore_compile_internals")
+
+    def _enter(self) -> LiveBytes:
+        counter = LiveBytes()
+        counter.guard = self._hooks.guard
+        counter.kind = self._hooks.parts.device
+        counter.announcer = self._announce
+        # Only a simulated device does not see by itself which memory operators take.
+        watch = getattr(self._device, "watch", None)
+        if watch is not None:
+            watch(counter)
+        excluding = Excluding(counter)
+        for parameter in self._hooks.parts.parameters:
+            if parameter.requires_grad and parameter.is_leaf:
+                hook = parameter.register_post_accumulate_grad_hook(excluding)
+                self._undo.callback(hook.remove)
+        enter_below(counter)
+        return counter
+
+    def leave(self) -> None:
+        """Count no operators until a step is to be counted."""
+        counter, self._counter = self._counter, None
+        if counter is not None:
+            self._undo.close()
+            counter.stop()
+            counter.announcer = None
+            leave(counter)
+        sweep()
