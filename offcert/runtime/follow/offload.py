@@ -111,8 +111,8 @@ def follow(
         allocator's statistics are reset in every step, and what it keeps in vain beyond the limit
         is given back before a step.
     verify_every : int, optional
-        After how many steps segments that run again are compared with their first runs anew, bit by
-        bit: copies of all they save wait on the host. By default in their first steps only.
+        After how many steps each segment that runs again is compared in full with its first run; by
+        default after as many as there are segments, one in each step.
 
     Returns
     -------
@@ -172,19 +172,19 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
         reserved_memory: int | None = None,
         verify_every: int | None = None,
     ) -> None:
-        again = None if verify_every is None else require_count(verify_every, "verify_every")
-        self._verify_every = again
+        every = verify_every
+        self._verify_every = None if every is None else require_count(every, "verify_every")
         self._model, self._root = model, unwrap(model)
         if device is None:
             require_cpu(self._root)
         else:
             require_no_graphs(self._root)
         self.step_plans = list(step_plans)
-        self._strict, self._count, self._device = strict, bool(count), device
+        self._strict, self._count = strict, bool(count)
+        self._device, self._timed = device, timed
         self._accounts = Accounts(strict)
         # Steps under plans that change nothing run without us, unless something is asked of them.
         self._asked = self._count or timed or reserved_memory is not None
-        self._timed = timed
         self._reserved = Reserved(device, reserved_memory)
         self._mover_maker = mover_maker_for(device, directory, timed=timed, spill=spill)
         self._relay = Relay(self)
@@ -202,8 +202,6 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
         # The thread that is in the middle of a forward pass.
         self._thread: int | None = None
         self._lock = threading.RLock()
-
-    # The context.
 
     def __enter__(self) -> Offload:
         """Hook the model."""
@@ -252,9 +250,9 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
         if not any(each.segments for each in self.step_plans):
             return None
         placed = [each.segments for each in self.step_plans]
-        segments = Segments(self._root, placed, self._hooks, verify_every=self._verify_every)
-        self._hooks.steps = SegmentedSteps(self._relay, segments, self._relay.plan_number)
-        return segments
+        found = Segments(self._root, placed, self._hooks, verify_every=self._verify_every)
+        self._hooks.steps = SegmentedSteps(self._relay, found, self._relay.plan_number)
+        return found
 
     def plan_number(self, session: Session) -> int | None:
         """Return the number of the plan that a session follows, if anything runs again in it."""

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import weakref
+from typing import Any, Protocol
 
 import torch
 
 from offcert.runtime.segments.fingerprint import fingerprint, kind_of
 from offcert.runtime.segments.operators import operator_number
-from offcert.runtime.watch.proof import StopRunning
+from offcert.runtime.segments.saved import Saved
+from offcert.runtime.watch.proof import SegmentProof, StopRunning
 
-if TYPE_CHECKING:
-    from offcert.runtime.segments.checkpoint import Checkpoint
+
+class FirstRun(Protocol):
+    """The first run of a segment, as far as another one is compared with it.
+
+    It is a `offcert.runtime.segments.checkpoint.Checkpoint`.
+    """
+
+    proof: SegmentProof
+    prints: dict[int, tuple[Any, torch.Tensor | None]]
+    saved: list[weakref.ref[Saved]]
+
+    def is_on_host(self, index: int) -> bool:
+        """Whether a tensor that was saved stays on the host, and is still needed."""
 
 
 class Again:
@@ -19,8 +32,8 @@ class Again:
 
     Parameters
     ----------
-    checkpoint : Checkpoint
-        Of the first run.
+    checkpoint : FirstRun
+        Of the segment.
     number : int or None
         Of the backward pass for which tensors are made; None for a rehearsal, which only compares.
 
@@ -34,7 +47,7 @@ class Again:
         In a rehearsal, what was made again of the tensors that stay on the host.
     """
 
-    def __init__(self, checkpoint: Checkpoint, number: int | None) -> None:
+    def __init__(self, checkpoint: FirstRun, number: int | None) -> None:
         self.made: dict[int, torch.Tensor] = {}
         self.flags: list[torch.Tensor] = []
         self.difference: str | None = None

@@ -87,7 +87,7 @@ class Checkpoint:
     # What autograd asks of the first run.
 
     def pack(self, tensor: torch.Tensor) -> Saved:
-        """Return what autograd holds instead of a tensor."""
+        """Return the object that autograd holds instead of a tensor."""
         index = len(self.saved)
         saved = Saved(self, index)
         self.saved.append(weakref.ref(saved))

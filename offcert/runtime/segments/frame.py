@@ -128,7 +128,7 @@ class Frame(Checkpoint):
 
     @property
     def rehearses(self) -> bool:
-        """Whether what its first run saves stays, and is compared with another run."""
+        """Whether the tensors of its first run stay, and are compared with those of another."""
         return self.mode is Mode.REHEARSAL
 
     @guarded()
@@ -154,7 +154,7 @@ class Frame(Checkpoint):
             self.kept = self.keeper.storages
 
     def body(self) -> Callable[..., Any]:
-        """Return what runs again."""
+        """Return the function that runs again."""
         return self.function
 
     def begins(self, states: ModuleStates) -> Before:

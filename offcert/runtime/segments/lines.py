@@ -57,7 +57,7 @@ class LineFrame(Frame):
         self.completed = True
 
     def body(self) -> Callable[..., Any]:
-        """Return what runs again."""
+        """Return the function that runs again."""
         return self._replay
 
     def _replay(self, value: torch.Tensor) -> None:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
 from offcert.runtime.watch.entries import View, is_plain
 from offcert.runtime.watch.guard import Guard
 from offcert.runtime.watch.proof import SegmentProof
-
-if TYPE_CHECKING:
-    from offcert.runtime.segments.checkpoint import Checkpoint
 
 
 class Mode(Enum):
@@ -79,7 +76,7 @@ class Saved:
 
     __slots__ = ("__weakref__", "checkpoint", "held", "index", "made")
 
-    def __init__(self, checkpoint: Checkpoint, index: int) -> None:
+    def __init__(self, checkpoint: Any, index: int) -> None:
         self.checkpoint = checkpoint
         self.index = index
         self.held: Any = None

@@ -1,4 +1,4 @@
-"""What was taken down of a segment's state before its first run, and how it is compared."""
+"""Snapshots of a segment's state before its first run, and comparisons with later states."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ def test_a_rehearsal_that_fails_stands_in_for_nothing():
     model = layers(Layer(use))
     with segmented(model, again("1")), pytest.warns(OffloadWarning):
         found = train(model, 3)
-    # Of the first step the first number counted; its second run found another one, and was the last.
+    # Of the first step the first number counted; its second run, which was the last, found another.
     assert len(drawn) in (3, 4)
     values = iter(drawn if len(drawn) == 3 else [drawn[0], *drawn[2:]])
     for one, other in zip(train(layers(Layer(replay)), 3), found, strict=True):
