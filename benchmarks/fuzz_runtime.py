@@ -251,9 +251,11 @@ def require_planned(report: StepReport, exactly: bool) -> None:
     assert report.outside_entries == 0, "a copy outside of the arena"
     assert report.prediction is not None
     rows = zip(report.peaks, report.prediction.peaks, strict=True)
-    assert all(peak <= bound for peak, bound in rows), "a peak is above its bound"
+    beside = report.beside_bytes
+    assert all(peak <= bound + beside for peak, bound in rows), "a peak is above its bound"
+    assert report.peak <= report.limit, "a peak is above the limit"
     rows = zip(report.at_begin, report.prediction.at_begin, strict=True)
-    assert all(live <= bound for live, bound in rows), "more is alive than predicted"
+    assert all(live <= bound + beside for live, bound in rows), "more is alive than predicted"
     assert report.follows_prediction or not exactly, "live bytes are not as predicted"
 
 
