@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from itertools import repeat
 from operator import is_
 from typing import Any
 
@@ -48,6 +49,13 @@ class Content:
         """Return a copy of the object's content, to be compared."""
         raise NotImplementedError
 
+    def held(self) -> Iterable[Any]:
+        """Return the objects that it holds: the same ones as long as it has not changed.
+
+        Nothing for objects whose content is dear to take down.
+        """
+        return ()
+
     def same(self, one: Any, other: Any) -> bool:
         """Whether two results of `take` are the same."""
         return bool(one == other)
@@ -80,6 +88,10 @@ class Entries(_Keyed):
 
     __slots__ = ()
 
+    def held(self) -> Iterable[Any]:
+        """Return its keys and values."""
+        return *dict.keys(self.thing), *dict.values(self.thing)
+
     def take(self) -> Any:
         """Return a copy of the dictionary."""
         return dict(dict.items(self.thing))
@@ -89,6 +101,11 @@ class Attributes(_Keyed):
     """An object with a `__dict__`."""
 
     __slots__ = ()
+
+    def held(self) -> Iterable[Any]:
+        """Return names and values of its attributes."""
+        held = self.thing.__dict__
+        return *held, *held.values()
 
     def take(self) -> Any:
         """Return a copy of the object's attributes."""
@@ -122,6 +139,12 @@ class Named(_Keyed):
         super().__init__(thing, name)
         self.names = tuple(names)
 
+    def held(self) -> Iterable[Any]:
+        """Return the values of these attributes."""
+        if isinstance(self.thing, type):
+            return map(vars(self.thing).get, self.names, repeat(MISSING))
+        return map(getattr, repeat(self.thing), self.names, repeat(MISSING))
+
     def take(self) -> Any:
         """Return the attributes that have the given names; `MISSING` where there is none."""
         thing = self.thing
@@ -146,6 +169,10 @@ class Globals(_Keyed):
         super().__init__(thing, name)
         self.names = tuple(names)
 
+    def held(self) -> Iterable[Any]:
+        """Return the values of these names."""
+        return map(self.thing.get, self.names, repeat(MISSING))
+
     def take(self) -> Any:
         """Return the globals that have the given names; `MISSING` where there is none."""
         held = self.thing
@@ -156,6 +183,10 @@ class Elements(Content):
     """A list or a deque."""
 
     __slots__ = ()
+
+    def held(self) -> Iterable[Any]:
+        """Return its elements."""
+        return self.take()
 
     def take(self) -> Any:
         """Return a list of the elements."""

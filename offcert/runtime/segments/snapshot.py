@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from offcert.runtime.segments.code import Random
-from offcert.runtime.segments.contents import MISSING, Content
+from offcert.runtime.segments.contents import MISSING
 from offcert.runtime.segments.fingerprint import fingerprint
 
 # Before each dictionary in a list of what modules hold.
@@ -68,12 +68,12 @@ class Before:
         States of generators: Python's, NumPy's, and theirs.
     settings, shards : tuple, list
         Settings of PyTorch; marks of what parameters are gathered from.
+    census, counted : Census, Counted
+        All other objects that the segment's code can reach, and what they held.
     rehearses : bool
         Whether everything is compared.
     prints : list
         In a rehearsal fingerprints of the fixed tensors.
-    census : list
-        In a rehearsal all other objects that the segment's code can reach, with their contents.
     lost : list of str
         Names of tensors that have changed and had not been copied.
     used : list of int
@@ -96,9 +96,10 @@ class Before:
     generators: list[Any]
     settings: tuple[Any, ...]
     shards: list[Any]
+    census: Any
+    counted: Any
     rehearses: bool
     prints: list[torch.Tensor | None] = field(default_factory=list)
-    census: list[tuple[Content, Any]] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     used: list[int] = field(default_factory=list)
     changed: bool = False

@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from offcert.runtime.segments.census import Census
 from offcert.runtime.segments.code import Random
-from offcert.runtime.segments.contents import MISSING, Content, is_state, swapped, tensors_in
+from offcert.runtime.segments.contents import MISSING, is_state, swapped, tensors_in
 from offcert.runtime.segments.fingerprint import fingerprint
-from offcert.runtime.segments.reachable import Reach, is_atom
 from offcert.runtime.segments.settings import settings, under
 from offcert.runtime.segments.snapshot import (
     Before,
@@ -66,10 +66,7 @@ class ModuleStates:
         self._modules = list(modules)
         inside = [module for _, module in self._modules]
         self._shards = [] if sharded is None else sharded.shards_of(inside)
-        self._reach: Reach | None = None
-        self._unseen: list[str] = []
-        self._contents: list[Content] = []
-        self._generators: list[Random] = []
+        self._census: Census | None = None
         # The dictionaries of modules, each with the path of its module.
         self._places: list[tuple[str, dict[str, Any]]] = []
         # What they held when they were looked at, and by which keys.
@@ -95,26 +92,17 @@ class ModuleStates:
 
     # What there is.
 
-    def _look(self) -> Reach:
+    def _look(self) -> Census:
         """Find everything that the code of the modules can reach."""
-        reach = Reach()
-        found = reach.visit(self._modules)
-        self._unseen = found.unseen
-        self._generators = [each for each in found.contents if isinstance(each, Random)]
-        self._contents = [each for each in found.contents if not isinstance(each, Random)]
+        census = Census(self._modules)
         path_of = {id(module): path for path, module in self._modules}
         self._places, self._last = [], []
-        for module in found.modules:
+        for module in census.reached.modules:
             path = path_of.get(id(module), type(module).__name__)
             held = module.__dict__
             self._places += [(path, held), (path, held["_parameters"]), (path, held["_buffers"])]
-        self._outside = [
-            (f"{content.name}.{name}", held)
-            for content in self._contents
-            for name, held in content.items(content.take())
-            if isinstance(held, torch.Tensor)
-        ]
-        return reach
+        self._outside = census.tensors()
+        return census
 
     def _sort(self, flat: list[Any]) -> None:
         """Take note of the tensors that modules hold now."""
@@ -169,8 +157,10 @@ class ModuleStates:
         verifies : bool
             Whether the objects that its code could reach in its rehearsal are compared.
         """
-        if self._reach is None or rehearses:
-            self._reach = self._look()
+        if self._census is None or rehearses:
+            self._census = self._look()
+        census = self._census
+        counted = census.take(arguments, closely=rehearses or verifies)
         flat = flat_of(self._places)
         if not same(flat, self._last):
             self._sort(flat)
@@ -185,16 +175,14 @@ class ModuleStates:
             marks(self._fixed),
             [tensor._version for _, tensor in self._loose],
             self._copies(rehearses) if self._loose else {},
-            self._generators,
-            self._states(self._generators),
+            census.generators,
+            self._states(census.generators),
             settings(),
             [mark_of(each) for each in self._shards],
+            census,
+            counted,
             rehearses,
         )
-        if rehearses or verifies:
-            given = [each for each in arguments if not is_atom(each)]
-            reached = Reach(self._reach).visit(("an argument", each) for each in given)
-            before.census = [(each, each.take()) for each in self._contents + reached.contents]
         if rehearses:
             before.prints = [fingerprint(tensor) for _, tensor in self._fixed]
         return before
@@ -237,7 +225,10 @@ class ModuleStates:
         ]
         if before.rehearses:
             # Those that one run is enough for come first.
-            lasting = [Doubt(f"{each} may change unseen", each, True) for each in self._unseen]
+            lasting = [
+                Doubt(f"{each} may change unseen", each, True)
+                for each in before.census.reached.unseen
+            ]
             lasting += self._changed_parameters(before)
             doubts = [*lasting, *doubts]
         doubts += self.changed_outside(before)
@@ -285,10 +276,13 @@ class ModuleStates:
                 yield Doubt(f"it changes {name}, a parameter", name, True)
 
     def changed_outside(self, before: Before) -> Iterator[Doubt]:
-        """Yield the objects outside of modules' own state that have changed since a rehearsal."""
-        for content, value in before.census:
-            if not content.same(value, content.take()):
-                yield Doubt(f"{content.name} changes, and cannot be put back", content.name)
+        """Yield the objects outside of modules' own state that have changed since."""
+        for content in before.census.changed(before.counted):
+            yield Doubt(f"{content.name} changes, and cannot be put back", content.name)
+        if not before.rehearses:
+            # They may hold anything, which is not to live on here.
+            before.counted.flat.clear()
+            before.counted.closely.clear()
 
     # Running again.
 

@@ -1,0 +1,117 @@
+"""All objects that a segment's code can reach and that are no state of modules: a census of them.
+
+They must not change while the segment runs first: nothing puts them back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from offcert.runtime.segments.code import Random
+from offcert.runtime.segments.contents import Content, OfModule
+from offcert.runtime.segments.reachable import Reach, Reached, is_atom
+from offcert.runtime.segments.snapshot import MARK, same
+
+
+@dataclass(slots=True)
+class Counted:
+    """The objects before a first run.
+
+    Attributes
+    ----------
+    flat : list
+        The objects that each of them holds, one after another.
+    closely : list of (Content, object)
+        In a rehearsal or a verification all of them, with their contents.
+    """
+
+    flat: list[Any]
+    closely: list[tuple[Content, Any]] = field(default_factory=list)
+
+
+class Census:
+    """The objects that the code of some modules can reach.
+
+    Parameters
+    ----------
+    modules : iterable of (str, nn.Module)
+        The modules, with their paths.
+
+    Attributes
+    ----------
+    reached : Reached
+        The objects that were found first: modules, and objects that may change unseen, among them.
+    generators : list of Random
+        Generators of random numbers; they are put back.
+    """
+
+    def __init__(self, modules: Iterable[tuple[str, Any]]) -> None:
+        self._reach = Reach()
+        self.reached: Reached = self._reach.visit(modules)
+        self.generators: list[Random] = []
+        self._contents: list[Content] = []
+        self._last: list[Any] = []
+        self._add(self.reached)
+
+    def _add(self, found: Reached) -> None:
+        for each in found.contents:
+            if isinstance(each, Random):
+                self.generators.append(each)
+            else:
+                self._contents.append(each)
+
+    def tensors(self) -> list[tuple[str, torch.Tensor]]:
+        """Return the tensors that these objects hold, with names."""
+        return [
+            (f"{content.name}.{name}", held)
+            for content in self._contents
+            if not isinstance(content, OfModule)
+            for name, held in content.items(content.take())
+            if isinstance(held, torch.Tensor)
+        ]
+
+    def take(self, arguments: Iterable[Any] = (), *, closely: bool = False) -> Counted:
+        """Take down what the objects hold; `closely`: what is dear and in arguments, too."""
+        flat = self._flat()
+        if not same(flat, self._last):
+            self._look_again()
+            flat = self._last = self._flat()
+        if not closely:
+            return Counted(flat)
+        given = [("an argument", each) for each in arguments if not is_atom(each)]
+        others = Reach(self._reach).visit(given).contents
+        return Counted(flat, [(each, each.take()) for each in self._contents + others])
+
+    def _flat(self) -> list[Any]:
+        return [held for each in self._contents for held in (MARK, *each.held())]
+
+    def _look_again(self) -> None:
+        """Add the objects that can be reached now and were not known yet."""
+        above = [(each.name, each, each.take()) for each in self._contents]
+        self._add(
+            self._reach.visit(
+                (f"{name}.{key}" if name else key, held)
+                for name, content, value in above
+                for key, held in content.items(value)
+            )
+        )
+
+    def changed(self, before: Counted) -> Iterator[Content]:
+        """Yield the objects that hold something else than they did."""
+        if before.closely:
+            for content, value in before.closely:
+                if not content.same(value, content.take()):
+                    yield content
+        elif not same(self._flat(), before.flat):
+            yield from self._differing(before.flat)
+
+    def _differing(self, flat: list[Any]) -> Iterator[Content]:
+        ends = [index for index, each in enumerate(flat) if each is MARK] + [len(flat)]
+        for number, content in enumerate(self._contents[: len(ends) - 1]):
+            was = flat[ends[number] + 1 : ends[number + 1]]
+            if not same(was, list(content.held())):
+                yield content
