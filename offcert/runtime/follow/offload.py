@@ -275,7 +275,8 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
     @property
     def _full(self) -> bool:
         """Whether steps have to hear of every operation, or to be told apart by their modules."""
-        return self._timed or self._count or share_calls(self.step_plans)
+        varies = self._kinds.vary or share_calls(self.step_plans)
+        return self._timed or self._count or varies
 
     def _detach(self) -> None:
         if self._busy():
