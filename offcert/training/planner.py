@@ -190,7 +190,8 @@ class Planner:
         """Return the problem in which what may run again may do so."""
         if self._recompute is Recompute.ANY and problem.computed is None:
             warnings.warn(
-                "what the step computes from what is not clear, as it changes tensors in place: "
+                "what the step computes from what is not clear, as it changes tensors in place or "
+                "has them saved anew for the backward pass: "
                 "plans move tensors, and nothing runs again",
                 OffloadWarning,
                 stacklevel=2,

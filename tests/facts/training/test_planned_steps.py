@@ -6,10 +6,12 @@ import copy
 import warnings
 from contextlib import nullcontext
 
+import pytest
 import torch
 from torch import nn
 
 import offcert
+from offcert.runtime.watch.guard import OffloadWarning
 
 
 def trained(model, step, steps, **options):
@@ -137,3 +139,64 @@ def test_lengths_that_grow_in_each_step_are_studied_twice():
     assert training.report.peak <= training.report.limit
     # The third is for up to twice the second length, and for all between.
     assert len(training.certificates) == 3
+
+
+class Looking(nn.Module):
+    """Makes and drops a result, as a loss that looks for the best match does."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(32, 32) for _ in range(4))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+            # Autograd has saved `x` for that, and lets go of it at once.
+            x.sin()
+            x = x.cos()
+        return x
+
+
+def test_what_autograd_drops_and_saves_again():
+    def step(model, number):
+        loss = model(torch.randn(16, 32)).square().mean()
+        loss.backward()
+        return loss
+
+    with warnings.catch_warnings(action="error"):
+        training = require_same(
+            Looking(), step, 4, memory="20%", time_limit=1, count=True, recompute="none"
+        )
+    assert training.steps == {"studied": 1, "planned": 3}
+    assert training.report.offloaded_bytes > 0
+    assert training.report.peak <= training.report.limit
+
+
+@pytest.mark.parametrize("kind", ["Mixtral", "Qwen2Moe"])
+def test_mixtures_of_experts(kind):
+    transformers = pytest.importorskip("transformers")
+    options = {
+        "Mixtral": {"num_local_experts": 4},
+        "Qwen2Moe": {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32},
+    }
+    settings = getattr(transformers, f"{kind}Config")(
+        vocab_size=50,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        **options[kind],
+    )
+
+    def step(model, number):
+        words = torch.randint(50, (4, 32))
+        loss = model(input_ids=words, labels=words).loss
+        loss.backward()
+        return loss
+
+    torch.manual_seed(1)
+    network = getattr(transformers, f"{kind}ForCausalLM")(settings)
+    with warnings.catch_warnings(action="error", category=OffloadWarning):
+        training = require_same(network, step, 6, memory="50%", time_limit=1)
+    assert training.steps == {"studied": 1, "planned": 5}
