@@ -100,8 +100,7 @@ class Making(Offload):
         self._settled: list[Signature] = []
         self._reasons: list[str] = []
         self._branches = Branches()
-        # One a plan; modules that must not run again, and why; how many plans were made in the
-        # place of others of which something was refused.
+        # One a plan; modules that must not run again, and why; plans in the place of refused ones.
         self._made: list[Made] = []
         self._barred: dict[str, str] = {}
         self._anew = 0
@@ -117,9 +116,8 @@ class Making(Offload):
         if problem.recompute is not Recompute.NONE:
             self._barred |= opaque_modules(self._root)
         allowed = without(problem, self._barred)
-        number = contained([each.problem for each in self._made], problem)
-        if number is None:
-            number = self._outgrown(first_call(problem))
+        same = contained([each.problem for each in self._made], problem)
+        number = self._outgrown(first_call(problem)) if same is None else same
         known = self._order(problem, allowed, number).known() if self._searches.alone else None
         if known is not None:
             self._arrived(problem, known, number)

@@ -76,6 +76,10 @@ class Kinds:
             return [chosen, *(each for each in found if each is not chosen)]
         return found
 
+    def tell_apart(self, step_plans: Sequence[StepPlan]) -> bool:
+        """Whether steps are told apart by all that they do: they vary, or begin alike."""
+        return self.vary or share_calls(step_plans)
+
     def forget(self, step_plan: StepPlan) -> None:
         """Know nothing any more of a plan that no step follows from now on."""
         self._attributes.pop(id(step_plan), None)

@@ -180,9 +180,7 @@ class StepRun(Clock):
     @property
     def uses_store(self) -> bool:
         """Whether bytes on the host may still be written or needed."""
-        if not self.finished:
-            return True
-        return any(entry.away for entry in self._entries.alive())
+        return not self.finished or any(entry.away for entry in self._entries.alive())
 
     @property
     def offloaded_bytes(self) -> int:
