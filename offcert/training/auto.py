@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -65,6 +66,8 @@ class AutoOffload(Making):
                 "and all have to follow the same plan"
             )
         self._study: Study | None = None
+        # Calls for which no plan was made of what is known of smaller steps, or one has been.
+        self._unforetold: set[str] = set()
         # Steps with a call that no gradient came to: if it is so again, that is how they are.
         self._odd: set[str] = set()
 
@@ -80,7 +83,7 @@ class AutoOffload(Making):
         if not torch.is_grad_enabled() or self._busy() or within_transform():
             return super().begin(args, kwargs)
         study = self._study
-        if study is not None:
+        if study is not None and not study.concluded:
             if study.under_way:
                 return study.session.begin(args, kwargs)
             self._conclude(study)
@@ -98,7 +101,14 @@ class AutoOffload(Making):
             self._sizes.saw(call)
         if not self._is_new(call):
             return super().begin(args, kwargs)
-        if self._study is None or self._study.call != call:
+        if self._study is not None and self._study.call != call:
+            study, self._study = self._study, None
+            if study.fullest is not None:
+                self._take_over(study)
+                return self.begin(args, kwargs)
+        if self._study is None:
+            if self._foretold(call):
+                return self.begin(args, kwargs)
             begun = self._kinds.now()
             known = is_covered(self.step_plans, call, self._hooks.parts.device)
             if known and not self._wants_small(call):
@@ -288,21 +298,41 @@ class AutoOffload(Making):
         if self._is_disturbed(study):
             self._study = None
         elif problem is not None:
-            self._study = None
-            tell_of_study(problem)
-            small = self._wants_small(study.call)
-            self._sizes.captured(problem)
-            if small:
-                return
-            try:
-                made = len(self.step_plans)
-                self._plan(problem)
-                for step_plan in self.step_plans[made:]:
-                    self._kinds.was(step_plan, study.begun)
-            except (InputError, PlanError) as error:
-                self._give_up(study.call, str(error))
+            whole = study.whole
+            self._kinds.vary |= not whole
+            if self._wants_small(study.call):
+                self._study = None
+                self._sizes.captured(problem)
+            elif whole or study.tries >= _TRIES:
+                self._take_over(study)
         elif study.tries >= _TRIES:
             self._give_up(study.call, "its steps differ, or run no backward pass")
+
+    def _foretold(self, call: Signature) -> bool:
+        """Make a plan for a larger step than was studied, and for larger ones; whether it fits."""
+        if self._goes_on or repr(call) in self._unforetold:
+            return False
+        self._unforetold.add(repr(call))
+        with suppress(InputError, PlanError):
+            problem = self._sizes.beyond(call)
+            if problem is not None and self._planner.fits(problem):
+                self._plan(problem)
+                return True
+        return False
+
+    def _take_over(self, study: Study) -> None:
+        """Make a plan for the step that did most of those that were studied."""
+        self._study = None
+        assert study.fullest is not None
+        tell_of_study(study.fullest)
+        self._sizes.captured(study.fullest)
+        try:
+            made = len(self.step_plans)
+            self._plan(study.fullest)
+            for step_plan in self.step_plans[made:]:
+                self._kinds.was(step_plan, study.begun)
+        except (InputError, PlanError) as error:
+            self._give_up(study.call, str(error))
 
     def _is_disturbed(self, study: Study) -> bool:
         """Whether a study is to begin anew: it found a step that was given up, or a known one."""
@@ -313,7 +343,8 @@ class AutoOffload(Making):
         if study.capture is None or study.recorded:
             return False
         study.recorded = True
-        known = [each.capture for each in self.step_plans]
+        here = self._hooks.parts.device
+        known = [p.capture for p in self.step_plans if is_covered([p], study.call, here)]
         return not self._branches.studied(study.capture, known)
 
     def _give_up(self, call: Signature, reason: str) -> None:

@@ -7,20 +7,18 @@ covers it. The problem of a size that nobody has captured lies between those of 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
 
 from offcert.core.errors import InputError, PlanError
 from offcert.core.options import require_count
 from offcert.core.uncertainty import executed_on, with_durations
 from offcert.proofs.certificate import Certificate
-from offcert.questions.schedule.files import problem_from_json, problem_to_json
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.simulate import simulate
+from offcert.training.foretold import between
 from offcert.training.together import Searching
 
 
@@ -175,80 +173,6 @@ def replayed(certificate: Certificate, problem: Problem) -> int | None:
         raise InputError(
             f"{problem.name} differs from {planned.name} in more than sizes and times"
         ) from error
-
-
-def between(small: Problem, large: Problem, share: Fraction) -> Problem:
-    """Return the problem of a step between two captured ones, for a plan that steps may follow.
-
-    Every size, duration and length of a shape is taken to change evenly from the one to the other,
-    rounded up. So of products of lengths more is foreseen than there is.
-
-    Parameters
-    ----------
-    small, large : Problem
-        Problems of captured steps that differ in sizes and times only.
-    share : Fraction
-        How far it is from the small one to the large one, from 0 to 1.
-
-    Raises
-    ------
-    InputError
-        If they differ in something else; the sentence says where.
-    """
-    assert large.source is not None
-    told = large.source["capture"]
-    documents = problem_to_json(small), problem_to_json(large)
-    for document in documents:
-        capture = dict(document["source"]["capture"])
-        # With data or without, it is the same step; numbers of nodes are only compared with it.
-        capture |= {name: told[name] for name in ("tensors", "nodes")}
-        if "record" in capture:
-            # What dies in the midst of operations may differ in kind: the larger step's bytes do.
-            within = {"within": told["record"].get("within")}
-            capture["record"] = capture["record"] | within
-        document["source"] = {"capture": capture}
-        document |= {"memory": large.platform.memory, "name": large.name}
-    found = _between(*documents, share, "")
-    found["source"]["capture"]["interpolated"] = True
-    found["source"] = {**large.source, **found["source"]}
-    _add_up(found)
-    return problem_from_json(found)
-
-
-def _between(small: Any, large: Any, share: Fraction, place: str) -> Any:
-    if small == large and type(small) is type(large):
-        return large
-    if isinstance(small, dict) and isinstance(large, dict) and small.keys() == large.keys():
-        return {n: _between(small[n], large[n], share, f"{place}.{n}") for n in large}
-    if isinstance(small, list | tuple) and isinstance(large, list | tuple):
-        if len(small) == len(large):
-            pairs = enumerate(zip(small, large, strict=True))
-            return [_between(a, b, share, f"{place}[{number}]") for number, (a, b) in pairs]
-    elif type(small) is int and type(large) is int:
-        return small + math.ceil((large - small) * share)
-    elif _is_number(small) and _is_number(large):
-        # A whole number as an argument, such as the time step of a diffusion.
-        return large
-    raise InputError(f"steps differ in more than sizes and times: see {place.removeprefix('.')}")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, str) and value.removeprefix("-").isdecimal()
-
-
-def _add_up(document: dict[str, Any]) -> None:
-    """Let each tensor have the bytes of its storages, which were rounded one by one."""
-    capture = document["source"]["capture"]
-    if "network" in document:
-        rows, tensors = capture["record"]["storages"], document["network"]["values"]
-    else:
-        rows, tensors = [(row[1], row[4]) for row in capture["saved"]], document["trace"]["tensors"]
-    sizes: Counter[int] = Counter()
-    for size, tensor in rows:
-        if tensor is not None and tensor >= 0:
-            sizes[tensor] += size
-    for tensor, size in sizes.items():
-        tensors[tensor]["size"] = size
 
 
 def with_times_like(problem: Problem, modelled: Problem, timed: Problem) -> Problem:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from fractions import Fraction
 from itertools import accumulate
 
+from offcert.core.errors import InputError
 from offcert.questions.schedule.problem import Problem
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.watch.signature import Signature, as_if_on, covers, volume
+from offcert.training.foretold import beyond
 from offcert.training.planner import first_call
 
 # Sizes that may get a plan of their own, at most; steps that are seen before the first choice, and
@@ -69,6 +72,23 @@ def outgrown(
     return number if full or 2 * size > volume(call) else None
 
 
+def contained(problems: Sequence[Problem], problem: Problem) -> int | None:
+    """Return the number of the first problem whose step does less than another one, or None.
+
+    The two begin with the same call, and all that happens in the smaller one happens in the other.
+    """
+    more = _events(problem)
+    for number, each in enumerate(problems):
+        if first_call(each) == first_call(problem) and _events(each) < more:
+            return number
+    return None
+
+
+def _events(problem: Problem) -> set[tuple[object, ...]]:
+    assert problem.source is not None
+    return set(map(tuple, problem.source["capture"]["ticks"]))
+
+
 class Sizes:
     """The sizes of the steps that a training makes, and the captured ones among them.
 
@@ -109,6 +129,31 @@ class Sizes:
     def ends(self) -> tuple[Problem, Problem] | None:
         """The problems of the small captured step and of the largest; None before there are two."""
         return self._ends if self.due else None
+
+    def beyond(self, call: Signature) -> Problem | None:
+        """Return the problem of a step larger than all captured ones, at least as large as a call.
+
+        It is the largest captured step with up to twice its length, foretold from two captures that
+        differ in that length alone; None if there are none, or the call is larger still.
+        """
+        large = self._largest
+        if large is None or not covers(call, first_call(large)):
+            return None
+        most, asked = _lengths(first_call(large)), _lengths(call)
+        grow = [number for number, length in enumerate(most) if asked[number] > length]
+        for small in reversed(self._captured):
+            least = _lengths(first_call(small))
+            if small is large or not covers(first_call(large), first_call(small)):
+                continue
+            changed = [number for number, length in enumerate(most) if length > least[number]]
+            rows = {(least[n], most[n]) for n in changed}
+            if grow and set(grow) <= set(changed) and len(rows) == 1:
+                one, other = rows.pop()
+                if max(asked[n] for n in changed) <= 2 * other:
+                    # Tensors that are few bytes in one of them may be together, and so differ.
+                    with suppress(InputError):
+                        return beyond(small, large, (one, other, 2 * other))
+        return None
 
     @property
     def _largest(self) -> Problem | None:

@@ -23,7 +23,7 @@ from offcert.runtime.watch.signature import Signature
 from offcert.training.barred import opaque_modules, price, without
 from offcert.training.branches import Branches
 from offcert.training.feedback import tell_of_plans, tell_of_search, tell_of_waiting
-from offcert.training.growth import outgrown
+from offcert.training.growth import contained, outgrown
 from offcert.training.plan_folder import PlanFolder
 from offcert.training.planner import Planner, first_call
 from offcert.training.search import Done, Found, Order
@@ -100,8 +100,7 @@ class Making(Offload):
         self._settled: list[Signature] = []
         self._reasons: list[str] = []
         self._branches = Branches()
-        # One a plan; modules that must not run again, and why; how many plans were made in the
-        # place of others of which something was refused.
+        # One a plan; modules that must not run again, and why; plans in the place of refused ones.
         self._made: list[Made] = []
         self._barred: dict[str, str] = {}
         self._anew = 0
@@ -117,7 +116,8 @@ class Making(Offload):
         if problem.recompute is not Recompute.NONE:
             self._barred |= opaque_modules(self._root)
         allowed = without(problem, self._barred)
-        number = self._outgrown(first_call(problem))
+        same = contained([each.problem for each in self._made], problem)
+        number = self._outgrown(first_call(problem)) if same is None else same
         known = self._order(problem, allowed, number).known() if self._searches.alone else None
         if known is not None:
             self._arrived(problem, known, number)

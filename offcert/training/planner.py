@@ -167,6 +167,11 @@ class Planner:
         storages = read_capture(problem.source, trace).storages
         return rounding(trace, [(each.tensor, each.place.size) for each in storages], self.granule)
 
+    def fits(self, problem: Problem) -> bool:
+        """Whether there certainly is a plan that keeps to the limit."""
+        limited = self.limited(problem)
+        return limited.plain().least_memory <= limited.platform.memory
+
     def room(self, model: nn.Module, batch: int) -> int:
         """Return the bytes that a step may take of which nothing is known but its batch.
 
@@ -185,7 +190,8 @@ class Planner:
         """Return the problem in which what may run again may do so."""
         if self._recompute is Recompute.ANY and problem.computed is None:
             warnings.warn(
-                "what the step computes from what is not clear, as it changes tensors in place: "
+                "what the step computes from what is not clear, as it changes tensors in place or "
+                "has them saved anew for the backward pass: "
                 "plans move tensors, and nothing runs again",
                 OffloadWarning,
                 stacklevel=2,

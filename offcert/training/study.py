@@ -19,7 +19,7 @@ from offcert.runtime.device.interface import DeviceEvent
 from offcert.runtime.follow.kinds import Attributes
 from offcert.runtime.follow.run import StepRun
 from offcert.runtime.plan.step_plan import StepPlan
-from offcert.runtime.watch.events import Session
+from offcert.runtime.watch.events import ENTER, Session
 from offcert.runtime.watch.hooks import Hooks
 from offcert.runtime.watch.signature import Signature, volume
 from offcert.runtime.workloads.turns import Stopwatch
@@ -81,7 +81,8 @@ class TimedRun(StepRun):
     @property
     def timed(self) -> bool:
         """Whether it has followed its plan to the end."""
-        return self.deviation is None and len(self._over) == len(self.step_plan.trace) + 1
+        whole = self.deviation is None and not self.left_out
+        return whole and len(self._over) == len(self.step_plan.trace) + 1
 
     @property
     def share(self) -> float:
@@ -115,7 +116,9 @@ class Study:
         self.broken: str | None = None
         # The capture of the recorded step, once it is made, and whether a step was recorded.
         self.capture: Capture | None = None
-        self.recorded = False
+        self.recorded = self.concluded = False
+        # Of the recorded steps, the problem of the one that did most.
+        self.fullest: Problem | None = None
         self.session: Recorder
         self._root = root
         self._watching: ExitStack | None = None
@@ -137,6 +140,7 @@ class Study:
     ) -> Session | None:
         """Study the step that begins; within the budget, by a rule that needs no plan."""
         self.tries += 1
+        self.concluded = False
         self._batch = batch_bytes((args, kwargs))
         limit = planner.room(self._root, self._batch)
         self.session = Recorder(hooks, planner.rates, limit, host)
@@ -160,6 +164,7 @@ class Study:
     def conclude(self, planner: Planner) -> Problem | None:
         """Return the problem of the recorded step; None if no backward pass went through it."""
         self.abandon()
+        self.concluded = True
         self.session.finish()
         if self.session.elsewhere:
             raise InputError("its backward pass runs in another thread than its forward pass")
@@ -167,7 +172,27 @@ class Study:
             return None
         step = TrainingStep(self._root, lambda model, batch: None)
         self.capture = captured(step, self.session, Clock.MODULES, "real", self._batch)
-        return planner.problem_of(self.capture, type(self._root).__name__)
+        problem = planner.problem_of(self.capture, type(self._root).__name__)
+        if self.fullest is None or len(problem.trace) > len(self.fullest.trace):
+            self.fullest = problem
+        return problem
+
+    @property
+    def whole(self) -> bool:
+        """Whether the recorded step called all of a list of modules, of those that are alike.
+
+        Where it did not, another step may do more, and its plan does for both.
+        """
+        ran = {moment.event.path for moment in self.session.moments if moment.event.kind == ENTER}
+        for path, parent in self._root.named_modules():
+            if isinstance(parent, nn.ModuleList | nn.ModuleDict | nn.Sequential):
+                prefix = f"{path}." if path else ""
+                kinds: dict[type[nn.Module], set[bool]] = {}
+                for name, child in parent.named_children():
+                    kinds.setdefault(type(child), set()).add(f"{prefix}{name}" in ran)
+                if any(len(found) > 1 for found in kinds.values()):
+                    return False
+        return True
 
     @property
     def most(self) -> int:

@@ -63,22 +63,25 @@ def build(recorder: Recorder | Recording, clock: Clock) -> Built:
     groups = _groups(recorder.lives, cut)
     tensors, tensor_of = _tensors(groups, cut)
     trace = Trace(_operations(tensors, cut), tensors)
+    # What autograd has dropped and saved again, it holds as it was saved last.
+    latest = {id(saved.life): saved for saved in recorder.saved}
     rows = (
         (
             cut.operation(saved.moment),
             saved.size,
             saved.dtype,
             saved.shape,
-            None if saved.life is None else tensor_of.get(id(saved.life)),
+            tensor_of.get(id(saved.life)) if saved is latest[id(saved.life)] else None,
         )
         for saved in recorder.saved
     )
     ticks = tuple(cut.moments[tick].event for tick in cut.ticks)
     operations = [Computation(o.name, o.duration, o.workspace) for o in trace.operations]
     network: Network | None = build_network(recorder, cut, groups, operations)
-    if network is not None and network.trace() != trace:
-        # A program that changes in place what may have left meanwhile: offloading follows it, but
-        # what was computed from what is not clear.
+    again = any(each.life and each is not latest[id(each.life)] for each in recorder.saved)
+    if network is not None and (again or network.trace() != trace):
+        # A program that changes in place what may have left meanwhile, or has autograd save anew
+        # what it has dropped: offloading follows it, but what runs again could not be told from it.
         network = None
     ranges, record = NO_RANGES, None
     if clock is Clock.MODULES and network is not None:

@@ -76,6 +76,10 @@ class Clock(Session):
         """Take note of an operation that began again, or never did."""
         self.deviate(what)
 
+    def _leave_out(self, end: int) -> None:
+        """Take note that the operations before one do not run."""
+        self._out_of_turn(f"{self.name(self._next)} never began")
+
     def _move(self, operation: int) -> None:
         """Make the moves of the plan before an operation."""
         raise NotImplementedError
@@ -174,7 +178,7 @@ class Clock(Session):
             self._out_of_turn(f"{self.name(operation)} began again after {self.name(self.now)}")
             return
         if operation > self._next:
-            self._out_of_turn(f"{self.name(self._next)} never began")
+            self._leave_out(operation)
         while self._next <= operation:
             self._close()
             self.now = self._next

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from offcert.runtime.follow.counting import Known
+from offcert.runtime.follow.left_out import LeftOut, Stayed
 from offcert.runtime.follow.memory import Reserved
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.plan.step_table import StepTable
@@ -84,6 +85,8 @@ class StepEntries(PlacedEntries):
     ----------
     table : StepTable
         Of the captured step.
+    left_out : LeftOut
+        The operations that the step has left out.
 
     Attributes
     ----------
@@ -92,10 +95,13 @@ class StepEntries(PlacedEntries):
         were as captured.
     spared : list of Spared
         Tensors that a smaller step has saved.
+    left_out : LeftOut
+        The operations that the step has left out.
     """
 
-    def __init__(self, table: StepTable) -> None:
+    def __init__(self, table: StepTable, left_out: LeftOut) -> None:
         super().__init__()
+        self.left_out = left_out
         self.smaller: Signature | None = None
         self.spared: list[Spared] = []
         self._alike = table.alike
@@ -115,23 +121,26 @@ class StepEntries(PlacedEntries):
                     return self.put(place, size)
         return super().add(operation, size, tensor)
 
+    def instead(self, place: SavedPlace) -> Entry | None:
+        """Return the entry of a storage as one that an operation would have saved, or None.
 
-class Stayed(NamedTuple):
-    """Bytes that should have left, but are held by someone besides autograd.
+        Parameters
+        ----------
+        place : SavedPlace
+            Where it is saved for the first time; there the captured step saved nothing like it.
+        """
+        found = self.left_out.place_of(place, self.by_place) if self.left_out else None
+        if found is None:
+            return None
+        del self.by_place[place]
+        return self.put(found, place.size)
 
-    Attributes
-    ----------
-    tensor : int
-        The trace's tensor that they belong to.
-    operation : int
-        The operation before which they should have left.
-    size : int
-        How many.
-    """
-
-    tensor: int
-    operation: int
-    size: int
+    def all_spared(self) -> list[Spared]:
+        """Return tensors that the step has saved smaller, or not at all."""
+        return [
+            *self.spared,
+            *(Spared(each, each.size) for each in self.left_out.places(self.by_place)),
+        ]
 
 
 class Excess:
@@ -255,8 +264,14 @@ class Excess:
             back = next((n for n in after if each.tensor in prediction.claims[n]), len(trace))
             more[each.operation] += each.size
             more[back] -= each.size
+        for operation, size in saved.left_out.besides():
+            more[operation] += size
+            more[operation + 1] -= size
         del more[-1]
-        less = spared_bytes(self.step_plan, saved.spared)
+        less = spared_bytes(self.step_plan, saved.all_spared())
+        for tensor in saved.left_out.never_made(saved.by_place):
+            for operation in range(tensor.uses[0], tensor.uses[-1] + 1):
+                less[operation] += tensor.size
         rows = zip(accumulate(more), prediction.peaks, less, strict=True)
         for operation, (extra, captured, fewer) in enumerate(rows):
             peak = captured - fewer

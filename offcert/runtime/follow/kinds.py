@@ -39,10 +39,16 @@ class Kinds:
     ----------
     modules : sequence of torch.nn.Module
         The parts of the model, whose attributes may tell.
+
+    Attributes
+    ----------
+    vary : bool
+        Whether steps leave something out, or have deviated: then all their operations are heard of.
     """
 
     def __init__(self, modules: Sequence[nn.Module]) -> None:
         self.modules = modules
+        self.vary = False
         self._attributes: dict[int, Attributes] = {}
         self._next: dict[tuple[int, ...], int] = {}
         self._latest: tuple[int, ...] = ()
@@ -69,6 +75,10 @@ class Kinds:
             chosen = self.choose(found)
             return [chosen, *(each for each in found if each is not chosen)]
         return found
+
+    def tell_apart(self, step_plans: Sequence[StepPlan]) -> bool:
+        """Whether steps are told apart by all that they do: they vary, or begin alike."""
+        return self.vary or share_calls(step_plans)
 
     def forget(self, step_plan: StepPlan) -> None:
         """Know nothing any more of a plan that no step follows from now on."""
@@ -105,6 +115,7 @@ class Kinds:
         """Learn from a step: whether it was like the captured one, and which of several kinds."""
         if not run.finished:
             return
+        self.vary |= bool(run.left_out) or (run.deviation is not None and not run.broken)
         if run.smaller is not None and run.deviation is not None and not run.broken:
             self._unlike[id(run.step_plan), repr(run.smaller)] += 1
         said = foreign_kernels(run.step_plan, run.hooks.parts.device)
@@ -116,10 +127,12 @@ class Kinds:
         told = {path for order in orders for path in order}
         entered = [path for path in run.entered if path in told]
         found = [e for e, order in zip(run.alternatives, orders, strict=True) if order == entered]
-        if run.deviation is None:
-            self.was(run.step_plan, self._begun)
-        elif len(found) == 1 and found[0] is not run.step_plan:
+        # One that has left something out may have done just what another plan is for.
+        other = len(found) == 1 and found[0] is not run.step_plan
+        if other and (run.deviation is not None or run.left_out):
             self.was(found[0], self._begun)
+        elif run.deviation is None:
+            self.was(run.step_plan, self._begun)
 
     def now(self) -> Attributes:
         """Return the attributes that may tell what a step will be which begins now."""

@@ -59,8 +59,8 @@ class Counts:
             counter.start_peak()
 
     def end(self) -> None:
-        """Take note that the latest operation has ended."""
-        if self._counter is not None:
+        """Take note that the latest operation has ended, if one has begun."""
+        if self._counter is not None and self.at_begin:
             self._counter.look()
             self.at_end.append(self._counter.live)
             self.peaks.append(self._counter.peak)

@@ -22,7 +22,7 @@ from offcert.runtime.follow.agreement import require_agreement
 from offcert.runtime.follow.clock import listen
 from offcert.runtime.follow.counting import Counting
 from offcert.runtime.follow.excess import IdleRun
-from offcert.runtime.follow.kinds import Kinds, share_calls
+from offcert.runtime.follow.kinds import Kinds
 from offcert.runtime.follow.memory import Reserved, memory_limit, within_host
 from offcert.runtime.follow.outcome import Outcome
 from offcert.runtime.follow.relay import Relay, give_up, unhook, watch_unseen
@@ -275,7 +275,7 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
     @property
     def _full(self) -> bool:
         """Whether steps have to hear of every operation, or to be told apart by their modules."""
-        return self._timed or self._count or share_calls(self.step_plans)
+        return self._timed or self._count or self._kinds.tell_apart(self.step_plans)
 
     def _detach(self) -> None:
         if self._busy():

@@ -12,7 +12,8 @@ from offcert.core.errors import PlanError
 from offcert.runtime.device.interface import MemoryReading
 from offcert.runtime.follow.clock import Clock
 from offcert.runtime.follow.counting import Known
-from offcert.runtime.follow.excess import Excess, Stayed, StepEntries, sizes_of
+from offcert.runtime.follow.excess import Excess, StepEntries, sizes_of
+from offcert.runtime.follow.left_out import LeftOut, Stayed
 from offcert.runtime.follow.memory import Counts, Reserved
 from offcert.runtime.plan.reports import StepReport, Unforeseen
 from offcert.runtime.plan.step_plan import StepPlan
@@ -106,7 +107,10 @@ class StepRun(Clock):
         self.alternatives: tuple[StepPlan, ...] = ()
         self._mover, self._strict, self._ended = mover, strict, ended
         self._calls_made = 0
-        self._entries = StepEntries(self.table)
+        self.left_out = LeftOut(step_plan)
+        # Operators are told apart by their numbers alone, and not all operations are heard of.
+        self._tells_less = full and not self.by_operators
+        self._entries = StepEntries(self.table, self.left_out)
         # References to what it has saved, by the places.
         self.by_place: dict[SavedPlace, weakref.ref[Entry]] = self._entries.by_place
         self._saved: defaultdict[SavedKind, int] = defaultdict(int)
@@ -176,9 +180,7 @@ class StepRun(Clock):
     @property
     def uses_store(self) -> bool:
         """Whether bytes on the host may still be written or needed."""
-        if not self.finished:
-            return True
-        return any(entry.away for entry in self._entries.alive())
+        return not self.finished or any(entry.away for entry in self._entries.alive())
 
     @property
     def offloaded_bytes(self) -> int:
@@ -254,6 +256,14 @@ class StepRun(Clock):
         """Take note of bytes that could not leave before an operation."""
         self._excess.stayed.append(Stayed(tensor, operation, size))
 
+    def comes_early(self, entry: Entry) -> None:
+        """Take note of bytes that autograd asks for before the plan brings them back."""
+        tensor = self.step_plan.places.get(entry.key)
+        if self.left_out and tensor is not None:
+            self.stays(tensor, self.now, entry.size)
+        else:
+            self.deviate(f"{entry.size} bytes were needed before the plan brought them back")
+
     def returned(self) -> None:
         """Look whether the call of the model has done more than the captured one."""
         self._excess.end_call(self._calls_made - 1)
@@ -286,6 +296,13 @@ class StepRun(Clock):
         self._disordered = self._disordered or self.deviation is None
         self.deviate(what)
 
+    def _leave_out(self, end: int) -> None:
+        """Take note that the operations before one do not run: less is done, or something else."""
+        something = self._unforeseen or not self._tells_less
+        more = self.left_out.leave(self._next, end, self._entries.alive(), something=something)
+        if more is not None:
+            self._out_of_turn(more)
+
     def _move(self, operation: int) -> None:
         if self._mover is None:
             return
@@ -316,8 +333,8 @@ class StepRun(Clock):
         self._state_bytes = HELD.peak if self.step_plan.segments else 0
         try:
             if self.now + 1 != len(self.step_plan.trace):
-                self.deviate(f"{self.name(self._next)} never began")
-            if self._excess.stayed:
+                self._leave_out(len(self.step_plan.trace))
+            if self._excess.stayed or self.left_out:
                 self._excess.of_bytes(self._entries)
             if self.deviation is None or self._disordered:
                 self.exceed(self._excess.at_end(self._counts.whole, self.deviation))
@@ -372,6 +389,12 @@ class StepRun(Clock):
             entry = self._entries.add(stretch, size, tensor)
         place = entry.key
         if place not in self.step_plan.places:
+            instead = self._entries.instead(place)
+            if instead is not None:
+                self._excess.stayed += self.left_out.stayed(instead.key, self.now)
+                return instead
             name = self.name(place.operation)
             self._unforeseen.append(Unforeseen(name, size, place.dtype, place.shape))
+            if self.left_out:
+                self.deviate(self.left_out.never)
         return entry

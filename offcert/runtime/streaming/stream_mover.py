@@ -157,7 +157,7 @@ class StreamMover(Mover):
 
     def reach(self, step: FollowedStep, operation: int) -> None:
         """Hand over what the timetable says before an operation begins."""
-        self._operations_ended(operation)
+        self._operations_ended(step, operation)
         for action in self._timetable.actions[operation]:
             # No table of bound methods: it would keep this object until garbage is collected.
             if action.act is Act.COPY_OUT:
@@ -171,10 +171,11 @@ class StreamMover(Mover):
         if self._record is not None:
             self._record.began(self._device.compute.record())
 
-    def _operations_ended(self, now: int) -> None:
+    def _operations_ended(self, step: FollowedStep, now: int) -> None:
         """Take note that all operations before one have ended; not of each is anybody told."""
         for operation in range(self._ran, now):
-            self._device.ran(self._durations[operation])
+            if operation not in step.left_out:
+                self._device.ran(self._durations[operation])
         self._ran = max(self._ran, now)
         self._ended = None
         if self._record is not None:
@@ -319,7 +320,7 @@ class StreamMover(Mover):
 
     def fetch_late(self, step: FollowedStep, entry: Entry) -> None:
         """Bring back what autograd asks for before the plan does."""
-        step.deviate(f"{entry.size} bytes were needed before the plan brought them back")
+        step.comes_early(entry)
         self.late_bytes += entry.size
         # Of no gap of the plan: it is waited for at once.
         self._bring(step, _LATE, [entry])
@@ -341,7 +342,7 @@ class StreamMover(Mover):
     def end(self, step: FollowedStep, *, complete: bool) -> None:
         """Let ``compute`` wait for every copy under way; nothing is held for them any more."""
         if complete:
-            self._operations_ended(len(self._durations))
+            self._operations_ended(step, len(self._durations))
         for tensor in tuple(self._sent):
             self._await_sent(tensor)
         for gap in tuple(self._coming):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
@@ -37,6 +37,10 @@ class FollowedStep(Protocol):
 
     by_place: dict[SavedPlace, weakref.ref[Entry]]
 
+    @property
+    def left_out(self) -> Container[int]:
+        """The operations that it does not do."""
+
     def entry(self, place: SavedPlace) -> Entry | None:
         """Return the entry that the step saved at a place, if autograd still needs it, or None."""
 
@@ -45,6 +49,9 @@ class FollowedStep(Protocol):
 
     def stays(self, tensor: int, operation: int, size: int) -> None:
         """Take note of bytes that could not leave before an operation."""
+
+    def comes_early(self, entry: Entry) -> None:
+        """Take note of bytes that autograd asks for before the plan brings them back."""
 
     def name(self, operation: int) -> str:
         """Return the name of an operation."""
@@ -108,7 +115,9 @@ class Mover(ABC):
 
 
 def lacking(step: FollowedStep, place: SavedPlace, operation: int) -> None:
-    """Tell a step that it has not saved a tensor that is to leave."""
+    """Tell a step that it has not saved a tensor that is to leave, unless it does less."""
+    if place.operation in step.left_out:
+        return
     shape = "x".join(map(str, place.shape)) or "scalar"
     step.deviate(
         f"{step.name(place.operation)} has not saved the {place.dtype} tensor of shape {shape} "
@@ -202,7 +211,7 @@ class SynchronousMover(Mover):
 
     def fetch_late(self, step: FollowedStep, entry: Entry) -> None:
         """Bring back what autograd asks for before the plan does."""
-        step.deviate(f"{entry.size} bytes were needed before the plan brought them back")
+        step.comes_early(entry)
         self.late_bytes += entry.size
         self._fetch(step, entry)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -18,7 +19,8 @@ from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.offload import follow
 from offcert.runtime.plan.step_plan import step_plan
 from offcert.runtime.profiling.profile import profile
-from offcert.training.buckets import between, choose_buckets, replayed, with_times_like
+from offcert.training.buckets import choose_buckets, replayed, with_times_like
+from offcert.training.foretold import between, beyond, grown
 from offcert.training.growth import Sizes
 from offcert.training.planner import first_call
 
@@ -102,6 +104,34 @@ def test_what_differs_in_more_than_numbers_has_nothing_between():
     step = TrainingStep(other, lambda model, batch: model(batch).sum(), torch.randn(2, 4))
     with pytest.raises(InputError, match="steps differ in more than sizes and times: see "):
         between(profile(step, hardware="v100-pcie"), problem_of(3, 40), Fraction(1, 2))
+
+
+def test_beyond_two_captures_lies_what_a_third_one_finds_or_more():
+    small, large = problem_of(3, 32), problem_of(3, 40, 7)
+    found, real = beyond(small, large, (32, 40, 72)), problem_of(3, 72)
+    assert first_call(found)[0][0] == first_call(real)[0][0]
+    pairs = list(zip(found.trace.tensors, real.trace.tensors, strict=True))
+    for one, other in pairs:
+        assert (one.uses, one.evictable) == (other.uses, other.evictable)
+        assert one.size >= other.size
+    for one, other in zip(found.trace.operations, real.trace.operations, strict=True):
+        assert one.workspace >= other.workspace
+        assert one.duration >= other.duration
+    assert sum(one.size == other.size for one, other in pairs) > len(pairs) / 2
+
+
+def test_a_number_that_is_foretold_is_at_least_any_sum_of_powers():
+    sums = itertools.product(range(0, 7, 3), repeat=4)
+    for constant, *powers in sums:
+
+        def number(length, constant=constant, powers=powers):
+            return constant + sum(f * length ** (k + 1) for k, f in enumerate(powers))
+
+        assert grown(number(5), number(7), (5, 7, 11)) >= number(11)
+    assert grown(7, 7, (5, 7, 14)) == 7
+    assert grown(3 * 5**2, 3 * 7**2, (5, 7, 14)) == 3 * 14**2
+    with pytest.raises(InputError, match="grow to"):
+        grown(1, 5000, (5, 7, 14))
 
 
 def test_a_smaller_size_gets_a_plan_where_that_of_the_largest_moves_in_vain():

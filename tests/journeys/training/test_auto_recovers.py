@@ -170,8 +170,9 @@ def test_there_are_no_more_plans_than_asked_for() -> None:
 
     torch.manual_seed(0)
     training = train(Drops(), step, 25)
-    assert 2 <= len(training.step_plans) <= 4
-    assert training.steps["studied"] <= 10
+    assert 1 <= len(training.step_plans) <= 4
+    # Eight at a time, as long as none has run all layers.
+    assert training.steps["studied"] <= 16
 
 
 class Words(nn.Module):
