@@ -69,7 +69,7 @@ class Known:
             Whether no step before it is under way, whose bytes would count as its own.
         """
         self._alone = alone
-        known = any(covers(each, call) for each in self._calls)
+        known = call in self._calls or any(covers(each, call) for each in self._calls)
         if known and self._wanted <= 0:
             return False
         self._wanted -= 1
@@ -115,7 +115,7 @@ class Known:
         """
         steps = self._of_shape.get(shape)
         if steps is not None:
-            if any(covers(each, call) for each in steps.within):
+            if call in steps.within or any(covers(each, call) for each in steps.within):
                 return None
             for less, breach in steps.beyond:
                 if covers(call, less):

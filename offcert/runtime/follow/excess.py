@@ -178,8 +178,7 @@ class Excess:
         if call >= len(capture.nodes) or capture.device != self.parts.device:
             return
         captured = capture.nodes[call]
-        most = max(captured, self._known.most_nodes(call))
-        if captured == UNKNOWN or made <= most:
+        if captured == UNKNOWN or made <= captured or made <= self._known.most_nodes(call):
             return
         self._may(
             f"the model's forward pass made {made} nodes of the autograd graph, {made - captured} "
@@ -303,6 +302,8 @@ class IdleRun(Session):
         self._exceeds, self._reserved = exceeds, reserved
         self._seen = True
         self._told = self._over = False
+        looks = self._counter is not None or reserved.reads or self._excess.keeps_casts
+        self._looks_at_the_end = looks
 
     def begin_call(self, call: Signature) -> None:
         """Take note of how the model is called."""
@@ -315,11 +316,6 @@ class IdleRun(Session):
         """Watch for the backward pass where it matters when it begins or ends."""
         if not path and self._looks_at_the_end:
             self.watch(OUTPUT, path, 0, output)
-
-    @property
-    def _looks_at_the_end(self) -> bool:
-        watches = self._counter is not None or self._reserved.reads
-        return watches or self._excess.keeps_casts
 
     def tick(self, event: Event) -> None:
         """Look at the end of the backward pass what the step has taken."""
