@@ -180,7 +180,10 @@ class Counting:
 
     def known(self, step_plan: StepPlan) -> Known:
         """Return the findings of a plan's steps that were counted."""
-        return self._known.setdefault(id(step_plan), Known())
+        key = id(step_plan)
+        if key not in self._known:
+            self._known[key] = Known()
+        return self._known[key]
 
     def forget(self, step_plan: StepPlan) -> None:
         """Know nothing any more of a plan that no step follows from now on."""
@@ -200,9 +203,10 @@ class Counting:
         """
         wanted = self._count
         if wanted is None:
-            wanted = self._may_count and self.known(step_plan).begin(call, alone)
+            wanted = self.known(step_plan).begin(call, alone) and self._may_count
         if not wanted and not step_plan.by_operators:
-            self.leave()
+            if self._counter is not None:
+                self.leave()
             return None
         if self._counter is None or not is_here(self._counter):
             self.leave()

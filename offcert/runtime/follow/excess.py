@@ -157,7 +157,7 @@ class Excess:
         self.parts = parts
         self.stayed: list[Stayed] = []
         self._known = Known() if known is None else known
-        self._nodes = NodeCount()
+        self._nodes: NodeCount | None = None
         self._made: list[int] = []
         self._call: Signature | None = None
         # Why the step may have taken more; if it or one like it was counted, that is known.
@@ -173,6 +173,7 @@ class Excess:
 
         Operators of another kind of device may consist of others: they are not compared.
         """
+        assert self._nodes is not None
         capture, made = self.step_plan.capture, self._nodes.made
         self._made.append(made)
         if call >= len(capture.nodes) or capture.device != self.parts.device:
