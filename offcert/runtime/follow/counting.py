@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 
@@ -177,6 +178,16 @@ class Counting:
         self._known: dict[int, Known] = {}
         self._counter: LiveBytes | None = None
         self._undo = ExitStack()
+        self._thread = 0
+
+    def enter(self) -> Callable[[], None]:
+        """Count by default in the calling thread; return the function that ends it.
+
+        A mode stays in the thread of a step until another one begins there, which in others may
+        never be.
+        """
+        self._thread = threading.get_ident()
+        return self.leave
 
     def known(self, step_plan: StepPlan) -> Known:
         """Return the findings of a plan's steps that were counted."""
@@ -215,6 +226,8 @@ class Counting:
 
     @property
     def _may_count(self) -> bool:
+        if threading.get_ident() != self._thread:
+            return False
         # Compilers of older PyTorch pass by code that they first meet under a dispatch mode.
         return not self._hooks.compiled or hasattr(TorchDispatchMode, "ignore_compile_internals")
 
