@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 
@@ -69,7 +70,7 @@ class Known:
             Whether no step before it is under way, whose bytes would count as its own.
         """
         self._alone = alone
-        known = any(covers(each, call) for each in self._calls)
+        known = call in self._calls or any(covers(each, call) for each in self._calls)
         if known and self._wanted <= 0:
             return False
         self._wanted -= 1
@@ -115,7 +116,7 @@ class Known:
         """
         steps = self._of_shape.get(shape)
         if steps is not None:
-            if any(covers(each, call) for each in steps.within):
+            if call in steps.within or any(covers(each, call) for each in steps.within):
                 return None
             for less, breach in steps.beyond:
                 if covers(call, less):
@@ -177,10 +178,23 @@ class Counting:
         self._known: dict[int, Known] = {}
         self._counter: LiveBytes | None = None
         self._undo = ExitStack()
+        self._thread = 0
+
+    def enter(self) -> Callable[[], None]:
+        """Count by default in the calling thread; return the function that ends it.
+
+        A mode stays in the thread of a step until another one begins there, which in others may
+        never be.
+        """
+        self._thread = threading.get_ident()
+        return self.leave
 
     def known(self, step_plan: StepPlan) -> Known:
         """Return the findings of a plan's steps that were counted."""
-        return self._known.setdefault(id(step_plan), Known())
+        key = id(step_plan)
+        if key not in self._known:
+            self._known[key] = Known()
+        return self._known[key]
 
     def forget(self, step_plan: StepPlan) -> None:
         """Know nothing any more of a plan that no step follows from now on."""
@@ -200,9 +214,10 @@ class Counting:
         """
         wanted = self._count
         if wanted is None:
-            wanted = self._may_count and self.known(step_plan).begin(call, alone)
+            wanted = self.known(step_plan).begin(call, alone) and self._may_count
         if not wanted and not step_plan.by_operators:
-            self.leave()
+            if self._counter is not None:
+                self.leave()
             return None
         if self._counter is None or not is_here(self._counter):
             self.leave()
@@ -211,6 +226,8 @@ class Counting:
 
     @property
     def _may_count(self) -> bool:
+        if threading.get_ident() != self._thread:
+            return False
         # Compilers of older PyTorch pass by code that they first meet under a dispatch mode.
         return not self._hooks.compiled or hasattr(TorchDispatchMode, "ignore_compile_internals")
 

@@ -166,7 +166,7 @@ class Excess:
         self.parts = parts
         self.stayed: list[Stayed] = []
         self._known = Known() if known is None else known
-        self._nodes = NodeCount()
+        self._nodes: NodeCount | None = None
         self._made: list[int] = []
         self._call: Signature | None = None
         # Why the step may have taken more; if it or one like it was counted, that is known.
@@ -182,13 +182,13 @@ class Excess:
 
         Operators of another kind of device may consist of others: they are not compared.
         """
+        assert self._nodes is not None
         capture, made = self.step_plan.capture, self._nodes.made
         self._made.append(made)
         if call >= len(capture.nodes) or capture.device != self.parts.device:
             return
         captured = capture.nodes[call]
-        most = max(captured, self._known.most_nodes(call))
-        if captured == UNKNOWN or made <= most:
+        if captured == UNKNOWN or made <= captured or made <= self._known.most_nodes(call):
             return
         self._may(
             f"the model's forward pass made {made} nodes of the autograd graph, {made - captured} "
@@ -318,6 +318,8 @@ class IdleRun(Session):
         self._exceeds, self._reserved = exceeds, reserved
         self._seen = True
         self._told = self._over = False
+        looks = self._counter is not None or reserved.reads or self._excess.keeps_casts
+        self._looks_at_the_end = looks
 
     def begin_call(self, call: Signature) -> None:
         """Take note of how the model is called."""
@@ -330,11 +332,6 @@ class IdleRun(Session):
         """Watch for the backward pass where it matters when it begins or ends."""
         if not path and self._looks_at_the_end:
             self.watch(OUTPUT, path, 0, output)
-
-    @property
-    def _looks_at_the_end(self) -> bool:
-        watches = self._counter is not None or self._reserved.reads
-        return watches or self._excess.keeps_casts
 
     def tick(self, event: Event) -> None:
         """Look at the end of the backward pass what the step has taken."""

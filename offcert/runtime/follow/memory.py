@@ -91,6 +91,11 @@ class Reserved:
     limit : int or None
         Bytes that it may have reserved at most.
 
+    Attributes
+    ----------
+    reads : bool
+        Whether there is a device to read.
+
     Raises
     ------
     InputError
@@ -101,13 +106,9 @@ class Reserved:
         if limit is not None and device is None:
             raise InputError("reserved_memory is for devices; the model is on the CPU")
         self.limit = limit
+        self.reads = device is not None
         self._device = device
         self._begun = 0
-
-    @property
-    def reads(self) -> bool:
-        """Whether there is a device to read."""
-        return self._device is not None
 
     def begin(self, step_plan: StepPlan | None = None, *, fresh: bool = False) -> None:
         """Begin to look for the most bytes.

@@ -215,7 +215,7 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
             undo.callback(unhook, self._hooks, self._segments)
             self._attach()
             undo.callback(watch_unseen(self._hooks, self._accounts).close)
-            undo.callback(self._counting.leave)
+            undo.callback(self._counting.enter())
             self._open = undo.pop_all()
         self._finalizer = weakref.finalize(self, give_up, self._open)
         self._finalizer.atexit = False
