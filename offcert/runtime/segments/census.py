@@ -74,6 +74,10 @@ class Census:
             if isinstance(held, torch.Tensor)
         ]
 
+    def attach(self, tensors: list[tuple[str, torch.Tensor]]) -> None:
+        """Add the attributes that programs have given to tensors, and all that they reach."""
+        self._add(self._reach.visit((name, each.__dict__) for name, each in tensors))
+
     def take(self, arguments: Iterable[Any] = (), *, closely: bool = False) -> Counted:
         """Take down what the objects hold; `closely`: what is dear and in arguments, too."""
         flat = self._flat()

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
 
 from offcert.runtime.segments.census import Census
 from offcert.runtime.segments.code import Random
@@ -67,6 +68,8 @@ class ModuleStates:
         inside = [module for _, module in self._modules]
         self._shards = [] if sharded is None else sharded.shards_of(inside)
         self._census: Census | None = None
+        # How many tensors have attributes that programs have given them.
+        self._attached = 0
         # The dictionaries of modules, each with the path of its module.
         self._places: list[tuple[str, dict[str, Any]]] = []
         # What they held when they were looked at, and by which keys.
@@ -96,7 +99,7 @@ class ModuleStates:
         """Find everything that the code of the modules can reach."""
         census = Census(self._modules)
         path_of = {id(module): path for path, module in self._modules}
-        self._places, self._last = [], []
+        self._places, self._last, self._attached = [], [], 0
         for module in census.reached.modules:
             path = path_of.get(id(module), type(module).__name__)
             held = module.__dict__
@@ -159,11 +162,15 @@ class ModuleStates:
         """
         if self._census is None or rehearses:
             self._census = self._look()
-        census = self._census
-        counted = census.take(arguments, closely=rehearses or verifies)
-        flat = flat_of(self._places)
+        census, flat = self._census, flat_of(self._places)
         if not same(flat, self._last):
             self._sort(flat)
+        tensors = self._fixed + self._loose
+        attached = [each for each in tensors if each[1].__dict__ and not _is_fake(each[1])]
+        if len(attached) > self._attached:
+            self._attached = len(attached)
+            census.attach(attached)
+        counted = census.take(arguments, closely=rehearses or verifies)
         before = Before(
             self._places,
             flat,
@@ -372,6 +379,10 @@ class ModuleStates:
 
     def _lost(self, reason: str) -> None:
         raise RecomputeError(f"{self._name} cannot run again for the backward pass: {reason}")
+
+
+def _is_fake(tensor: torch.Tensor) -> bool:
+    return isinstance(tensor, FakeTensor)
 
 
 def _same_state(before: Before, index: int, one: Any, other: Any) -> bool:

@@ -69,12 +69,11 @@ def test_no_state_makes_training_silently_another_one(fuzz, tmp_path, door, coun
 
 
 def unguard(monkeypatch):
-    """Take away what guards recomputation: no rehearsals, no samples, and nothing is put back."""
-    from offcert.runtime.segments import evidence, reachable
-    from offcert.runtime.watch import proof
+    """Take away what guards recomputation: nothing is compared, and nothing is put back."""
+    from offcert.runtime.segments import calls, reachable
+    from offcert.runtime.segments.saved import Mode
 
-    monkeypatch.setattr(proof.SegmentProof, "rehearses", lambda *_, **__: False)
-    monkeypatch.setattr(evidence.Sample, "fits", lambda *_: True)
+    monkeypatch.setattr(calls.Calls, "mode", lambda *_: Mode.TRUSTED)
     monkeypatch.setattr(reachable.Reach, "visit", lambda *_: reachable.Reached())
 
 
