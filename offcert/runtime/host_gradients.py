@@ -135,17 +135,20 @@ class HostGradients(AbstractContextManager["HostGradients"]):
                 f"gradient {number} was sent already: all backward passes of a step but the last "
                 "belong inside kept()"
             )
+        # Buffers of the exchange are the host's memory: no mode that counts the device's sees them.
         if not self._awaited:
             # All sums can be received from now on, whichever is made first.
             for index, parameter in enumerate(self._parameters):
-                total = torch.empty(parameter.numel(), dtype=parameter.dtype)
+                with torch._C._DisableTorchDispatch():
+                    total = torch.empty(parameter.numel(), dtype=parameter.dtype)
                 tag = len(self._parameters) + index
                 work = dist.irecv(total, self._host, self._group, tag)
                 self._awaited.append((work, total))
         gradient = self._parameters[number].grad
         assert gradient is not None
         # What is sent must not change meanwhile, and lie in one piece.
-        sent = gradient.detach().reshape(-1).clone()
+        with torch._C._DisableTorchDispatch():
+            sent = gradient.detach().reshape(-1).clone()
         self._sent[number] = dist.isend(sent, self._host, self._group, number), sent
 
 

@@ -112,7 +112,7 @@ class Machine:
         self.registered = 0
         self._pools: dict[tuple[int, bool], Pool] = {}
         self._issued = 0
-        self._live = self._put_off = 0
+        self._live = self._put_off = self.requested = self.peak_requested = 0
         self._peak = self._peak_late = self._peak_pinned = 0
         self._before_reset = (0, 0)
         self._counts = {0: 0, -1: 0}
@@ -186,7 +186,7 @@ class Machine:
             life.after = dict(pool.given_back)
             life.block = pool.take(size)
             life.address, life.taken = life.block.address, life.block.size
-            self._count(life.taken, 0)
+            self._count(life.taken, 0, size)
         elif where == "pinned":
             life.address = self.pinned.take(size, self.host.knows)
             self._peak_pinned = max(self._peak_pinned, self.pinned.held + self.registered)
@@ -221,7 +221,7 @@ class Machine:
         needed = [0] * STREAMS
         for stream in others:
             needed[stream] = self.streams[stream].knows[stream]
-        self._count(-life.taken, life.taken if others else 0)
+        self._count(-life.taken, life.taken if others else 0, -life.size)
         if others:
             pool.waiting.append((life, needed))
             self._settle()
@@ -233,8 +233,10 @@ class Machine:
             for life in pool.settle(self.host.knows):
                 self._count(0, -life.taken)
 
-    def _count(self, live: int, put_off: int) -> None:
+    def _count(self, live: int, put_off: int, requested: int = 0) -> None:
         self._live += live
+        self.requested += requested
+        self.peak_requested = max(self.peak_requested, self.requested)
         self._put_off += put_off
         self._peak = max(self._peak, self._live)
         self._peak_late = max(self._peak_late, self._live + self._put_off)
@@ -268,6 +270,7 @@ class Machine:
         most, late = self._before_reset
         self._before_reset = max(most, self._peak), max(late, self._peak_late)
         self._peak, self._peak_late = self._live, self._live + self._put_off
+        self.peak_requested = self.requested
 
     def bases(self) -> tuple[dict[tuple[int, bool], int], int]:
         """Return the address at which each pool begins in one space, and the space's length."""

@@ -307,6 +307,7 @@ def _statistics(recorder: EngineRecorder) -> dict[str, Any]:
     return {
         "allocated_bytes": {"all": {"current": machine.allocated, "peak": peaks.device}},
         "reserved_bytes": {"all": {"current": peaks.reserved, "peak": peaks.reserved}},
+        "requested_bytes": {"all": {"current": machine.requested, "peak": machine.peak_requested}},
     }
 
 

@@ -29,12 +29,12 @@ class Argument:
         The tensor, which is not kept here.
     """
 
-    __slots__ = ("_hooks", "_packed", "_storage", "_trained", "_version")
+    __slots__ = ("_dtype", "_hooks", "_packed", "_storage", "_trained", "_version")
 
     def __init__(self, hooks: Hooks, tensor: torch.Tensor) -> None:
         self._hooks = hooks
         self._packed = hooks[0](tensor)
-        self._trained = tensor.requires_grad
+        self._trained, self._dtype = tensor.requires_grad, tensor.dtype
         self._version = 0 if tensor.is_inference() else tensor._version
         self._storage = weakref.ref(tensor.untyped_storage()) if is_plain(tensor) else None
 
@@ -44,10 +44,13 @@ class Argument:
         storage = None if self._storage is None else self._storage()
         return None if storage is None else storage._cdata
 
-    def holds(self, storage: torch.UntypedStorage, version: int) -> bool:
-        """Whether it lies in a storage, which has not been changed since."""
-        return self._storage is not None and (
-            self._storage() is storage and self._version == version
+    def holds(self, tensor: torch.Tensor) -> bool:
+        """Whether another tensor is a view of it, and has not been changed since."""
+        return (
+            self._storage is not None
+            and self._storage() is tensor.untyped_storage()
+            and self._version == tensor._version
+            and self._dtype is tensor.dtype
         )
 
     def tensor(self) -> torch.Tensor:

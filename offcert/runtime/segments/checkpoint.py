@@ -234,7 +234,7 @@ class Checkpoint:
         storage = tensor.untyped_storage()
         key = storage._cdata, tensor._version, View.like(tensor)
         argument, found = self.arguments.get(storage._cdata), self._copies.get(key)
-        if argument is not None and argument.holds(storage, tensor._version):
+        if argument is not None and argument.holds(tensor):
             saved.held = Given(argument, key[-1])
         elif found is not None and found[0]() is storage:
             saved.held = found[1]

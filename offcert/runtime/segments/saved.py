@@ -43,8 +43,8 @@ class Told(Protocol):
 class Argument(Protocol):
     """A tensor that a call is given."""
 
-    def holds(self, storage: torch.UntypedStorage, version: int) -> bool:
-        """Whether it lies in a storage, which has not been changed since."""
+    def holds(self, tensor: torch.Tensor) -> bool:
+        """Whether another tensor is a view of it, and has not been changed since."""
 
     def tensor(self) -> torch.Tensor:
         """Return it, detached."""
@@ -117,7 +117,7 @@ class Given:
         """Return the tensor on its device."""
         tensor = self._argument.tensor()
         view = self._view
-        return tensor.view(view.dtype).as_strided(view.shape, view.stride, view.offset)
+        return tensor.as_strided(view.shape, view.stride, view.offset)
 
 
 _ORDINARY = torch.Tensor, torch.nn.Parameter

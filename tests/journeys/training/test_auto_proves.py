@@ -83,8 +83,9 @@ def test_what_cannot_be_put_back_is_left_out_of_the_next_plan():
     models = [model_of(None, itertools.count(), None) for _ in range(2)]
     training, told = trained(models, 6)
     assert training.report.planned
-    # One step is captured, modules are wrapped in another; the third is the rehearsal.
-    assert training.steps["deviating"] == 1
+    # One step is captured, modules are wrapped in another; then there are two rehearsals: of a
+    # change in the first of them it is not known whether it is one like that of a cache.
+    assert training.steps["deviating"] == 2
     assert training.steps["planned"] >= 2
     assert set(training.refused.values()) == {"5.counter changes, and cannot be put back"}
     assert dict(training.report.refused) == training.refused
