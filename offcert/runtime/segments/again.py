@@ -23,6 +23,13 @@ class FirstRun(Protocol):
     prints: dict[int, tuple[Any, torch.Tensor | None]]
     saved: list[weakref.ref[Saved]]
 
+    @property
+    def unknown(self) -> bool:
+        """Whether other tensors are saved than in a rehearsal."""
+
+    def may_stop(self) -> bool:
+        """Whether the run that is under way may be left."""
+
     def is_on_host(self, index: int) -> bool:
         """Whether a tensor that was saved stays on the host, and is still needed."""
 
@@ -71,13 +78,18 @@ class Again:
                 saved.made[self._number] = found
         elif checkpoint.is_on_host(index):
             self.made[index] = found
-        if index in checkpoint.proof.unwritten:
+        if self._may_be_unwritten(index, tensor):
             self._pending.append((operator_number(), index, found))
         elif index in checkpoint.prints:
             self._compare(index, found)
-        if self._count == self._asked and not self._is_unwritten():
+        if self._count == self._asked and not self._is_unwritten() and checkpoint.may_stop():
             raise StopRunning(self)
         return found
+
+    def _may_be_unwritten(self, index: int, tensor: torch.Tensor) -> bool:
+        if self._checkpoint.unknown:
+            return not tensor.requires_grad
+        return index in self._checkpoint.proof.unwritten
 
     def _is_unwritten(self) -> bool:
         """Whether a tensor of the operator that is under way has not been written yet."""

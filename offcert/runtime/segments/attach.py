@@ -10,6 +10,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from offcert.core.errors import InputError
 from offcert.runtime.segments.calls import Calls
@@ -269,7 +270,8 @@ class Segments(Calls):
         """Wrap the modules; whoever attaches detaches."""
         if self._undo:
             raise InputError("these segments have been attached already")
-        self._parameters = {p.untyped_storage()._cdata for p in self.root.parameters()}
+        trained = [each for each in self.root.parameters() if not is_lazy(each)]
+        self._parameters = {each.untyped_storage()._cdata for each in trained}
         watched: dict[str, nn.Module] = {}
         modules: dict[str, nn.Module] = {}
         containers: dict[str, nn.Sequential] = {}

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 
 from offcert.runtime.segments.code import Random
-from offcert.runtime.segments.contents import Content, OfModule
+from offcert.runtime.segments.contents import Content
 from offcert.runtime.segments.reachable import Reach, Reached, is_atom
-from offcert.runtime.segments.snapshot import MARK, same
+from offcert.runtime.segments.snapshot import GLOBAL_HOOKS, MARK, same
 
 
 @dataclass(slots=True)
@@ -32,6 +32,11 @@ class Counted:
     flat: list[Any]
     closely: list[tuple[Content, Any]] = field(default_factory=list)
 
+    def clear(self) -> None:
+        """Hold nothing any more."""
+        self.flat.clear()
+        self.closely.clear()
+
 
 class Census:
     """The objects that the code of some modules can reach.
@@ -45,34 +50,29 @@ class Census:
     ----------
     reached : Reached
         The objects that were found first: modules, and objects that may change unseen, among them.
+    tensors : list of (str, torch.Tensor)
+        Tensors that these objects hold, with names.
     generators : list of Random
         Generators of random numbers; they are put back.
     """
 
     def __init__(self, modules: Iterable[tuple[str, Any]]) -> None:
         self._reach = Reach()
-        self.reached: Reached = self._reach.visit(modules)
+        everywhere = [("a global hook", each) for table in GLOBAL_HOOKS for each in table.values()]
+        self.reached: Reached = self._reach.visit([*modules, *everywhere])
         self.generators: list[Random] = []
+        self.tensors: list[tuple[str, torch.Tensor]] = []
         self._contents: list[Content] = []
         self._last: list[Any] = []
         self._add(self.reached)
 
     def _add(self, found: Reached) -> None:
+        self.tensors += found.tensors
         for each in found.contents:
             if isinstance(each, Random):
                 self.generators.append(each)
             else:
                 self._contents.append(each)
-
-    def tensors(self) -> list[tuple[str, torch.Tensor]]:
-        """Return the tensors that these objects hold, with names."""
-        return [
-            (f"{content.name}.{name}", held)
-            for content in self._contents
-            if not isinstance(content, OfModule)
-            for name, held in content.items(content.take())
-            if isinstance(held, torch.Tensor)
-        ]
 
     def attach(self, tensors: list[tuple[str, torch.Tensor]]) -> None:
         """Add the attributes that programs have given to tensors, and all that they reach."""
@@ -80,17 +80,18 @@ class Census:
 
     def take(self, arguments: Iterable[Any] = (), *, closely: bool = False) -> Counted:
         """Take down what the objects hold; `closely`: what is dear and in arguments, too."""
-        flat = self._flat()
+        flat = self.flat()
         if not same(flat, self._last):
             self._look_again()
-            flat = self._last = self._flat()
+            flat = self._last = self.flat()
         if not closely:
             return Counted(flat)
         given = [("an argument", each) for each in arguments if not is_atom(each)]
         others = Reach(self._reach).visit(given).contents
         return Counted(flat, [(each, each.take()) for each in self._contents + others])
 
-    def _flat(self) -> list[Any]:
+    def flat(self) -> list[Any]:
+        """Return the objects that they all hold, one after another."""
         return [held for each in self._contents for held in (MARK, *each.held())]
 
     def _look_again(self) -> None:
@@ -110,7 +111,7 @@ class Census:
             for content, value in before.closely:
                 if not content.same(value, content.take()):
                     yield content
-        elif not same(self._flat(), before.flat):
+        elif not same(self.flat(), before.flat):
             yield from self._differing(before.flat)
 
     def _differing(self, flat: list[Any]) -> Iterator[Content]:

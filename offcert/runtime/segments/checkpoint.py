@@ -44,7 +44,7 @@ from offcert.runtime.segments.saved import (
     Told,
     is_held,
 )
-from offcert.runtime.watch.entries import Handle, View
+from offcert.runtime.watch.entries import Handle, InPlaceError, View
 from offcert.runtime.watch.guard import one_line
 from offcert.runtime.watch.proof import RecomputeError, SegmentProof, StopRunning
 
@@ -75,14 +75,21 @@ class Checkpoint:
         self.prints: dict[int, tuple[Any, torch.Tensor | None]] = {}
         self.saved: list[weakref.ref[Saved]] = []
         self._pending: list[Pending] = []
+        self._differentiable: set[int] = set()
         self._rehearsed = False
         self._operators: Operators | None = None
         self._copies: dict[Any, tuple[weakref.ref[Any], OnHost]] = {}
         self._compared = proof.compared if mode is Mode.ONE else None
+        # Whether all that has been saved so far is like what a rehearsal saved.
+        self._as_rehearsed = True
 
     def run(self, again: Again) -> None:
         """Run the segment again, until `again` stops it or it has ended."""
         raise NotImplementedError
+
+    def may_stop(self) -> bool:
+        """Whether the run that is under way may be left before its end."""
+        return not self.unknown
 
     # What autograd asks of the first run.
 
@@ -99,16 +106,35 @@ class Checkpoint:
                 self._pack(saved, tensor)
         return saved
 
+    @property
+    def unknown(self) -> bool:
+        """Whether other tensors are saved than in a rehearsal, so that it is not known how."""
+        if self.mode is Mode.TRUSTED:
+            return False
+        return not self._as_rehearsed or len(self.saved) != len(self.proof.kinds)
+
     def _pack(self, saved: Saved, tensor: torch.Tensor) -> None:
+        if self.mode is not Mode.TRUSTED:
+            self._note_kind(saved.index, tensor)
         if self.held and is_held(tensor, self.held):
             # Autograd goes on with what the module holds, whatever becomes of that.
             itself = tensor.is_leaf and tensor.requires_grad
             saved.held = tensor if itself else tensor.detach()
         elif self.mode is Mode.ONE:
-            if saved.index == self._compared:
-                self.prints[saved.index] = kind_of(tensor), fingerprint(tensor)
+            if saved.index == self._compared and tensor.requires_grad:
+                self._take(saved.index, tensor)
         elif self.mode is not Mode.TRUSTED:
             self._look_at(saved, tensor)
+
+    def _note_kind(self, index: int, tensor: torch.Tensor) -> None:
+        kinds, kind = self.proof.kinds, (tensor.shape, tensor.dtype, tensor.requires_grad)
+        if self.mode is Mode.REHEARSAL:
+            if index == 0:
+                kinds.clear()
+                self.proof.unwritten.clear()
+            kinds.append(kind)
+        elif index >= len(kinds) or kinds[index] != kind:
+            self._as_rehearsed = False
 
     def unpack(self, saved: Saved) -> torch.Tensor:
         """Return a tensor that autograd needs."""
@@ -158,8 +184,9 @@ class Checkpoint:
         by_storage: dict[int, list[Saved]] = {}
         for reference in self.saved:
             saved = reference()
-            if saved is not None and isinstance(saved.held, Handle):
-                storage = saved.kept().untyped_storage()
+            if saved is not None and isinstance(saved.held, Handle) and not saved.held.changed:
+                assert saved.held.tensor is not None
+                storage = saved.held.tensor.untyped_storage()
                 by_storage.setdefault(storage._cdata, []).append(saved)
                 del storage
         for address, those in by_storage.items():
@@ -209,7 +236,8 @@ class Checkpoint:
             return self._operators.has_made(tensor)
         if self._pending and self._pending[0].operator < operator_number():
             self._settle()
-        return self.mode is Mode.ALL and index not in self.proof.unwritten
+        known = self.mode is Mode.ALL and self._as_rehearsed
+        return known and index not in self.proof.unwritten
 
     def _settle(self) -> None:
         """Look at the tensors whose operators have ended."""
@@ -225,6 +253,7 @@ class Checkpoint:
 
     def _take(self, index: int, tensor: torch.Tensor) -> None:
         if tensor.requires_grad:
+            self._differentiable.add(index)
             self.proof.compared = index
         self.prints[index] = kind_of(tensor), fingerprint(tensor)
 
@@ -276,8 +305,21 @@ class Checkpoint:
                 saved.held = Handle(saved.kept() if again is None else again, None)
 
     def _make_again(self, number: int) -> None:
+        for reference in self.saved:
+            saved = reference()
+            if saved is not None:
+                # Of backward passes before; one around this one will ask again.
+                saved.made.clear()
+        if self.unknown:
+            # Some may have been looked at before they were written.
+            kept = self._differentiable.intersection(self.prints)
+            self.prints = {index: self.prints[index] for index in kept}
         again = Again(self, number)
-        self._run(again)
+        try:
+            self._run(again)
+        except (RecomputeError, InPlaceError) as error:
+            self.proof.refuse(str(error))
+            raise
         difference = again.difference or again.wrong_count()
         if difference is not None and self.completed:
             self._differs(difference)

@@ -90,7 +90,7 @@ def data_of(kind: type) -> list[str]:
         name
         for name, value in vars(kind).items()
         if not name.startswith(("__", "_abc_"))
-        and not callable(value)
+        and not isinstance(value, type)
         and not hasattr(type(value), "__get__")
     ]
 

@@ -16,6 +16,7 @@ from offcert.runtime.segments.checkpoint import Checkpoint
 from offcert.runtime.segments.keeper import Keeper, Tick, Watch
 from offcert.runtime.segments.keeping import Give, Keep
 from offcert.runtime.segments.operators import Operators
+from offcert.runtime.segments.restored import Restored
 from offcert.runtime.segments.saved import Mode, Told
 from offcert.runtime.segments.settings import Casts, GeneratorStates
 from offcert.runtime.segments.state import Before, ModuleStates
@@ -120,6 +121,7 @@ class Frame(Checkpoint):
         self.lookup = now.walk.lookup
         self.calls = dict(now.walk.calls)
         self.before: Before | None = None
+        self._restored: Restored | None = None
 
     @property
     def guard(self) -> Guard:
@@ -167,6 +169,9 @@ class Frame(Checkpoint):
 
     def ended(self, states: ModuleStates, before: Before) -> None:
         """Take note of the first run's changes; one may forbid that the segment runs again."""
+        if states.is_new:
+            states.is_new = False
+            self.proof.doubt()
         for doubt in states.end(before)[:1]:
             blamed = states.module_of(doubt.name)
             if doubt.lasting or not self.rehearses:
@@ -204,7 +209,7 @@ class Frame(Checkpoint):
             walk.watch = Give(self.keeper, last, self.proof)
         outer, self.now.walk = self.now.walk, walk
         try:
-            with recomputing(), self.states.again(self.before), self.casts.again():
+            with recomputing(), self.restored(), self.casts.again():
                 self.told.ran(AGAIN)
                 try:
                     with self.generators.again():
@@ -230,6 +235,21 @@ class Frame(Checkpoint):
             self.given.require_unchanged()
             for doubt in self.states.changed_outside(self.before):
                 self.proof.refuse(doubt.reason, self.states.module_of(doubt.name))
+
+    @contextmanager
+    def restored(self) -> Iterator[None]:
+        """Put back the state in which the segment began, for the block."""
+        assert self.before is not None
+        with self.states.again(self.before) as self._restored:
+            try:
+                yield
+            finally:
+                self._restored = None
+
+    def may_stop(self) -> bool:
+        """Whether the run may be left: the user's code is not in the midst of a change."""
+        restored = self._restored
+        return super().may_stop() and (restored is None or restored.is_clean)
 
     def _is_last(self, walk: Walk) -> bool:
         """Return whether what is handed out now will not be asked for again."""

@@ -36,12 +36,6 @@ class _LineCall:
     before: Before
     generators: GeneratorStates
 
-    def again(self, value: Any) -> Any:
-        """Make the call again."""
-        with self.member.states.again(self.before):
-            self.generators.put()
-            return self.member.module(value)
-
 
 class LineFrame(Frame):
     """A line that runs, or has run: the calls that were made."""
@@ -63,7 +57,9 @@ class LineFrame(Frame):
     def _replay(self, value: torch.Tensor) -> None:
         """Make the calls that were made again, one after another."""
         for made in self.made:
-            value = made.again(value)
+            with made.member.states.again(made.before) as self._restored:
+                made.generators.put()
+                value = made.member.module(value)
 
 
 class _OpenLine:

@@ -63,6 +63,8 @@ ATOMS = (
     types.CodeType, types.EllipsisType, types.NotImplementedType, types.BuiltinMethodType,
     type(object.__init__), type("".__str__), type(str.join),
 )  # fmt: skip
+# Files whose classes have no attributes that programs change.
+_PLAIN_HOMES = "builtins", "types", "torch"
 # What takes no part in what is trained: logs, locks, data that is loaded, types for checkers.
 _IGNORED = (
     logging.Logger, type(threading.Lock()), type(threading.RLock()), threading.Thread,
@@ -94,11 +96,14 @@ class Reached:
         Found on the way, those that were asked about included.
     unseen : list of str
         Names and kinds of objects that may change without being seen.
+    tensors : list of (str, torch.Tensor)
+        Tensors that are held by other objects than modules, with names.
     """
 
     contents: list[Content] = field(default_factory=list)
     modules: list[nn.Module] = field(default_factory=list)
     unseen: list[str] = field(default_factory=list)
+    tensors: list[tuple[str, torch.Tensor]] = field(default_factory=list)
 
 
 class Reach:
@@ -150,7 +155,10 @@ class Reach:
         self._queue.extend((above + key, held) for key, held in content.items(value))
 
     def _go_into(self, name: str, thing: Any) -> None:
-        if isinstance(thing, (torch.Tensor, *_IGNORED)) or is_pure(thing):
+        if isinstance(thing, torch.Tensor):
+            self.found.tensors.append((name, thing))
+            return
+        if isinstance(thing, _IGNORED) or is_pure(thing):
             return
         if isinstance(thing, nn.Module):
             self._module(name, thing)
@@ -294,7 +302,9 @@ def is_atom(thing: Any) -> bool:
     """Whether a value never changes."""
     if isinstance(thing, types.BuiltinMethodType):
         return isinstance(thing.__self__, types.ModuleType | type | None)
-    return isinstance(thing, ATOMS)
+    return isinstance(thing, ATOMS) and (
+        type(thing).__module__ in _PLAIN_HOMES or not getattr(thing, "__dict__", None)
+    )
 
 
 def _through(name: str, thing: Any) -> Iterator[tuple[str, Any]]:

@@ -214,22 +214,10 @@ def settings() -> tuple[Any, ...]:
     return tuple([getter() for getter, _ in _PAIRS.values()])
 
 
-@contextmanager
-def under(asked: tuple[Any, ...]) -> Iterator[None]:
-    """Run the block under settings that were taken down, then go on with those of now."""
-    now = settings()
-    if now == asked:
-        yield
+def put(asked: tuple[Any, ...], now: tuple[Any, ...]) -> None:
+    """Put settings back to their values when they were taken down, if they are others now."""
+    if asked == now:
         return
-    put(asked)
-    try:
-        yield
-    finally:
-        put(now)
-
-
-def put(asked: tuple[Any, ...]) -> None:
-    """Put settings back to their values when they were taken down."""
     for value, (getter, setter) in zip(asked, _PAIRS.values(), strict=True):
         if getter() != value:
             setter(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -11,11 +12,20 @@ from typing import Any, NamedTuple
 import numpy
 import torch
 from torch import nn
+from torch.nn.modules import module as torch_module
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from offcert.runtime.segments.code import Random
 from offcert.runtime.segments.contents import MISSING
 from offcert.runtime.segments.fingerprint import fingerprint
+from offcert.runtime.segments.uncounted import HeldBytes
+
+GLOBAL_HOOKS = (
+    torch_module._global_forward_hooks,
+    torch_module._global_forward_pre_hooks,
+    torch_module._global_backward_hooks,
+    torch_module._global_backward_pre_hooks,
+)
 
 # Before each dictionary in a list of what modules hold.
 MARK = object()
@@ -76,10 +86,12 @@ class Before:
         In a rehearsal fingerprints of the fixed tensors.
     lost : list of str
         Names of tensors that have changed and had not been copied.
-    used : list of int
-        Which of the generators the first run has used.
     changed : bool
-        Whether the first run, or somebody else since, has changed what modules hold.
+        Whether the first run has changed what modules hold.
+    hooks : list
+        Keys of the hooks of modules, of all modules, and of parameters.
+    held : HeldBytes or None
+        Counts the bytes of the copies.
     """
 
     places: list[tuple[str, dict[str, Any]]]
@@ -101,8 +113,9 @@ class Before:
     rehearses: bool
     prints: list[torch.Tensor | None] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
-    used: list[int] = field(default_factory=list)
     changed: bool = False
+    hooks: list[Any] = field(default_factory=list)
+    held: HeldBytes | None = None
 
 
 def same(one: list[Any], other: list[Any]) -> bool:
@@ -138,6 +151,47 @@ def differences(
         for key in list(held):
             if key not in was:
                 yield path, held, key, MISSING
+
+
+def module_hooks(places: list[tuple[str, dict[str, Any]]]) -> list[Any]:
+    """Return the keys of the hooks of modules, and of those of all modules."""
+    tables = [
+        each
+        for _, held in places
+        if "_forward_hooks" in held
+        for each in (
+            held["_forward_hooks"],
+            held["_forward_pre_hooks"],
+            held["_backward_hooks"],
+            held["_backward_pre_hooks"],
+        )
+    ]
+    return [key for table in (*tables, *GLOBAL_HOOKS) for key in table]
+
+
+def hooks_of(before: Before) -> list[Any]:
+    """Return the keys of hooks: of modules, of all modules, of tensors that do not change."""
+    found = module_hooks(before.places)
+    for _, tensor in before.fixed:
+        found += tensor._backward_hooks or ()
+        found += tensor._post_accumulate_grad_hooks or ()
+    return found
+
+
+def states_of(generators: list[Random]) -> list[Any]:
+    """Return the states of the generators of Python and NumPy, and of others."""
+    return [random.getstate(), numbers(), *[each.take() for each in generators]]
+
+
+def put_states(generators: list[Random], states: list[Any], now: list[Any]) -> None:
+    """Give generators states that `states_of` has returned, where they are others now."""
+    if states[0] != now[0]:
+        random.setstate(states[0])
+    if states[1] != now[1]:
+        set_numbers(states[1])
+    for each, state, found in zip(generators, states[2:], now[2:], strict=True):
+        if not each.same(state, found):
+            each.put(state)
 
 
 def numbers() -> Any:

@@ -6,10 +6,7 @@ Any other object that a first run changes is found in the rehearsal, before anyt
 
 from __future__ import annotations
 
-import random
-import weakref
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -17,25 +14,26 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 from offcert.runtime.segments.census import Census
-from offcert.runtime.segments.code import Random
-from offcert.runtime.segments.contents import MISSING, is_state, swapped, tensors_in
+from offcert.runtime.segments.contents import MISSING, is_state, tensors_in
 from offcert.runtime.segments.fingerprint import fingerprint
-from offcert.runtime.segments.settings import settings, under
+from offcert.runtime.segments.restored import Restored
+from offcert.runtime.segments.settings import settings
 from offcert.runtime.segments.snapshot import (
+    MARK,
     Before,
     Doubt,
     differences,
     equal_bits,
     flat_of,
     has_storage,
+    hooks_of,
     ignores_statistics,
     marks,
-    numbers,
+    module_hooks,
     same,
-    set_numbers,
+    states_of,
 )
-from offcert.runtime.segments.uncounted import HELD, uncounted
-from offcert.runtime.watch.proof import RecomputeError
+from offcert.runtime.segments.uncounted import HeldBytes, uncounted
 from offcert.runtime.watch.sharded import Sharded, mark_of
 
 # Bytes of the largest tensor of a module that is copied before it was seen to change. Arbitrary.
@@ -70,13 +68,20 @@ class ModuleStates:
         self._census: Census | None = None
         # How many tensors have attributes that programs have given them.
         self._attached = 0
+        # How many tensors others hold, and which of those that modules hold are among them.
+        self._outside = 0
+        self._shared: set[int] = set()
+        # The dictionaries of modules inside of modules, and what they held.
+        self._inside: list[dict[str, Any]] = []
+        self._children: list[Any] = []
+        # Whether modules are others than in the rehearsal.
+        self.is_new = False
         # The dictionaries of modules, each with the path of its module.
         self._places: list[tuple[str, dict[str, Any]]] = []
         # What they held when they were looked at, and by which keys.
         self._last: list[Any] = []
         self._keys: list[list[str]] = []
         # Tensors with their names: those that must not change, and those that may.
-        self._outside: list[tuple[str, torch.Tensor]] = []
         self._fixed: list[tuple[str, torch.Tensor]] = []
         self._loose: list[tuple[str, torch.Tensor]] = []
         self._statistics: list[torch.Tensor] = []
@@ -100,15 +105,25 @@ class ModuleStates:
         census = Census(self._modules)
         path_of = {id(module): path for path, module in self._modules}
         self._places, self._last, self._attached = [], [], 0
+        self._inside = [module._modules for module in census.reached.modules]
         for module in census.reached.modules:
             path = path_of.get(id(module), type(module).__name__)
             held = module.__dict__
             self._places += [(path, held), (path, held["_parameters"]), (path, held["_buffers"])]
-        self._outside = census.tensors()
+        self._outside = len(census.tensors)
+        self._children = self._structure()
+        self._sort(flat_of(self._places), census)
         return census
 
-    def _sort(self, flat: list[Any]) -> None:
+    def _structure(self) -> list[Any]:
+        """Return the modules inside of modules, and the keys of hooks."""
+        inside = [each for held in self._inside for each in (MARK, *held.values())]
+        return inside + module_hooks(self._places)
+
+    def _sort(self, flat: list[Any], census: Census | None = None) -> None:
         """Take note of the tensors that modules hold now."""
+        census = self._census if census is None else census
+        assert census is not None
         self._last, self._keys = flat, [list(held) for _, held in self._places]
         self._fixed, self._loose, self._statistics, self._where = [], [], [], {}
         ignored = {
@@ -134,7 +149,8 @@ class ModuleStates:
                 self._statistics.append(tensor)
             else:
                 self._loose.append((name, tensor))
-        others = [each for each in self._outside if id(each[1]) not in self._where]
+        others = [each for each in census.tensors if id(each[1]) not in self._where]
+        self._shared = {id(each) for _, each in census.tensors if id(each) in self._where}
         self._fixed += [each for each in others if has_storage(each[1])]
         named = [*self._loose, *(("", each) for each in self._statistics)]
         self.storages = {each.untyped_storage()._cdata: False for _, each in named}
@@ -142,7 +158,12 @@ class ModuleStates:
         buffers = {
             id(each) for _, held in self._places for each in held.get("_buffers", {}).values()
         }
-        self._passing = any(id(each) not in buffers for _, each in self._loose)
+        self._passing = any(
+            id(each) not in buffers
+            and id(each) in self._where
+            and not isinstance(each, nn.Parameter)
+            for _, each in self._loose + self._fixed
+        )
 
     # The first run.
 
@@ -160,7 +181,8 @@ class ModuleStates:
         verifies : bool
             Whether the objects that its code could reach in its rehearsal are compared.
         """
-        if self._census is None or rehearses:
+        if self._census is None or rehearses or not same(self._structure(), self._children):
+            self.is_new = self._census is not None and not rehearses
             self._census = self._look()
         census, flat = self._census, flat_of(self._places)
         if not same(flat, self._last):
@@ -171,6 +193,9 @@ class ModuleStates:
             self._attached = len(attached)
             census.attach(attached)
         counted = census.take(arguments, closely=rehearses or verifies)
+        if len(census.tensors) > self._outside:
+            self._outside = len(census.tensors)
+            self._sort(flat)
         before = Before(
             self._places,
             flat,
@@ -183,19 +208,19 @@ class ModuleStates:
             [tensor._version for _, tensor in self._loose],
             self._copies(rehearses) if self._loose else {},
             census.generators,
-            self._states(census.generators),
+            states_of(census.generators),
             settings(),
             [mark_of(each) for each in self._shards],
             census,
             counted,
             rehearses,
         )
+        before.hooks = hooks_of(before)
+        if before.copies:
+            before.held = HeldBytes(sum(each.nbytes for each in before.copies.values()))
         if rehearses:
             before.prints = [fingerprint(tensor) for _, tensor in self._fixed]
         return before
-
-    def _states(self, generators: list[Random]) -> list[Any]:
-        return [random.getstate(), numbers(), *[each.take() for each in generators]]
 
     def _copies(self, rehearses: bool) -> dict[int, torch.Tensor]:
         wanted = [
@@ -206,7 +231,6 @@ class ModuleStates:
         if not wanted:
             return {}
         with uncounted():
-            HELD.take(sum(tensor.nbytes for tensor in wanted))
             return {id(tensor): tensor.detach().clone() for tensor in wanted}
 
     def end(self, before: Before) -> list[Doubt]:
@@ -216,20 +240,16 @@ class ModuleStates:
         """
         doubts: list[Doubt] = []
         if before.loose:
-            self._end_loose(before)
+            doubts += self._end_loose(before)
         flat = flat_of(before.places)
         before.changed = not same(flat, before.flat)
         if before.changed:
             doubts += self._end_rebound(before)
             self._sort(flat)
         if self._passing:
-            self._last, self._loose, self._where = [], [], {}
-        states = self._states(before.sources)
-        before.used = [
-            index
-            for index, (one, other) in enumerate(zip(before.generators, states, strict=True))
-            if not _same_state(before, index, one, other)
-        ]
+            self._last, self._loose, self._fixed, self._where = [], [], [], {}
+        if before.hooks != hooks_of(before):
+            doubts.append(Doubt(f"{self._name} registers or removes hooks", self._name, True))
         if before.rehearses:
             # Those that one run is enough for come first.
             lasting = [
@@ -241,8 +261,7 @@ class ModuleStates:
         doubts += self.changed_outside(before)
         return doubts
 
-    def _end_loose(self, before: Before) -> None:
-        taken = sum(each.nbytes for each in before.copies.values())
+    def _end_loose(self, before: Before) -> Iterator[Doubt]:
         for (name, tensor), version in zip(before.loose, before.versions, strict=True):
             copy = before.copies.get(id(tensor))
             changed = tensor._version != version or name in self._changing
@@ -251,19 +270,19 @@ class ModuleStates:
                     self._changing.add(name)
                     before.lost.append(name)
                 continue
-            if not changed and before.rehearses:
-                # Some kernels write without a trace: running statistics, for example.
+            if not changed and (before.rehearses or tensor.device.type == "cpu"):
+                # Some kernels write without a trace, and so does what is given `.data`.
                 with uncounted():
                     changed = not equal_bits(copy, tensor)
             if changed:
                 self._changing.add(name)
+                if id(tensor) in self._shared:
+                    yield Doubt(f"{name} changes, and others hold it as well", name, True)
             elif not before.rehearses:
                 del before.copies[id(tensor)]
         before.versions = [tensor._version for _, tensor in before.loose]
-        kept = sum(each.nbytes for each in before.copies.values())
-        HELD.drop(taken - kept)
-        if kept:
-            weakref.finalize(before, HELD.drop, kept).atexit = False
+        if before.held is not None:
+            before.held.keep(sum(each.nbytes for each in before.copies.values()))
 
     def _end_rebound(self, before: Before) -> Iterator[Doubt]:
         for path, held, key, was in differences(before.flat, before.keys, before.places):
@@ -288,112 +307,14 @@ class ModuleStates:
             yield Doubt(f"{content.name} changes, and cannot be put back", content.name)
         if not before.rehearses:
             # They may hold anything, which is not to live on here.
-            before.counted.flat.clear()
-            before.counted.closely.clear()
+            before.counted.clear()
 
     # Running again.
 
-    @contextmanager
-    def again(self, before: Before) -> Iterator[None]:
-        """Put everything back for the block; afterwards it is what it was right before.
-
-        Raises
-        ------
-        RecomputeError
-            If that is impossible.
-        """
-        self._require(before)
-        swap = self._swap(before)
-        now, states = flat_of(before.places), self._states(before.sources) if before.used else []
-        other = not same(now, before.flat)
-        before.changed = before.changed or other
-        keys = [list(held) for _, held in before.places] if before.changed else before.keys
-        size = sum(tensor.nbytes for tensor in swap.values())
-        HELD.take(size)
-        try:
-            with under(before.settings):
-                if other:
-                    self._put(before, before.flat, before.keys)
-                for number in swap:
-                    for held, key in before.where.get(number, ()):
-                        if key in held:
-                            held[key] = swapped(held[key], swap)
-                _put_states(before, before.generators)
-                yield
-        finally:
-            HELD.drop(size)
-            _put_states(before, states)
-            # A run that changed nothing the first time changes nothing from the same state.
-            close = swap or before.changed or before.rehearses
-            if close and not same(flat_of(before.places), now):
-                self._put(before, now, keys)
-
-    def _put(self, before: Before, flat: list[Any], keys: list[list[str]]) -> None:
-        """Give modules the plain values and tensors that they held."""
-        for _, held, key, value in list(differences(flat, keys, before.places)):
-            if not (is_state(value) and is_state(held.get(key, MISSING))):
-                continue
-            if value is MISSING:
-                del held[key]
-            else:
-                held[key] = value
-
-    def _require(self, before: Before) -> None:
-        """Raise a `RecomputeError` if something was changed that the segment reads."""
-        for shard, mark in zip(self._shards, before.shards, strict=True):
-            if mark_of(shard) != mark:
-                self._lost(f"{shard._param_fqn} was changed after its forward pass")
-        for name in before.lost:
-            self._lost(f"{name}, which had never changed before, was changed in place")
-        found = marks(before.fixed)
-        if found != before.marks:
-            count = len(before.fixed)
-            for index, (name, _) in enumerate(before.fixed):
-                if found[index::count] != before.marks[index::count]:
-                    self._lost(f"{name} was changed after its forward pass")
-        for (name, tensor), was in zip(before.fixed, before.prints, strict=False):
-            now = None if was is None else fingerprint(tensor)
-            if was is not None and (now is None or not torch.equal(was, now)):
-                self._lost(f"{name} was changed after its forward pass")
-
-    def _swap(self, before: Before) -> dict[int, torch.Tensor]:
-        """Return the tensors that modules hold while the segment runs again, by `id`."""
-        swap: dict[int, torch.Tensor] = {}
-        if not (before.loose or before.statistics):
-            return swap
-        with uncounted():
-            for tensor in before.statistics:
-                swap[id(tensor)] = tensor.detach().clone()
-            for (name, tensor), version in zip(before.loose, before.versions, strict=True):
-                copy = before.copies.get(id(tensor))
-                moved = tensor._version != version
-                if copy is None:
-                    if moved:
-                        self._changing.add(name)
-                        self._lost(f"{name} was changed after its forward pass")
-                elif moved or name in self._changing or not equal_bits(copy, tensor):
-                    # Somebody else may have changed it: from the next step on it is copied.
-                    self._changing.add(name)
-                    swap[id(tensor)] = copy.clone()
-        return swap
-
-    def _lost(self, reason: str) -> None:
-        raise RecomputeError(f"{self._name} cannot run again for the backward pass: {reason}")
+    def again(self, before: Before) -> Restored:
+        """Return the context in which all is as it was before; afterwards it is as it is now."""
+        return Restored(self._name, before, self._changing, self._shards)
 
 
 def _is_fake(tensor: torch.Tensor) -> bool:
     return isinstance(tensor, FakeTensor)
-
-
-def _same_state(before: Before, index: int, one: Any, other: Any) -> bool:
-    return bool(one == other) if index < 2 else before.sources[index - 2].same(one, other)
-
-
-def _put_states(before: Before, states: list[Any]) -> None:
-    for index in before.used if states else ():
-        if index == 0:
-            random.setstate(states[0])
-        elif index == 1:
-            set_numbers(states[1])
-        else:
-            before.sources[index - 2].put(states[index])

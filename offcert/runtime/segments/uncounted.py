@@ -53,3 +53,27 @@ class Held:
 
 
 HELD = Held()
+
+
+class HeldBytes:
+    """So many bytes of copies, counted until the object dies.
+
+    Parameters
+    ----------
+    size : int
+        How many.
+    """
+
+    __slots__ = ("_size",)
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        HELD.take(size)
+
+    def keep(self, size: int) -> None:
+        """Count only so many of them from now on."""
+        HELD.drop(self._size - size)
+        self._size = size
+
+    def __del__(self) -> None:
+        HELD.drop(self._size)

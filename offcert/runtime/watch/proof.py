@@ -49,6 +49,8 @@ class SegmentProof:
         Paths of the modules that it calls; of those that stand in the way, once it is refused.
     compared : int or None
         Which of the tensors that it saves is compared in each step, once a rehearsal has chosen it.
+    kinds : list
+        Shape, data type and need of a gradient of each of them.
     unwritten : set of int
         Which of them operators save before they have written them.
     refused : str or None
@@ -66,6 +68,7 @@ class SegmentProof:
         self.seen = 0
         self.compared: int | None = None
         self.unwritten: set[int] = set()
+        self.kinds: list[Any] = []
         self.refused: str | None = None
         self._changed, self._has_changed = 0, False
         self._told = told
@@ -79,6 +82,10 @@ class SegmentProof:
         """Take note that the segment has made the same again."""
         self.seen += 1
         self._has_changed = False
+
+    def doubt(self) -> None:
+        """Rehearse the segment anew: something else runs than in the rehearsal."""
+        self._has_changed = True
 
     def changes(self, reason: str, blamed: tuple[str, ...] = ()) -> None:
         """Take note of a change in a rehearsal: a second one forbids that it ever runs again."""

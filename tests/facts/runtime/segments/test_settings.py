@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from offcert.runtime.segments.placed import PlacedProgram, PlacedSegment
-from offcert.runtime.segments.settings import put, settings, under
+from offcert.runtime.segments.settings import put, settings
 from offcert.runtime.segments.steps import segmented
 
 pytestmark = pytest.mark.skipif(
@@ -18,7 +18,7 @@ def matmul():
     """Return the newer names for products, and let all be as before afterwards."""
     before = settings()
     yield torch.backends.cuda.matmul
-    put(before)
+    put(before, settings())
     assert settings() == before
 
 
@@ -47,7 +47,8 @@ def test_precision_is_put_back(matmul, newer):
     change("ieee")
     now = settings()
     assert first != now
-    with under(first):
-        assert matmul.fp32_precision == "tf32"
+    put(first, now)
+    assert matmul.fp32_precision == "tf32"
+    put(now, first)
     assert settings() == now
     assert matmul.fp32_precision == "ieee"
