@@ -200,3 +200,36 @@ def test_mixtures_of_experts(kind):
     with warnings.catch_warnings(action="error", category=OffloadWarning):
         training = require_same(network, step, 6, memory="50%", time_limit=1)
     assert training.steps == {"studied": 1, "planned": 5}
+
+
+class OnNested(nn.Module):
+    """Works on sequences that are not padded."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 16))
+
+    def forward(self, sequences):
+        found = self.layers(sequences)
+        return found.values() if found.layout is torch.jagged else found.to_padded_tensor(0.0)
+
+
+@pytest.mark.filterwarnings("ignore:.*nested tensors is in prototype stage")
+@pytest.mark.parametrize("layout", [torch.jagged, torch.strided])
+def test_nested_tensors_stay_and_are_told_of_once(layout):
+    torch.manual_seed(0)
+    lengths = torch.randint(2, 12, (6, 3)).tolist()
+    batches = [[torch.randn(each, 16) for each in row] for row in lengths]
+
+    def step(model, number):
+        batch = torch.nested.nested_tensor(batches[number % 6], layout=layout)
+        loss = model(batch).pow(2).mean()
+        loss.backward()
+        return loss
+
+    with pytest.warns(OffloadWarning) as told:
+        training = require_same(OnNested(), step, 6, memory="50%", time_limit=1)
+    said = [str(each.message) for each in told if each.category is OffloadWarning]
+    assert len(said) == 1
+    assert "computes with nested tensors, which stay where they are" in said[0]
+    assert training.steps == {"studied": 1, "unplanned": 5}
