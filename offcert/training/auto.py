@@ -156,6 +156,8 @@ class AutoOffload(Making):
                 if made.times is not None and made.times.step_plan is run.step_plan:
                     made.times.take(run)
         super().ended(run)
+        if run.superseded is not None:
+            self._branches.overlapped(run)
         if self._buckets > 1:
             self._choose_buckets()
 

@@ -41,6 +41,11 @@ class Branches:
         if run.finished and run.deviation is not None and not (run.failed or run.broken):
             self._of(run.step_plan.capture.calls[0]).misses += 1
 
+    def overlapped(self, run: StepRun) -> None:
+        """Take note of a step whose backward pass came after the next step had begun."""
+        if run.smaller is None and not (run.failed or run.broken):
+            self._of(run.step_plan.capture.calls[0]).misses += 1
+
     def wants(self, call: Signature) -> bool:
         """Whether a step that begins with the call is to be studied, although there is a plan."""
         kind = self._kinds.get(repr(call))

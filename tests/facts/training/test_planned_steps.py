@@ -233,3 +233,59 @@ def test_nested_tensors_stay_and_are_told_of_once(layout):
     assert len(said) == 1
     assert "computes with nested tensors, which stay where they are" in said[0]
     assert training.steps == {"studied": 1, "unplanned": 5}
+
+
+def overlapping(batches):
+    """Return a step that makes the forward passes of batches before their backward passes."""
+
+    def step(model, number):
+        generator = torch.Generator().manual_seed(number)
+        losses = [
+            model(torch.randn(64, 64, generator=generator)).pow(2).mean()
+            for _ in range(batches(number))
+        ]
+        for loss in losses:
+            loss.backward()
+        return sum(losses)
+
+    return step
+
+
+def tower():
+    torch.manual_seed(0)
+    layers = [nn.Sequential(nn.Linear(64, 64), nn.Tanh(), nn.Dropout(0.1)) for _ in range(6)]
+    return nn.Sequential(*layers)
+
+
+def test_forward_passes_of_two_batches_before_their_backward_passes():
+    with warnings.catch_warnings(action="error"):
+        training = require_same(tower(), overlapping(lambda n: 2), 6, memory="40%", time_limit=1)
+    assert training.steps == {"studied": 1, "planned": 5}
+    assert training.report.offloaded_bytes > 0
+
+
+def test_two_batches_at_once_become_one_step_if_each_had_been_one():
+    with pytest.warns(OffloadWarning, match="a plan has to be made for calls as one step"):
+        training = require_same(
+            tower(), overlapping(lambda n: 1 if n < 3 else 2), 12, memory="40%", time_limit=1
+        )
+    (plan,) = training.step_plans
+    assert len(plan.capture.calls) == 2
+    # Three steps in which the second forward pass comes first, and then all are planned.
+    assert training.steps == {"studied": 2, "deviating": 6, "planned": 7}
+
+
+def test_what_an_earlier_step_still_needs_is_told_of_since_no_plan_counts_it():
+    kept = []
+
+    def step(model, number):
+        loss = model(torch.randn(64, 64)).pow(2).mean()
+        # Its backward pass may come later.
+        kept[:] = [model(torch.randn(64, 64)).pow(2).mean()]
+        loss.backward()
+        return loss
+
+    with pytest.warns(OffloadWarning, match="run the backward pass of a call of the model before"):
+        training = require_same(tower(), step, 6, memory="40%", time_limit=1)
+    # What was still there as the first planned step began had been saved by a step without a plan.
+    assert training.steps == {"studied": 2, "planned": 1, "deviating": 3}
