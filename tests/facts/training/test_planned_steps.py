@@ -289,3 +289,47 @@ def test_what_an_earlier_step_still_needs_is_told_of_since_no_plan_counts_it():
         training = require_same(tower(), step, 6, memory="40%", time_limit=1)
     # What was still there as the first planned step began had been saved by a step without a plan.
     assert training.steps == {"studied": 2, "planned": 1, "deviating": 3}
+
+
+class Experts(nn.Module):
+    """Gives each token to one of its experts."""
+
+    def __init__(self, width, number):
+        super().__init__()
+        self.norm, self.gate = nn.LayerNorm(width), nn.Linear(width, number)
+        self.experts = nn.ModuleList(
+            nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+            for _ in range(number)
+        )
+
+    def forward(self, x):
+        x = self.norm(x)
+        shares = self.gate(x).softmax(-1)
+        chosen, out = shares.argmax(-1), torch.zeros_like(x)
+        for number, expert in enumerate(self.experts):
+            own = chosen == number
+            out[own] = expert(x[own]) * shares[own][:, number : number + 1]
+        return x + out
+
+
+def test_tokens_that_are_gathered_for_experts():
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Linear(32, 32), nn.Tanh(), Experts(32, 4), nn.Linear(32, 32), nn.Tanh(), Experts(32, 4)
+    )
+
+    def step(model, number):
+        tokens = torch.randn(512, 32, generator=torch.Generator().manual_seed(number))
+        loss = model(tokens).pow(2).mean()
+        loss.backward()
+        return loss
+
+    with pytest.warns(OffloadWarning) as told:
+        training = require_same(model, step, 16, memory="50%", time_limit=1, count=True)
+    (plan,) = training.step_plans
+    assert plan.capture.interpolated
+    # The first plan is for the sizes of one step; the second one for what varies, and more.
+    assert training.steps["studied"] == 2
+    assert training.steps["planned"] >= 8
+    assert training.report.offloaded_bytes > 0
+    assert sum("did not follow its plan" in str(each.message) for each in told) == 1
