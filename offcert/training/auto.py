@@ -347,6 +347,7 @@ class AutoOffload(Making):
                 with suppress(InputError):
                     found = varied(made.problem, problem)
                     say("sizes depend on data: the plan is for a quarter more than has been seen")
+                    self._branches.varies(first_call(problem))
                     return found, number
         return problem, None
 

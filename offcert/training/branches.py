@@ -65,6 +65,10 @@ class Branches:
             kind.enough *= 4
         return False
 
+    def varies(self, call: Signature) -> None:
+        """Study steps that begin with a call more rarely each time: their sizes depend on data."""
+        self._of(call).enough *= 2
+
     def stop(self, call: Signature) -> None:
         """Study no more steps that begin with a call."""
         self._of(call).enough = float("inf")

@@ -68,11 +68,15 @@ def varied(known: Problem, other: Problem) -> Problem:
     Raises
     ------
     InputError
-        If they differ in something else.
+        If they differ in something else, or `known` is foretold otherwise.
     """
     known, other = known.plain(), other.plain()
     assert known.source is not None
-    foreseen = known.source["capture"].get("interpolated", False)
+    foreseen = known.source.get("varied", False)
+    if known.source["capture"].get("interpolated", False) is not foreseen:
+        raise InputError("its sizes are those of steps that are called otherwise")
+    if _structure(known) != _structure(other):
+        raise InputError("steps differ in what they save, or in when it is used")
     documents = _documents(other, known)
     for document in documents:
         document["source"]["capture"].pop("interpolated", None)
@@ -82,7 +86,15 @@ def varied(known: Problem, other: Problem) -> Problem:
             return before
         return math.ceil(max(one, before) * _MARGIN)
 
-    return _problem(_between(*documents, number, ""), known)
+    found = _problem(_between(*documents, number, ""), known)
+    return replace(found, source={**(found.source or {}), "varied": True})
+
+
+def _structure(problem: Problem) -> Any:
+    """Return which storages a step saves, and when its tensors are used, whatever their sizes."""
+    assert problem.source is not None
+    saved = [(row[0], row[2], row[4]) for row in problem.source["capture"]["saved"]]
+    return saved, [tensor.uses for tensor in problem.trace.tensors]
 
 
 def beyond(small: Problem, large: Problem, lengths: tuple[int, int, int]) -> Problem:

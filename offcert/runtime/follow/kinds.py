@@ -163,7 +163,9 @@ class Kinds:
 
 def is_smaller(run: StepRun) -> bool:
     """Whether a step was called with less than its plan was made for."""
-    return run.smaller not in (None, run.step_plan.capture.calls[0])
+    plan = run.step_plan
+    varied = (plan.problem.source or {}).get("varied", False)
+    return run.smaller is not None and not (varied and run.smaller == plan.capture.calls[0])
 
 
 def foreign_kernels(step_plan: StepPlan, here: str) -> str | None:
