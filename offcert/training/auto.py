@@ -30,6 +30,7 @@ from offcert.runtime.workloads.turns import Stopwatch
 from offcert.training.barred import without
 from offcert.training.buckets import Candidates
 from offcert.training.feedback import tell_of_study
+from offcert.training.foretold import varied
 from offcert.training.growth import Sizes, is_covered
 from offcert.training.making import Made, Making
 from offcert.training.planner import Planner, first_call
@@ -156,6 +157,8 @@ class AutoOffload(Making):
                 if made.times is not None and made.times.step_plan is run.step_plan:
                     made.times.take(run)
         super().ended(run)
+        if run.superseded is not None:
+            self._branches.overlapped(run)
         if self._buckets > 1:
             self._choose_buckets()
 
@@ -328,11 +331,25 @@ class AutoOffload(Making):
         self._sizes.captured(study.fullest)
         try:
             made = len(self.step_plans)
-            self._plan(study.fullest)
+            self._plan(*self._varied(study.fullest))
             for step_plan in self.step_plans[made:]:
                 self._kinds.was(step_plan, study.begun)
         except (InputError, PlanError) as error:
             self._give_up(study.call, str(error))
+
+    def _varied(self, problem: Problem) -> tuple[Problem, int | None]:
+        """Return the problem that a plan is to be made for, and the number of the one it replaces.
+
+        A step that differs from a known one in sizes alone depends on data: one plan is for both.
+        """
+        for number, made in enumerate(self._made):
+            if first_call(made.problem) == first_call(problem):
+                with suppress(InputError):
+                    found = varied(made.problem, problem)
+                    say("sizes depend on data: the plan is for a quarter more than has been seen")
+                    self._branches.varies(first_call(problem))
+                    return found, number
+        return problem, None
 
     def _is_disturbed(self, study: Study) -> bool:
         """Whether a study is to begin anew: it found a step that was given up, or a known one."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from offcert.runtime.capture import Capture
+from offcert.runtime.follow.kinds import is_smaller
 from offcert.runtime.follow.run import StepRun
 from offcert.runtime.watch.signature import Signature
 
@@ -35,10 +36,15 @@ class Branches:
 
     def ended(self, run: StepRun) -> None:
         """Take note of a step that followed a plan, or did not."""
-        if run.smaller is not None:
+        if is_smaller(run):
             # The plan was not made for a smaller step (`offcert.runtime.follow.kinds`).
             return
         if run.finished and run.deviation is not None and not (run.failed or run.broken):
+            self._of(run.step_plan.capture.calls[0]).misses += 1
+
+    def overlapped(self, run: StepRun) -> None:
+        """Take note of a step whose backward pass came after the next step had begun."""
+        if not is_smaller(run) and not (run.failed or run.broken):
             self._of(run.step_plan.capture.calls[0]).misses += 1
 
     def wants(self, call: Signature) -> bool:
@@ -58,6 +64,10 @@ class Branches:
             kind.misses = kind.wasted = 0
             kind.enough *= 4
         return False
+
+    def varies(self, call: Signature) -> None:
+        """Study steps that begin with a call more rarely each time: their sizes depend on data."""
+        self._of(call).enough *= 2
 
     def stop(self, call: Signature) -> None:
         """Study no more steps that begin with a call."""

@@ -16,6 +16,9 @@ from offcert.core.errors import InputError
 from offcert.questions.schedule.files import problem_from_json, problem_to_json
 from offcert.questions.schedule.problem import Problem
 
+# How much more is foreseen of what varies with data. Arbitrary.
+_MARGIN = Fraction(5, 4)
+
 
 def between(small: Problem, large: Problem, share: Fraction) -> Problem:
     """Return the problem of a step between two captured ones, for a plan that steps may follow.
@@ -49,6 +52,49 @@ def between(small: Problem, large: Problem, share: Fraction) -> Problem:
         return one + math.ceil((other - one) * share)
 
     return _problem(_between(*documents, number, ""), large)
+
+
+def varied(known: Problem, other: Problem) -> Problem:
+    """Return the problem of steps whose sizes depend on data: of two that are called alike.
+
+    What is the same in both stays; of what varies a quarter more than the most is foreseen, once it
+    has exceeded what was. Nothing runs again in such steps.
+
+    Parameters
+    ----------
+    known, other : Problem
+        As for `between`; `known` may be such a problem.
+
+    Raises
+    ------
+    InputError
+        If they differ in something else, or `known` is foretold otherwise.
+    """
+    known, other = known.plain(), other.plain()
+    assert known.source is not None
+    foreseen = known.source.get("varied", False)
+    if known.source["capture"].get("interpolated", False) is not foreseen:
+        raise InputError("its sizes are those of steps that are called otherwise")
+    if _structure(known) != _structure(other):
+        raise InputError("steps differ in what they save, or in when it is used")
+    documents = _documents(other, known)
+    for document in documents:
+        document["source"]["capture"].pop("interpolated", None)
+
+    def number(one: int, before: int) -> int:
+        if one <= before and foreseen:
+            return before
+        return math.ceil(max(one, before) * _MARGIN)
+
+    found = _problem(_between(*documents, number, ""), known)
+    return replace(found, source={**(found.source or {}), "varied": True})
+
+
+def _structure(problem: Problem) -> Any:
+    """Return which storages a step saves, and when its tensors are used, whatever their sizes."""
+    assert problem.source is not None
+    saved = [(row[0], row[2], row[4]) for row in problem.source["capture"]["saved"]]
+    return saved, [tensor.uses for tensor in problem.trace.tensors]
 
 
 def beyond(small: Problem, large: Problem, lengths: tuple[int, int, int]) -> Problem:

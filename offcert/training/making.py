@@ -111,12 +111,12 @@ class Making(Offload):
 
     # From a problem to a plan.
 
-    def _plan(self, problem: Problem) -> None:
-        """Follow a plan for a kind of step, in which only that runs again which may."""
+    def _plan(self, problem: Problem, same: int | None = None) -> None:
+        """Follow a plan for a kind of step, in the place of the one for the same kind, if any."""
         if problem.recompute is not Recompute.NONE:
             self._barred |= opaque_modules(self._root)
         allowed = without(problem, self._barred)
-        same = contained([each.problem for each in self._made], problem)
+        same = contained([e.problem for e in self._made], problem) if same is None else same
         number = self._outgrown(first_call(problem)) if same is None else same
         known = self._order(problem, allowed, number).known() if self._searches.alone else None
         if known is not None:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
+from offcert.core.errors import InputError
 from offcert.runtime.capture.lines import LineFinder
 from offcert.runtime.capture.moments import Life, Moment, RecordedStorages, Saved, Seen
 from offcert.runtime.hardware import Hardware
@@ -73,6 +74,8 @@ class Recorder(Session):
         Calls that cannot be made again: they change what they are given.
     lines : LineFinder
         Calls of which each takes what the one before returned.
+    nested : bool
+        Whether it has met nested tensors, of which no plan is made.
     elsewhere : bool
         Whether some of the step ran in a thread whose operators have not been seen.
     unpacked : list of (int, int)
@@ -103,7 +106,7 @@ class Recorder(Session):
         self.given: list[tuple[int, list[Seen]]] = []
         self.only_once: set[Event] = set()
         self.lines = LineFinder()
-        self.elsewhere = False
+        self.nested = self.elsewhere = False
         self._hardware = hardware
         self._life_of: dict[StorageRecord, Life] = {}
         self._storages = RecordedStorages(self)
@@ -209,7 +212,7 @@ class Recorder(Session):
         seen = [self.see(tensor) for tensor in unique.values()]
         super().enter(path, values)
         self.given.append((len(self.moments) - 1, seen))
-        if self._in_backward:
+        if self._in_backward or self.nested:
             self.lines.cut()
         else:
             self.lines.enter(self.moments[-1].event, values)
@@ -219,7 +222,8 @@ class Recorder(Session):
     def leave(self, path: str, output: Any) -> None:
         """Note that it returns."""
         super().leave(path, output)
-        self.lines.leave(path, output)
+        if not self.nested:
+            self.lines.leave(path, output)
         if path in self._paths:
             del self._paths[len(self._paths) - 1 - self._paths[::-1].index(path) :]
 
@@ -247,15 +251,18 @@ class Recorder(Session):
             name = str(func)
             self._next(Event(OPERATOR, name, self._operators[name]))
             self._operators[name] += 1
-            if self.rule is not None:
+            if self.rule is not None and not self.nested:
                 self.rule.before(func, args, kwargs)
 
     def _listen(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
         if _is_query(func):
             return
         for leaf in tree_leaves((args, kwargs, out)):
+            self.nested |= isinstance(leaf, torch.Tensor) and leaf.is_nested
             if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided:
                 self._touch(leaf)
+        if self.nested:
+            return
         for tensor in changed_in_place(func, args, kwargs):
             life = self._touch(tensor)
             if life is not None:
@@ -277,9 +284,11 @@ class Recorder(Session):
 
     def see(self, tensor: torch.Tensor) -> Seen:
         """Return moment, storage, size, dtype and shape of a tensor as they are now."""
-        tensor = local(tensor)
+        tensor, now = local(tensor), self.tracker.now
+        if tensor.is_nested:
+            self.nested = True
+            return Seen(now, None, 0, dtype_name(tensor.dtype), ())
         dtype, shape = dtype_name(tensor.dtype), tuple(map(int, tensor.shape))
-        now = self.tracker.now
         if not self._storages.is_movable(tensor):
             return Seen(now, None, 0, dtype, shape)
         storage = tensor.untyped_storage()
@@ -381,6 +390,8 @@ class Recorder(Session):
         self._held_since.clear()
         self._given_up.clear()
         self.tracker.stop()
+        if self.nested:
+            raise InputError("the step computes with nested tensors, which stay where they are")
 
 
 def _is_query(func: Any) -> bool:

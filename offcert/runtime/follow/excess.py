@@ -24,6 +24,8 @@ from offcert.runtime.watch.saved_hooks import PlacedEntries, SavedPlace, dtype_n
 from offcert.runtime.watch.signature import Signature, fits_into
 from offcert.runtime.watch.tracker import LiveBytes
 
+AS_ONE = "a plan has to be made for calls as one step if the backward passes come after all of them"
+
 
 class Spared(NamedTuple):
     """A storage that a smaller step has saved.

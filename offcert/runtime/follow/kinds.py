@@ -116,7 +116,7 @@ class Kinds:
         if not run.finished:
             return
         self.vary |= bool(run.left_out) or (run.deviation is not None and not run.broken)
-        if run.smaller is not None and run.deviation is not None and not run.broken:
+        if is_smaller(run) and run.deviation is not None and not run.broken:
             self._unlike[id(run.step_plan), repr(run.smaller)] += 1
         said = foreign_kernels(run.step_plan, run.hooks.parts.device)
         if said is not None and run.deviation is not None and not run.broken:
@@ -159,6 +159,13 @@ class Kinds:
                 if not _same(self._begun.get(key, _VARIES), here):
                     return False
         return told
+
+
+def is_smaller(run: StepRun) -> bool:
+    """Whether a step was called with less than its plan was made for."""
+    plan = run.step_plan
+    varied = (plan.problem.source or {}).get("varied", False)
+    return run.smaller is not None and not (varied and run.smaller == plan.capture.calls[0])
 
 
 def foreign_kernels(step_plan: StepPlan, here: str) -> str | None:

@@ -25,6 +25,7 @@ from offcert.runtime.follow.excess import IdleRun
 from offcert.runtime.follow.kinds import Kinds
 from offcert.runtime.follow.memory import Reserved, memory_limit, within_host
 from offcert.runtime.follow.outcome import Outcome
+from offcert.runtime.follow.overlap import begin_beside
 from offcert.runtime.follow.relay import Relay, give_up, unhook, watch_unseen
 from offcert.runtime.follow.run import StepRun
 from offcert.runtime.follow.step_storages import StepStorages
@@ -77,8 +78,7 @@ def follow(
     Parameters
     ----------
     model : nn.Module
-        The network that was captured, on the CPU or on one CUDA device; it may be wrapped by
-        DistributedDataParallel.
+        The captured network, on the CPU or one CUDA device; DistributedDataParallel may wrap it.
     plan : Certificate, Plan or Schedule, or a sequence of certificates
         When tensors leave and come back. Of several certificates each step follows the one that was
         captured with inputs like its own.
@@ -102,8 +102,7 @@ def follow(
         Bytes of the host's memory that what has left may take (``"8GiB"``); by default any number.
         `Offload.host` says what the plan needs.
     host_spill : bool or str
-        Put what is more into a memory-mapped file, in this folder or where the system puts such
-        files, instead of refusing the plan.
+        Put what is more into a memory-mapped file (in this folder), instead of refusing the plan.
     reserved_memory : int or str, optional
         Bytes that PyTorch's allocator may have reserved on the device at most (``"16GiB"``): what
         tensors take, and the pieces between them. A step in which it reserves more has not followed
@@ -377,8 +376,9 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
         self._hear(full=full, every=run.hears_all)
         accepted = run.accepts(call)
         assert accepted
-        self._run, self._latest = run, weakref.ref(run)
+        before, self._run, self._latest = self._latest, run, weakref.ref(run)
         self._storages = StepStorages(run, Owned(self._hooks.parts), counter)
+        begin_beside(run, before)
         return run
 
     def _new_run(self, chosen: StepPlan, *args: Any) -> StepRun:

@@ -12,7 +12,7 @@ from offcert.core.errors import PlanError
 from offcert.runtime.device.interface import MemoryReading
 from offcert.runtime.follow.clock import Clock
 from offcert.runtime.follow.counting import Known
-from offcert.runtime.follow.excess import Excess, StepEntries, sizes_of
+from offcert.runtime.follow.excess import AS_ONE, Excess, StepEntries, sizes_of
 from offcert.runtime.follow.left_out import LeftOut, Stayed
 from offcert.runtime.follow.memory import Counts, Reserved
 from offcert.runtime.plan.reports import StepReport, Unforeseen
@@ -73,6 +73,8 @@ class StepRun(Clock):
         Whether an error of ours is why it does not follow its plan.
     alternatives : tuple of StepPlan
         Plans that the plan was chosen from, if there were several.
+    room : int
+        Bytes that may be on the device beside all that the plan puts there.
     hears_all : bool
         Whether steps of this class need to hear of every operation.
     """
@@ -108,19 +110,17 @@ class StepRun(Clock):
         self._mover, self._strict, self._ended = mover, strict, ended
         self._calls_made = 0
         self.left_out = LeftOut(step_plan)
-        # Operators are told apart by their numbers alone, and not all operations are heard of.
+        # Operators are told apart by numbers alone, and not all operations are heard of.
         self._tells_less = full and not self.by_operators
         self._entries = StepEntries(self.table, self.left_out)
-        # References to what it has saved, by the places.
         self.by_place: dict[SavedPlace, weakref.ref[Entry]] = self._entries.by_place
         self._saved: defaultdict[SavedKind, int] = defaultdict(int)
         self._unforeseen: list[Unforeseen] = []
         self._excess = Excess(step_plan, hooks.parts, known)
         self._counts = Counts(counter)
         self._disordered = False
-        # Bytes that a rehearsal may leave on the device, and the addresses of those that it has.
-        self._room = step_plan.limit - max(step_plan.prediction.peaks, default=0)
-        self._beside: set[int] = set()
+        self.room = step_plan.limit - max(step_plan.prediction.peaks, default=0)
+        self._beside: set[int] = set()  # Addresses of what a rehearsal has left on the device.
         self._beside_bytes = 0
 
     def choose_among(self, step_plans: Sequence[StepPlan]) -> None:
@@ -168,7 +168,7 @@ class StepRun(Clock):
     def begin_backward(self) -> None:
         """Two steps at once take more memory than one."""
         if self.superseded is not None:
-            self.deviate(f"{self.superseded} before its backward pass")
+            self.deviate(f"{self.superseded} before its backward pass: {AS_ONE}")
         self._counts.begin_backward()
         self._excess.begin_backward()
 
@@ -280,9 +280,9 @@ class StepRun(Clock):
         """Whether a storage may stay on the device beside all that the plan puts there."""
         if storage._cdata in self._beside:
             return True
-        if storage.nbytes() > self._room:
+        if storage.nbytes() > self.room:
             return False
-        self._room -= storage.nbytes()
+        self.room -= storage.nbytes()
         self._beside_bytes += storage.nbytes()
         self._beside.add(storage._cdata)
         return True

@@ -54,6 +54,7 @@ class StepStorages(SavedStorages):
             or self.closed
             or tensor.layout is not torch.strided
             or tensor.device.type != self.device
+            or tensor.is_nested
             or tensor.is_quantized
             or tensor.is_neg()
             or (tensor.dtype.is_complex and tensor.is_conj())

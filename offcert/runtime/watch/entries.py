@@ -272,6 +272,7 @@ def is_plain(tensor: torch.Tensor) -> bool:
     return (
         (ordinary or kind.__torch_dispatch__ is torch.Tensor.__torch_dispatch__)
         and tensor.layout is torch.strided
+        and not tensor.is_nested
         and not tensor.is_quantized
         and not tensor.is_conj()
         and not tensor.is_neg()

@@ -43,7 +43,9 @@ def flags(parts: Parts) -> Signature:
 def _describe(leaf: Any) -> Any:
     if isinstance(leaf, torch.Tensor):
         dtype = dtype_name(leaf.dtype)
-        return [dtype, list(map(int, leaf.shape)), leaf.device.type, leaf.requires_grad]
+        # Rows of nested tensors have no one length.
+        shape = [0] * leaf.dim() if leaf.is_nested else list(map(int, leaf.shape))
+        return [dtype, shape, leaf.device.type, leaf.requires_grad]
     if leaf is None or isinstance(leaf, bool | int | str):
         return repr(leaf)
     # Floats may be annealed, objects have addresses: what they change shows in what is saved.

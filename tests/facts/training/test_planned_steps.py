@@ -200,3 +200,136 @@ def test_mixtures_of_experts(kind):
     with warnings.catch_warnings(action="error", category=OffloadWarning):
         training = require_same(network, step, 6, memory="50%", time_limit=1)
     assert training.steps == {"studied": 1, "planned": 5}
+
+
+class OnNested(nn.Module):
+    """Works on sequences that are not padded."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 16))
+
+    def forward(self, sequences):
+        found = self.layers(sequences)
+        return found.values() if found.layout is torch.jagged else found.to_padded_tensor(0.0)
+
+
+@pytest.mark.filterwarnings("ignore:.*nested tensors is in prototype stage")
+@pytest.mark.parametrize("layout", [torch.jagged, torch.strided])
+def test_nested_tensors_stay_and_are_told_of_once(layout):
+    torch.manual_seed(0)
+    lengths = torch.randint(2, 12, (6, 3)).tolist()
+    batches = [[torch.randn(each, 16) for each in row] for row in lengths]
+
+    def step(model, number):
+        batch = torch.nested.nested_tensor(batches[number % 6], layout=layout)
+        loss = model(batch).pow(2).mean()
+        loss.backward()
+        return loss
+
+    with pytest.warns(OffloadWarning) as told:
+        training = require_same(OnNested(), step, 6, memory="50%", time_limit=1)
+    said = [str(each.message) for each in told if each.category is OffloadWarning]
+    assert len(said) == 1
+    assert "computes with nested tensors, which stay where they are" in said[0]
+    assert training.steps == {"studied": 1, "unplanned": 5}
+
+
+def overlapping(batches):
+    """Return a step that makes the forward passes of batches before their backward passes."""
+
+    def step(model, number):
+        generator = torch.Generator().manual_seed(number)
+        losses = [
+            model(torch.randn(64, 64, generator=generator)).pow(2).mean()
+            for _ in range(batches(number))
+        ]
+        for loss in losses:
+            loss.backward()
+        return sum(losses)
+
+    return step
+
+
+def tower():
+    torch.manual_seed(0)
+    layers = [nn.Sequential(nn.Linear(64, 64), nn.Tanh(), nn.Dropout(0.1)) for _ in range(6)]
+    return nn.Sequential(*layers)
+
+
+def test_forward_passes_of_two_batches_before_their_backward_passes():
+    with warnings.catch_warnings(action="error"):
+        training = require_same(tower(), overlapping(lambda n: 2), 6, memory="40%", time_limit=1)
+    assert training.steps == {"studied": 1, "planned": 5}
+    assert training.report.offloaded_bytes > 0
+
+
+def test_two_batches_at_once_become_one_step_if_each_had_been_one():
+    with pytest.warns(OffloadWarning, match="a plan has to be made for calls as one step"):
+        training = require_same(
+            tower(), overlapping(lambda n: 1 if n < 3 else 2), 12, memory="40%", time_limit=1
+        )
+    (plan,) = training.step_plans
+    assert len(plan.capture.calls) == 2
+    # Three steps in which the second forward pass comes first, and then all are planned.
+    assert training.steps == {"studied": 2, "deviating": 6, "planned": 7}
+
+
+def test_what_an_earlier_step_still_needs_is_told_of_since_no_plan_counts_it():
+    kept = []
+
+    def step(model, number):
+        loss = model(torch.randn(64, 64)).pow(2).mean()
+        # Its backward pass may come later.
+        kept[:] = [model(torch.randn(64, 64)).pow(2).mean()]
+        loss.backward()
+        return loss
+
+    with pytest.warns(OffloadWarning, match="run the backward pass of a call of the model before"):
+        training = require_same(tower(), step, 6, memory="40%", time_limit=1)
+    # What was still there as the first planned step began had been saved by a step without a plan.
+    assert training.steps == {"studied": 2, "planned": 1, "deviating": 3}
+
+
+class Experts(nn.Module):
+    """Gives each token to one of its experts."""
+
+    def __init__(self, width, number):
+        super().__init__()
+        self.norm, self.gate = nn.LayerNorm(width), nn.Linear(width, number)
+        self.experts = nn.ModuleList(
+            nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+            for _ in range(number)
+        )
+
+    def forward(self, x):
+        x = self.norm(x)
+        shares = self.gate(x).softmax(-1)
+        chosen, out = shares.argmax(-1), torch.zeros_like(x)
+        for number, expert in enumerate(self.experts):
+            own = chosen == number
+            out[own] = expert(x[own]) * shares[own][:, number : number + 1]
+        return x + out
+
+
+def test_tokens_that_are_gathered_for_experts():
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Linear(32, 32), nn.Tanh(), Experts(32, 4), nn.Linear(32, 32), nn.Tanh(), Experts(32, 4)
+    )
+
+    def step(model, number):
+        tokens = torch.randn(512, 32, generator=torch.Generator().manual_seed(number))
+        loss = model(tokens).pow(2).mean()
+        loss.backward()
+        return loss
+
+    with pytest.warns(OffloadWarning) as told:
+        training = require_same(model, step, 16, memory="50%", time_limit=1, count=True)
+    (plan,) = training.step_plans
+    assert plan.capture.interpolated
+    # The first plan is for the sizes of one step; the second one for what varies, and more.
+    assert training.steps["studied"] == 2
+    assert training.steps["planned"] >= 8
+    assert training.report.offloaded_bytes > 0
+    assert sum("did not follow its plan" in str(each.message) for each in told) == 1

@@ -435,7 +435,7 @@ def test_steps_that_have_not_offloaded_yet_keep_their_room_on_the_host():
         second = model(torch.randn(4, 8)).square().mean()
         assert len(os.listdir("/proc/self/fd")) == files + 1
         second.backward()
-        assert made.report.planned
+        assert "the step before has saved are still there" in made.report.deviation
         with pytest.warns(OffloadWarning, match="another step began"):
             first.backward()
 
