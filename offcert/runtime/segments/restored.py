@@ -65,6 +65,7 @@ class Restored(AbstractContextManager["Restored"]):
         self._trained = [each.requires_grad for _, each in before.fixed]
         self._flat = flat_of(before.places)
         self._keys = [list(held) for _, held in before.places]
+        _train(before.fixed, before.trained)
         put(before.settings, self._settings)
         put_states(before.sources, before.generators, self._states)
         if not same(self._flat, before.flat):
@@ -94,9 +95,7 @@ class Restored(AbstractContextManager["Restored"]):
         before = self._before
         put(self._settings, settings())
         put_states(before.sources, self._states, states_of(before.sources))
-        for (_, tensor), trained in zip(before.fixed, self._trained, strict=True):
-            if tensor.requires_grad is not trained:
-                tensor.requires_grad_(trained)
+        _train(before.fixed, self._trained)
         if not same(flat_of(before.places), self._flat):
             self._put(self._flat, self._keys)
         del self._flat, self._begun, self._held
@@ -152,3 +151,10 @@ class Restored(AbstractContextManager["Restored"]):
 
     def _lost(self, reason: str) -> None:
         raise RecomputeError(f"{self._name} cannot run again for the backward pass: {reason}")
+
+
+def _train(tensors: list[tuple[str, torch.Tensor]], trained: list[bool]) -> None:
+    """Let tensors need gradients, or not, where they do otherwise."""
+    for (_, tensor), wanted in zip(tensors, trained, strict=True):
+        if tensor.requires_grad is not wanted and tensor.is_leaf:
+            tensor.requires_grad_(wanted)

@@ -88,6 +88,8 @@ class Before:
         Names of tensors that have changed and had not been copied.
     changed : bool
         Whether the first run has changed what modules hold.
+    trained : list of bool
+        Whether the fixed tensors need gradients.
     hooks : list
         Keys of the hooks of modules, of all modules, and of parameters.
     held : HeldBytes or None
@@ -114,6 +116,7 @@ class Before:
     prints: list[torch.Tensor | None] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     changed: bool = False
+    trained: list[bool] = field(default_factory=list)
     hooks: list[Any] = field(default_factory=list)
     held: HeldBytes | None = None
 

@@ -215,6 +215,7 @@ class ModuleStates:
             counted,
             rehearses,
         )
+        before.trained = [tensor.requires_grad for _, tensor in self._fixed]
         before.hooks = hooks_of(before)
         if before.copies:
             before.held = HeldBytes(sum(each.nbytes for each in before.copies.values()))

@@ -75,7 +75,8 @@ def train(model, steps, between=lambda model, step: None):
         loss = model(torch.randn(16, 8)).square().mean()
         between(model, step)
         loss.backward()
-        found.append([parameter.grad.clone() for parameter in model.parameters()])
+        gradients = [parameter.grad for parameter in model.parameters()]
+        found.append([torch.zeros(0) if each is None else each.clone() for each in gradients])
     return found
 
 
