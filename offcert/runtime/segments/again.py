@@ -61,6 +61,7 @@ class Again:
         self._checkpoint = checkpoint
         self._number = number
         self._asked = len(checkpoint.saved)
+        self._unknown, self._unwritten = checkpoint.unknown, checkpoint.proof.unwritten
         self._count = 0
         # Tensors that had not been written yet, and by which operators.
         self._pending: list[tuple[int, int, torch.Tensor]] = []
@@ -78,18 +79,14 @@ class Again:
                 saved.made[self._number] = found
         elif checkpoint.is_on_host(index):
             self.made[index] = found
-        if self._may_be_unwritten(index, tensor):
+        unwritten = not tensor.requires_grad if self._unknown else index in self._unwritten
+        if unwritten:
             self._pending.append((operator_number(), index, found))
         elif index in checkpoint.prints:
             self._compare(index, found)
         if self._count == self._asked and not self._is_unwritten() and checkpoint.may_stop():
             raise StopRunning(self)
         return found
-
-    def _may_be_unwritten(self, index: int, tensor: torch.Tensor) -> bool:
-        if self._checkpoint.unknown:
-            return not tensor.requires_grad
-        return index in self._checkpoint.proof.unwritten
 
     def _is_unwritten(self) -> bool:
         """Whether a tensor of the operator that is under way has not been written yet."""

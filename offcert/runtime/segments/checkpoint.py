@@ -98,12 +98,25 @@ class Checkpoint:
         index = len(self.saved)
         saved = Saved(self, index)
         self.saved.append(weakref.ref(saved))
-        if self._operators is None:
-            self._pack(saved, tensor)
-        else:
+        mode = self.mode
+        if mode is Mode.ONE:
+            kinds = self.proof.kinds
+            kind = tensor.shape, tensor.dtype, tensor.requires_grad
+            if self._as_rehearsed and (index >= len(kinds) or kinds[index] != kind):
+                self._as_rehearsed = False
+        elif mode is not Mode.TRUSTED:
+            self._note_kind(index, tensor)
+        if self.held and is_held(tensor, self.held):
+            # Autograd goes on with what the module holds, whatever becomes of that.
+            itself = tensor.is_leaf and tensor.requires_grad
+            saved.held = tensor if itself else tensor.detach()
+        elif mode is Mode.ONE:
+            if index == self._compared and tensor.requires_grad:
+                self._take(index, tensor)
+        elif mode is not Mode.TRUSTED:
             # Operators of ours are none of the segment's.
             with torch._C._DisableTorchDispatch():
-                self._pack(saved, tensor)
+                self._look_at(saved, tensor)
         return saved
 
     @property
@@ -112,19 +125,6 @@ class Checkpoint:
         if self.mode is Mode.TRUSTED:
             return False
         return not self._as_rehearsed or len(self.saved) != len(self.proof.kinds)
-
-    def _pack(self, saved: Saved, tensor: torch.Tensor) -> None:
-        if self.mode is not Mode.TRUSTED:
-            self._note_kind(saved.index, tensor)
-        if self.held and is_held(tensor, self.held):
-            # Autograd goes on with what the module holds, whatever becomes of that.
-            itself = tensor.is_leaf and tensor.requires_grad
-            saved.held = tensor if itself else tensor.detach()
-        elif self.mode is Mode.ONE:
-            if saved.index == self._compared and tensor.requires_grad:
-                self._take(saved.index, tensor)
-        elif self.mode is not Mode.TRUSTED:
-            self._look_at(saved, tensor)
 
     def _note_kind(self, index: int, tensor: torch.Tensor) -> None:
         kinds, kind = self.proof.kinds, (tensor.shape, tensor.dtype, tensor.requires_grad)

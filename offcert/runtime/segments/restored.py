@@ -68,14 +68,16 @@ class Restored(AbstractContextManager["Restored"]):
         _train(before.fixed, before.trained)
         put(before.settings, self._settings)
         put_states(before.sources, before.generators, self._states)
-        if not same(self._flat, before.flat):
+        other = not same(self._flat, before.flat)
+        if other:
             self._put(before.flat, before.keys)
         for number in swap:
             for held, key in before.where.get(number, ()):
                 if key in held:
                     held[key] = swapped(held[key], swap)
         # By which it shows where the user's code is in the midst of something.
-        self._begun = flat_of(before.places), before.census.flat()
+        flat = flat_of(before.places) if swap or other else self._flat
+        self._begun = flat, before.census.flat()
         return self
 
     @property

@@ -131,7 +131,7 @@ def flat_of(places: list[tuple[str, dict[str, Any]]]) -> list[Any]:
 
     Keys are left out: an attribute that is set or deleted changes the number of values.
     """
-    return [each for _, held in places for each in (MARK, *held.values())]
+    return [each for _, held in places for each in (MARK, *(held.values() if held else ()))]
 
 
 def marks(tensors: list[tuple[str, torch.Tensor]]) -> list[int]:

@@ -117,7 +117,9 @@ class ModuleStates:
 
     def _structure(self) -> list[Any]:
         """Return the modules inside of modules, and the keys of hooks."""
-        inside = [each for held in self._inside for each in (MARK, *held.values())]
+        inside = [
+            each for held in self._inside for each in (MARK, *(held.values() if held else ()))
+        ]
         return inside + module_hooks(self._places)
 
     def _sort(self, flat: list[Any], census: Census | None = None) -> None:

@@ -111,7 +111,8 @@ def test_losses_that_are_skipped_and_kept(model: nn.Module) -> None:
             descend(model)
 
     training = train(model, loop, 12)
-    assert training.steps == {"studied": 2, "planned": 7, "unfinished": 2}
+    # The step after a loss that is kept has that one's bytes on the device as well.
+    assert training.steps == {"studied": 2, "planned": 5, "deviating": 2, "unfinished": 2}
 
 
 def test_a_call_that_never_has_a_backward_pass_is_a_part_of_the_step(model: nn.Module) -> None:

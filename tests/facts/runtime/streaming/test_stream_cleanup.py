@@ -218,11 +218,12 @@ def test_memory_that_a_device_refuses_to_register_is_used_as_it_is_and_that_is_s
             # The graph of a step that is not over keeps its room, so that another is made.
             held = mean(model, torch.randn(4, 8))
             assert same(gradients(On("simulated"), model), expected)
-            assert made.report.planned
+            # What it has saved is still there, too, which no plan counts.
+            assert "that the step before has saved are still there" in made.report.deviation
             assert made.report.offloaded_bytes > 0
             del held
         assert device.pinned_bytes == 0
-    (message,) = [str(each.message) for each in told]
+    (message,) = [str(each.message) for each in told if "register" in str(each.message)]
     assert "may register 100 bytes of the host's memory" in message
     assert "copies go through other memory, and the host waits for each of them" in message
     assert device.races == []
