@@ -86,8 +86,6 @@ class Before:
         In a rehearsal fingerprints of the fixed tensors.
     lost : list of str
         Names of tensors that have changed and had not been copied.
-    changed : bool
-        Whether the first run has changed what modules hold.
     trained : list of bool
         Whether the fixed tensors need gradients.
     hooks : list
@@ -115,7 +113,6 @@ class Before:
     rehearses: bool
     prints: list[torch.Tensor | None] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
-    changed: bool = False
     trained: list[bool] = field(default_factory=list)
     hooks: list[Any] = field(default_factory=list)
     held: HeldBytes | None = None

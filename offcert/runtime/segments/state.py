@@ -245,8 +245,7 @@ class ModuleStates:
         if before.loose:
             doubts += self._end_loose(before)
         flat = flat_of(before.places)
-        before.changed = not same(flat, before.flat)
-        if before.changed:
+        if not same(flat, before.flat):
             doubts += self._end_rebound(before)
             self._sort(flat)
         if self._passing:
