@@ -11,6 +11,8 @@ from offcert.certify.search_steps.bounds import (
     climb_fluid,
     climb_fluid_exact,
     climb_interval,
+    climb_pure_cpsat,
+    climb_pure_milp,
     climb_stage,
     climb_sums,
     climb_time_indexed_cpsat,
@@ -228,6 +230,18 @@ SCHEDULE_METHODS = {
         after=(_BEGINNING, (_ANNEALING, 0.1)),
         summary="starts on a grid, linear; exact on simplex links and on grids of one tick",
         bounds=("time-indexed-milp",),
+        reads=("time_limit", "workers", "grid", "solver"),
+    ),
+    "pure-cpsat": Method(
+        run=climb_pure_cpsat,
+        summary="the time-indexed model alone: starts on a grid and nothing else, by clauses",
+        bounds=("pure-cpsat",),
+        reads=("time_limit", "workers", "seed", "grid"),
+    ),
+    "pure-milp": Method(
+        run=climb_pure_milp,
+        summary="the time-indexed model alone: starts on a grid and nothing else, linear",
+        bounds=("pure-milp",),
         reads=("time_limit", "workers", "grid", "solver"),
     ),
     "disjunctive-milp": Method(

@@ -234,12 +234,38 @@ class TwoPartition(Generator):
         for _ in range(_MOST_DRAWS):
             values = self._values(rng)
             if sum(values) % 2 == 0 and self.answer in ("any", self._answer(values)):
-                drawn = two_partition(values, self.transfers)
-                return replace(drawn, name=f"{drawn.name}-{seed}")
+                return self._named(values, seed)
+        # Of many values hardly any draw is a "no"; there are few ways to halve values up to 3.
+        if self.answer == "no" and self.largest > 3:
+            return self._named(self._values_without_half(rng), seed)
         raise InputError(
             f"count {self.count} and largest {self.largest} gave no values whose answer is "
-            f'"{self.answer}" in {_MOST_DRAWS} draws'
+            f'"{self.answer}" in {_MOST_DRAWS} draws; from largest 4 on there always are some'
         )
+
+    def _named(self, values: list[int], seed: int) -> Problem:
+        drawn = two_partition(values, self.transfers)
+        return replace(drawn, name=f"{drawn.name}-{seed}")
+
+    def _values_without_half(self, rng: random.Random) -> list[int]:
+        """Return values that cannot be halved because of their remainders.
+
+        Of an odd number of values the remainder by an odd modulus is 1, of all others 0, and the
+        modulus is larger than that number. The difference of two sides has the remainder of an odd
+        number between its negative and itself, which is never that of 0.
+        """
+        odd = rng.randrange(1, min(self.count, self.largest - 3) + 1, 2)
+        # Less than the largest value: a remainder of 1 leaves a choice, which makes the sum even.
+        modulus = rng.randrange(odd + 2, max(odd + 2, self.largest // 4) + 1, 2)
+        ones = set(rng.sample(range(self.count), odd))
+        while True:
+            rest = [int(index in ones) for index in range(self.count)]
+            values = [
+                modulus * rng.randint(1 - one, (self.largest - one) // modulus) + one
+                for one in rest
+            ]
+            if sum(values) % 2 == 0:
+                return values
 
     def _values(self, rng: random.Random) -> list[int]:
         values = [rng.randint(1, self.largest) for _ in range(self.count)]

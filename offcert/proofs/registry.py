@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from offcert.proofs.kinds import computed, labels, memory, multipliers
 from offcert.proofs.proof import ALL, ClaimKind, ProofKind
-from offcert.questions.schedule.problem import Minimise, Recompute
+from offcert.questions.schedule.problem import Minimise, Recompute, Transfers
 
 # Bounds that rest on a solver's word: exact models of offloading, and of recomputation alone.
 _MODELS = (
@@ -27,6 +27,19 @@ _MODELS = (
         ("HiGHS", "CBC"),
         "starts on a grid of time, as a linear model",
         page="models",
+    ),
+    *(
+        ClaimKind(
+            f"pure-{way}",
+            families,
+            f"starts on a grid of time and nothing else, {said}",
+            page="models",
+            transfers=frozenset({Transfers.ATOMIC, Transfers.INTERRUPTIBLE}),
+        )
+        for way, families, said in (
+            ("cpsat", ("CP-SAT",), "by clauses"),
+            ("milp", ("HiGHS", "CBC"), "as a linear model"),
+        )
     ),
     ClaimKind(
         "disjunctive-milp",

@@ -170,6 +170,36 @@ def climb_time_indexed_milp(search: Search, effort: Effort) -> None:
     _take(search, "time-indexed-milp", outcome)
 
 
+def climb_pure_cpsat(search: Search, effort: Effort) -> None:
+    """Solve the pure time-indexed model with CP-SAT."""
+    from offcert.formulations.models.pure_time_indexed import CPSAT
+
+    _climb_pure(search, effort, "pure-cpsat", CPSAT)
+
+
+def climb_pure_milp(search: Search, effort: Effort) -> None:
+    """Solve the pure time-indexed model with a linear solver."""
+    _climb_pure(search, effort, "pure-milp", effort.solver or "scipy")
+
+
+def _climb_pure(search: Search, effort: Effort, name: str, solver: str) -> None:
+    """Solve a problem by a model that is told neither a schedule nor a bound."""
+    search.begin(f"time-indexed model alone, {name}")
+    with held_interrupts():
+        from offcert.formulations.models import pure_time_indexed as pure
+    given: dict[str, Any] = {"time_limit": effort.seconds, "threads": effort.workers}
+    given |= {"seed": effort.seed, "grid": effort.grid}
+    if search.problem.transfers is Transfers.ATOMIC:
+        _take(search, name, pure.solve_whole(search.problem, solver, **given))
+        return
+    outcome = pure.solve_pausing(search.problem, solver, **given)
+    if outcome.schedule is not None:
+        search.offer_fluid(outcome.schedule)
+    if outcome.bound > search.problem.trace.compute_time:
+        search.add(claimed(name, outcome.bound, outcome.statistics["solver"], outcome.details))
+    _pass_on(search, name, outcome.error)
+
+
 def climb_disjunctive(search: Search, effort: Effort) -> None:
     """Solve the disjunctive model with a linear solver."""
     search.begin("disjunctive MILP")

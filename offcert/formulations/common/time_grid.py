@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from offcert.core.errors import InputError
 from offcert.core.platform import Kind
@@ -161,7 +162,7 @@ class TimeGrid(GridData):
         return [rough.plan(trace)] if self.exact else rough_plans(trace, rough)
 
 
-def build_grid(problem: Problem, grid: int, upper: int) -> TimeGrid | None:
+def build_grid(problem: Problem, grid: int, upper: int, plain: bool = False) -> TimeGrid | None:
     """Return the problem on a grid, or None if its windows leave no schedule of at most `upper`.
 
     Parameters
@@ -172,6 +173,8 @@ def build_grid(problem: Problem, grid: int, upper: int) -> TimeGrid | None:
         Ticks a cell.
     upper : int
         Ticks; schedules that last longer are of no interest.
+    plain : bool
+        Whether windows follow from durations alone, and amounts stay as they are.
 
     Raises
     ------
@@ -180,8 +183,8 @@ def build_grid(problem: Problem, grid: int, upper: int) -> TimeGrid | None:
     """
     require_integer(grid, "grid", 1)
     trace = problem.trace
-    required = required_absent(problem, subset_sum=True)
-    windows = start_windows(problem, upper)
+    required = required_absent(problem, subset_sum=not plain)
+    windows = _plain_windows(trace, upper) if plain else start_windows(problem, upper)
     exact = common_divisor(problem) % grid == 0
     if windows is None:
         return None
@@ -205,9 +208,15 @@ def build_grid(problem: Problem, grid: int, upper: int) -> TimeGrid | None:
         over=over,
         required=tuple(required),
         idle_required=idle_required(problem),
-        distances=distances(trace.durations, grid),
+        distances=() if plain else distances(trace.durations, grid),
         exact=exact,
     )
+
+
+def _plain_windows(trace: Trace, upper: int) -> tuple[list[int], list[int]]:
+    """Return the earliest and latest starts of operations that durations leave, in ticks."""
+    earliest = list(accumulate(trace.durations, initial=0))
+    return earliest[:-1], [upper - earliest[-1] + start for start in earliest[:-1]]
 
 
 def common_divisor(problem: Problem) -> int:

@@ -189,13 +189,38 @@ def _schedule(
         if values is None:
             continue
         for idle in _idle_times(program, values):
-            fixed = FluidProgram(problem, rules, replace(decisions, idle=idle), slack / 2)
-            left = deadline - time.monotonic()
-            found = solve_linear(fixed.model, SCIPY, time_limit=left).values
-            for schedule in () if found is None else candidates(problem, fixed, found):
-                if not check_fluid(problem, schedule):
-                    return schedule
+            schedule = _timed(problem, rules, replace(decisions, idle=idle), slack / 2, deadline)
+            if schedule is not None:
+                return schedule
     return None
+
+
+def _timed(
+    problem: Problem, rules: Rules, decisions: Decisions, slack: float, deadline: float
+) -> FluidSchedule | None:
+    """Return a checked schedule with given idle times, or None."""
+    fixed = FluidProgram(problem, rules, decisions, slack)
+    left = deadline - time.monotonic()
+    found = solve_linear(fixed.model, SCIPY, time_limit=left).values
+    for schedule in () if found is None else candidates(problem, fixed, found):
+        if not check_fluid(problem, schedule):
+            return schedule
+    return None
+
+
+def schedule_with(problem: Problem, decisions: Decisions, deadline: float) -> FluidSchedule | None:
+    """Return a checked schedule that evicts and waits as another model has decided, or None.
+
+    Parameters
+    ----------
+    problem : Problem
+        With interruptible transfers.
+    decisions : Decisions
+        Evicted gaps and idle times.
+    deadline : float
+        Of `time.monotonic`.
+    """
+    return _timed(problem, _rules(problem, False, True, None), decisions, 0.0, deadline)
 
 
 def _decisions(program: FluidProgram, values: list[float]) -> Decisions:

@@ -166,3 +166,21 @@ def test_drawn_values_have_the_answer_asked_for(count: int, answer: str) -> None
         assert max(values) <= 10**6
         assert naive_answer(values) == (answer == "yes")
         assert drawn.transfers is Transfers.INTERRUPTIBLE
+
+
+@pytest.mark.parametrize(
+    ("count", "largest"), [(2, 4), (12, 4), (13, 5), (20, 1000), (40, 1000), (60, 7)]
+)
+def test_values_that_cannot_be_halved_are_always_drawn(count: int, largest: int) -> None:
+    for seed in range(4):
+        problem = TwoPartition(count=count, largest=largest, answer="no").draw(seed)
+        assert problem.source is not None
+        values = problem.source["values"]
+        assert len(values) == count
+        assert 1 <= min(values) <= max(values) <= largest
+        assert not naive_answer(values)
+
+
+def test_where_no_values_can_be_drawn_it_says_which_can() -> None:
+    with pytest.raises(InputError, match="from largest 4 on there always are some"):
+        TwoPartition(count=40, largest=3, answer="no").draw(0)
