@@ -89,6 +89,13 @@ def rational(value, place):
     return Fraction(above, below)
 
 
+def text(value, place):
+    """Return a value that has to be a text."""
+    if not isinstance(value, str):
+        raise WrongError(f"{place} must be a string, not {value!r:.40}")
+    return value
+
+
 def take(document, place, required, optional=()):
     """Return the fields of an object, which has all required ones and no unknown ones."""
     if not isinstance(document, dict):
@@ -103,10 +110,14 @@ def take(document, place, required, optional=()):
 
 
 class Trace:
-    """Operations as (ticks, workspace) and tensors as (size, uses, whether it may leave)."""
+    """Operations as (ticks, workspace) and tensors as (size, uses, whether it may leave).
 
-    def __init__(self, operations, tensors):
+    Their names are two lists; none are known of a trace that no document describes.
+    """
+
+    def __init__(self, operations, tensors, names=(None, None)):
         self.operations, self.tensors = operations, tensors
+        self.names, self.tensor_names = names
         # A gap is (tensor, use before, use after), with an operation in between.
         self.gaps = [
             (number, before, after)
@@ -173,7 +184,13 @@ def read_trace(document, place, offload):
             raise WrongError(f"{here}.evictable must be true or false")
         leaves = each["evictable"] and offload
         tensors.append((integer(each["size"], f"{here}.size"), uses, leaves))
-    return Trace(operations, tensors)
+    parts = ("operations", "tensors")
+    return Trace(operations, tensors, [names_in(fields[part], f"{place}.{part}") for part in parts])
+
+
+def names_in(items, place):
+    """Return the names of the objects in a list."""
+    return [text(each["name"], f"{place}[{i}].name") for i, each in enumerate(items)]
 
 
 def chain_trace(chain, place, offload):
@@ -193,14 +210,21 @@ def chain_trace(chain, place, offload):
     for i in reversed(range(stages + 1)):
         uses = ({last - i} if i < stages else set()) | ({last - i + 1} if i else set())
         tensors.append((rows["gradient"][i], sorted(uses), False))
-    return Trace(operations, tensors)
+    names = [f"x{i}" for i in range(stages + 1)] + [f"y{i}" for i in reversed(range(stages + 1))]
+    return Trace(operations, tensors, (pass_names(stages), names))
+
+
+def pass_names(stages):
+    """Return the names of a chain's operations: F0, F1, ... forward, then ... B1, B0 back."""
+    return [f"F{i}" for i in range(stages)] + [f"B{i}" for i in reversed(range(stages))]
 
 
 class Network:
     """Computations as dictionaries, values as (size, whether it may leave, base or None)."""
 
-    def __init__(self, computations, values):
+    def __init__(self, computations, values, names):
         self.computations, self.values = computations, values
+        self.names, self.value_names = names
         self.writer = [-1] * len(values)
         for number, each in enumerate(computations):
             for value in each["writes"]:
@@ -242,7 +266,8 @@ def read_network(document, place):
         computations.append(row)
     if not computations:
         raise WrongError(f"{place}.computations must not be empty")
-    return Network(computations, values)
+    names = [names_in(fields[part], f"{place}.{part}") for part in ("computations", "values")]
+    return Network(computations, values, names)
 
 
 def checkpoint_network(chain, place):
@@ -271,7 +296,9 @@ def checkpoint_network(chain, place):
         computations.append({**each, "lean": None, "repeatable": False})
     for each in computations:
         each["holds"] = []
-    return Network(computations, values)
+    counts = {"a": stages + 1, "e": stages, "d": stages + 1}
+    names = [f"{letter}{i}" for letter, count in counts.items() for i in range(count)]
+    return Network(computations, values, (pass_names(stages), names))
 
 
 def plain_trace(network, offload):
@@ -300,7 +327,7 @@ def plain_trace(network, offload):
             else:
                 uses[memory].append(number)
                 settled[memory] = number
-    tensors = []
+    tensors, names = [], []
     there = [value for value in uses if uses[value] != [-1]]
     for value in sorted(there, key=lambda value: (network.writer[value], value)):
         size, leaves, _ = network.values[value]
@@ -308,8 +335,9 @@ def plain_trace(network, offload):
         between = {*uses[value], *range(first, settled.get(value, first) + 1)}
         found = sorted(between if leaves else {first, last})
         tensors.append((size, found, leaves and offload))
+        names.append(network.value_names[value])
     operations = [(each["duration"], each["workspace"]) for each in network.computations]
-    return Trace(operations, tensors)
+    return Trace(operations, tensors, (network.names, names))
 
 
 KINDS = ("chain", "trace", "network", "checkpoint_chain")
@@ -323,8 +351,10 @@ class Problem:
         optional = ("prefetch_bandwidth", "sharing", "source", "recompute", "offload", "minimise")
         optional += ("deadline", "uncertainty", "busy_bandwidth", "busy_prefetch_bandwidth")
         take(document, "problem", (*required, "units"), (*KINDS, *optional))
-        if (document["format"], document["version"]) != ("offcert-problem", 1):
+        version = integer(document["version"], "problem.version")
+        if (document["format"], version) != ("offcert-problem", 1):
             raise WrongError("problem must be of the format offcert-problem, version 1")
+        text(document["name"], "problem.name")
         self.memory = integer(document["memory"], "problem.memory")
         self.out = rational(document["bandwidth"], "problem.bandwidth")
         self.back = self.out
@@ -516,6 +546,8 @@ def check_schedule(problem, trace, document):
         zip(document["operations"], trace.operations, strict=True)
     ):
         take(each, f"schedule.operations[{i}]", ("name", "start", "end"))
+        if trace.names is not None and each["name"] != trace.names[i]:
+            raise WrongError(f"schedule.operations[{i}].name is not {trace.names[i]!r:.40}")
         start = integer(each["start"], f"schedule.operations[{i}].start")
         if start < now or integer(each["end"], f"schedule.operations[{i}].end") != start + ticks:
             raise WrongError(f"operation {i} begins before the one before ends, or lasts wrong")
@@ -540,6 +572,8 @@ def _check_transfers(problem, trace, transfers, starts, ends):
         )
         if gap not in known:
             raise WrongError(f"{here}.gap is no gap of its tensor")
+        if trace.tensor_names is not None and each["name"] != trace.tensor_names[gap[0]]:
+            raise WrongError(f"{here}.name is not {trace.tensor_names[gap[0]]!r:.40}")
         out = each["kind"] == "offload"
         if not out and each["kind"] != "prefetch":
             raise WrongError(f"{here}.kind must be offload or prefetch")
@@ -1006,10 +1040,14 @@ class Joint:
             else:
                 total += share * price
 
+        links = ("out", "in") if self.problem.duplex else ("link",)
         for (family, where, about), weight in rows.items():
-            if family in ("memory", "outputs"):
+            if family in ("link", "out", "in"):
+                if family not in links or where >= self.windows:
+                    raise WrongError(f"multipliers name {family} {where}, which is no fact")
+            elif family in ("memory", "outputs"):
                 total -= self._weigh_memory(family, where, Fraction(weight, over), add)
-            elif family not in ("link", "out", "in"):
+            else:
                 terms = self.fact(family, where, about)
                 if terms is None or any(share is None for share, _ in terms):
                     raise WrongError(f"multipliers name {family} {where} {about}, which is no fact")
@@ -1039,9 +1077,6 @@ class Joint:
         """Price the time of a window: its runs, and the bytes that the link moves."""
         names = ("out", "in") if self.problem.duplex else ("link", "link")
         parts = [Fraction(rows.get((name, window, ()), 0), over) for name in names]
-        for name in ("link", "out", "in"):
-            if (name, window, ()) in rows and name not in names:
-                raise WrongError(f"multipliers name {name} {window}, which is no fact")
         runs = 1 - sum(parts[: 2 if self.problem.duplex else 1])
         if runs < 0 and not self.single(window):
             raise WrongError(f"multipliers of the link come to more than 1 in window {window}")
@@ -1251,8 +1286,13 @@ def check(document):
 
 def _check_document(document):
     take(document, "certificate", REQUIRED, ("execution", "placement", "robust"))
-    if (document["format"], document["version"]) != ("offcert-certificate", 1):
+    version = integer(document["version"], "version")
+    if (document["format"], version) != ("offcert-certificate", 1):
         raise WrongError("this program reads version 1 of offcert-certificate")
+    text(document["method"], "method")
+    for name in ("settings", "versions"):
+        if not isinstance(document[name], dict):
+            raise WrongError(f"{name} must be an object")
     if sha256(document["problem"]) != document["problem_sha256"]:
         raise WrongError("problem_sha256 is not the problem's hash")
     rest = {name: value for name, value in document.items() if name != "digest"}

@@ -74,6 +74,7 @@ def certify(
     progress: Callable[[SearchProgress], None] | None = None,
     keep: Callable[[Certificate], None] | None = None,
     known: Certificate | None = None,
+    attested: bool = True,
 ) -> Certificate:
     """Find a schedule of `problem` and prove how far it is from the best one.
 
@@ -97,6 +98,9 @@ def certify(
         ``"unfinished"`` names the step that was running.
     known : Certificate, optional
         Of the same problem with as much memory or less: its schedule is where the search begins.
+    attested : bool
+        Whether a bound that rests on a solver's word may end the search; without, it goes on for a
+        proof.
 
     Returns
     -------
@@ -116,7 +120,7 @@ def certify(
         return certify_box(problem, exact, time_limit, progress, keep, known)
     settings = Settings(time_limit=time_limit, workers=workers, target_gap=target_gap, seed=seed)
     keeping = keeper(SCHEDULE.command, settings, keep)
-    search = Search(problem, time_limit, target_gap, progress, keeping)
+    search = Search(problem, time_limit, target_gap, progress, keeping, attested)
     search.infeasibility = infeasibility(problem)
     so_far = partial(search.certificate, SCHEDULE.command, settings)
     if known is not None:

@@ -53,6 +53,8 @@ class Search(Running[Certificate]):
         Told of every improvement and every step.
     keep : callable, optional
         Given the search before every step, and about every second when something new is known.
+    attested : bool
+        Whether a bound that rests on a solver's word may end the search.
     """
 
     question = SCHEDULE
@@ -64,7 +66,9 @@ class Search(Running[Certificate]):
         target_gap: float = 0.0,
         progress: Callable[[SearchProgress], None] | None = None,
         keep: Callable[[Search], None] | None = None,
+        attested: bool = True,
     ) -> None:
+        self._attested = attested
         super().__init__(time_limit, progress, None if keep is None else lambda: keep(self))
         self.asked = problem
         slows, platform = problem.platform.slows, problem.platform.alone
@@ -105,7 +109,8 @@ class Search(Running[Certificate]):
         """The makespan at which the target gap is reached with the present bound."""
         if self.target_gap >= 1:
             return 2**62
-        return max(int(self.lower_bound / (1 - self.target_gap)), self.enough or 0)
+        bound = self.lower_bound if self._attested else self.proved_bound
+        return max(int(bound / (1 - self.target_gap)), self.enough or 0)
 
     @property
     def done(self) -> bool:

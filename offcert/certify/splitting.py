@@ -229,6 +229,8 @@ class SplitSearch(Running[SplitCertificate]):
             makespan = known.result.objective
             if makespan is not None and makespan <= search.best.makespan:
                 return RoundAnswer(search.best.choice, known)
-        result = Result(SolveStatus.FEASIBLE, search.best.schedule)
+        # A round without any bound is still the best one if it takes no time.
+        best = search.best.makespan == 0
+        result = Result(SolveStatus.OPTIMAL if best else SolveStatus.FEASIBLE, search.best.schedule)
         found = Certificate(problem, result, method=SCHEDULE.command, versions=current_versions())
         return RoundAnswer(search.best.choice, found)

@@ -15,7 +15,7 @@ from offcert.core.notebook import Shown, html
 # Sums of sizes or ticks that a trace may have, so that compiled code may add and multiply small
 # factors in 64-bit integers; the largest of these integers. Derived.
 LARGEST_TOTAL = 2**61
-_LARGEST_INTEGER = 2**63 - 1
+LARGEST_INTEGER = 2**63 - 1
 
 
 def require_integer(value: object, field: str, minimum: int | None = None) -> int:
@@ -43,7 +43,7 @@ def require_integer(value: object, field: str, minimum: int | None = None) -> in
         raise InputError(f"{field} must be an integer, not {short_repr(value)}")
     else:
         number = value.__index__()
-    if abs(number) > _LARGEST_INTEGER:
+    if abs(number) > LARGEST_INTEGER:
         raise InputError(f"{field} must fit into 64 bits, which a number this large does not")
     if minimum is not None and number < minimum:
         raise InputError(f"{field} must be at least {minimum}, not {number}")

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offcert.core.platform import Kind
+from offcert.core.trace import LARGEST_INTEGER
 from offcert.formulations.joint.program import Count, JointProgram, Key, Solved
 from offcert.proofs.joint_document import PLACES, JointCases, JointWeights, Node
 
@@ -70,14 +71,17 @@ def listed(whole: dict[Key, int], over: int) -> JointWeights:
 
 
 def whole_weights(program: JointProgram, solved: Solved, over: int) -> dict[Key, int]:
-    """Round; those of the link come to at most 1 where more can run than what runs first."""
+    """Round; those of the link come to at most 1 where more can run than what runs first.
+
+    None is larger than a document can hold: smaller multipliers prove less, but nothing wrong.
+    """
     lengths: dict[int, int] = {}
     whole: dict[Key, int] = {}
     for key, weight in solved.weights.items():
         family, window, _ = key
         if family == "compute":
             continue
-        number = round(weight * over)
+        number = min(round(weight * over), LARGEST_INTEGER)
         if family in _LINKS and not program.grid.single(window):
             number = min(number, over - lengths.get(window, 0))
             lengths[window] = lengths.get(window, 0) + number

@@ -73,7 +73,7 @@ class PausingCells(TimeIndexedModel):
         return columns
 
     def _add_amounts(self) -> None:
-        """Add amounts that have left and come back: after the writer and the first use, before the last.
+        """Add amounts that have left, after the writer, and come back, before the last use.
 
         At a later border than the last that is described an amount is as at that one.
         """

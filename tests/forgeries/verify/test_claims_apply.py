@@ -23,10 +23,11 @@ AGAIN = Problem("again", CHAIN, Platform(40, Fraction(1)), recompute=Recompute.A
 FLUID = {"fluid-milp", "fluid-exact"}
 ATOMIC = FLUID | {"stage-milp", "time-indexed-cpsat", "time-indexed-milp"}
 ATOMIC |= {"disjunctive-milp", "interval-cpsat"}
+PURE = {"pure-cpsat", "pure-milp"}
 ALONE = {"retention-cpsat", "recompute-stages"}
 CASES = {
-    "once": (ONCE, ATOMIC),
-    "once, in pieces": (replace(ONCE, transfers=Transfers.INTERRUPTIBLE), FLUID),
+    "once": (ONCE, ATOMIC | PURE),
+    "once, in pieces": (replace(ONCE, transfers=Transfers.INTERRUPTIBLE), FLUID | PURE),
     "in parts": (replace(ONCE, transfers=Transfers.FRACTIONAL), {"fluid-exact"}),
     "both": (AGAIN, {"joint-stages"}),
     "alone": (replace(AGAIN, offload=False), ALONE | {"joint-stages"}),

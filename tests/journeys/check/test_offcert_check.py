@@ -141,6 +141,13 @@ CHANGES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "a gap": lambda d: d.update(gap="1/2"),
     "a field more": lambda d: d.update(more=1),
     "a version": lambda d: d.update(version=2),
+    "a version that is no integer": lambda d: d.update(version=1.0),
+    "a problem's version that is no integer": lambda d: d["problem"].update(version=True),
+    "an operation's name": lambda d: d["schedule"]["operations"][0].update(name="other"),
+    "a moved tensor's name": lambda d: d["schedule"]["transfers"][0].update(name="other"),
+    "a name that is no text": lambda d: d["problem"]["trace"]["tensors"][0].update(name=5),
+    "a method that is no text": lambda d: d.update(method=5),
+    "settings in a list": lambda d: d.update(settings=[]),
     "a rational that is not reduced": lambda d: d["problem"].update(bandwidth="2/2"),
 }
 

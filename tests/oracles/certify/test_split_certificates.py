@@ -363,3 +363,11 @@ def test_cases_by_an_operation_that_offers_nothing_are_refused() -> None:
     document["bounds"][0][0] = {"bounds": [], "operation": fixed, "parts": []}
     with pytest.raises(InputError, match=f"{fixed} is not on the menu"):
         verify(document)
+
+
+def test_a_round_that_takes_no_time_is_verified() -> None:
+    trace = Trace([Operation("o", 0)], [Tensor("x", 1, (0,))])
+    step = SplitProblem("zero", (Split((Round(1, 1, trace, Menu({})),)),), Platform(1, Fraction(1)))
+    certificate = certify_split(step, time_limit=5, workers=1)
+    assert certificate.status is SolveStatus.OPTIMAL
+    assert verify(certificate.to_json()).valid

@@ -11,6 +11,7 @@ import pytest
 from offcert.certify.method import Effort
 from offcert.certify.search import Search
 from offcert.certify.search_steps.joint import bound_computing, climb_joint
+from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
 from offcert.core.platform import Link, Platform
@@ -292,3 +293,21 @@ def test_what_a_run_changes_in_place_is_no_output_of_its_own() -> None:
     )
     problem = problem_of(network, 6, offload=False)
     assert value(problem, *range(5)) == least_time(problem) == 4
+
+
+def test_multipliers_of_large_numbers_fit_into_a_document() -> None:
+    """Times near 10^15: a tick times a fine denominator takes more than 64 bits."""
+    unit = 10**15
+    chain = CheckpointChain(
+        forward=[5 * unit - 3, 5 * unit + 1],
+        backward=[5 * unit + 3, 9 * unit - 2],
+        output=[4 * unit, 5 * unit - 3, 9 * unit + 3],
+        saved=[12 * unit - 3, 9 * unit + 3],
+        gradient=[4 * unit - 1, 0, 8 * unit + 2],
+        backward_workspace=[9 * unit + 1, 0],
+    )
+    platform = Platform(29 * unit - 3, Fraction(1, 2), Link.SIMPLEX)
+    problem = Problem("large", chain, platform, recompute="any")
+    bounds = list(joint_bounds(problem, 20))
+    assert max(bound.value for bound in bounds) > chain.network().compute_time
+    assert [recheck(bound, problem) for bound in bounds] == [None] * len(bounds)
