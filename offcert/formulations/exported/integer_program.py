@@ -15,7 +15,6 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
 
 from offcert.core.errors import InputError
 from offcert.core.execution import Execution
@@ -187,28 +186,50 @@ _NAME = re.compile(
 def read_solution(text: str) -> tuple[Cells | None, dict[str, float]]:
     """Return the cells and the values of variables in what a solver wrote.
 
-    Any line counts in which a variable's name is followed by a number, as HiGHS, CBC, SCIP and
-    GUROBI write them. A solution of the retention model has no cells.
+    Variables are known by their names. The value is the next number, as HiGHS, CBC, SCIP, GUROBI
+    and, behind a star or on a line of its own, GLPK write it; in HiGHS's tables for people, where
+    lines end with the name, the one under *Primal*. A solution of the retention model has no cells.
 
     Raises
     ------
     InputError
-        If it is no solution of an exported program.
+        If it is no solution of an exported program, or leaves the names out.
     """
     values: dict[str, float] = {}
     cells = None
-    for line in text.splitlines():
-        words = line.split()
-        for name, value in pairwise(words):
+    lines = [line.split() for line in text.splitlines()]
+    for number, words in enumerate(lines):
+        for place, name in enumerate(words):
             match = _NAME.fullmatch(name)
-            if match and _VALUE.fullmatch(value):
+            if match is None:
+                continue
+            following = [*words[place + 1 :], *(lines[number + 1 : number + 2] or [[]])[0]]
+            if place + 1 == len(words) and words[place - 1] in _KINDS:
+                following = _primal(words)
+            value = next((word for word in following[:2] if word != "*"), "")
+            if _VALUE.fullmatch(value):
                 values[name] = float(value)
                 if match[1]:
                     cells = Cells.of_name(name)
-                break
+            break
     if cells is None and "retention" not in values:
+        if any(words[:2] == ["s", "mip"] for words in lines):
+            raise InputError(
+                "the solution numbers its variables; write one that has their names "
+                "(GLPK: -o instead of -w, HiGHS: style 0, 1, 3 or 4)"
+            )
         raise InputError("it is no solution of an exported program: no variable grid_… is in it")
     return cells, values
+
+
+# Types of columns in HiGHS's tables, and the place of the value among the numbers of such a line:
+# behind the index, the lower and the upper limit. Given by HiGHS.
+_KINDS, _PRIMAL = ("Integer", "Continuous"), 3
+
+
+def _primal(words: list[str]) -> list[str]:
+    numbers = [word for word in words if _VALUE.fullmatch(word) or word in ("inf", "-inf")]
+    return numbers[_PRIMAL : _PRIMAL + 1]
 
 
 # A variable by its name and the numbers of what it is of; or what it is.
@@ -302,7 +323,8 @@ class RetentionProgram(CheckmateModel):
                 "for this model"
             )
         self.least_bytes = problem.minimise is Minimise.MEMORY
-        memory = problem.platform.memory
+        # Where memory is minimised, as much as is certainly enough.
+        memory = problem.trace.peak_memory if self.least_bytes else problem.platform.memory
         super().__init__(states, memory, problem.deadline, self.least_bytes, whole=True)
         if self.model.contradictory:
             raise InputError("no execution keeps to the limits: some row has no variables")
@@ -331,7 +353,11 @@ class RetentionProgram(CheckmateModel):
             rows.append((tuple((column, int(value)) for column, value in terms), int(low), None))
         columns = range(len(model.low))
         rows.append((((len(columns), 1),), 1, None))
-        unit, constant = ("bytes", 0) if self.least_bytes else ("ticks", self.compute)
+        unit, constant = "ticks", self.compute
+        if self.least_bytes:
+            unit, constant = "bytes", 0
+            if self.capacity[0][1] > 1:
+                unit += f", rounded up to a multiple of {self.capacity[0][1]:.0f}"
         said = [f"{self.problem.name}: executions in stages; least objective: {unit}"]
         for number, slot in enumerate(self.slots):
             said.append(f"place {number}: computation {slot.computation}")

@@ -32,6 +32,9 @@ from offcert.formulations.rematerialisation.states import (
 )
 from offcert.questions.schedule.problem import Problem
 
+# The largest value of a variable in whole amounts. Given by CP-SAT: its default for programs.
+LARGEST_INTEGER = 10**7
+
 
 @dataclass
 class Slot:
@@ -88,9 +91,13 @@ class CheckmateModel:
         # All amounts are counted in these, so that coefficients are near 1.
         self.unit, self.ticks = (1, 1) if whole else (max(1, memory), max(1, self.compute))
         self.capacity: Terms = [(ONE, float(memory) if whole else 1.0)]
-        if least_bytes:
-            most = inf if whole else 1.0
-            self.capacity = [(self.model.column(0.0, most, cost=1.0), 1.0)]
+        if least_bytes and whole:
+            # CP-SAT takes no variable of a program to be larger than this by default.
+            unit = float(max(1, -(-memory // LARGEST_INTEGER)))
+            column = self.model.column(0.0, inf, cost=unit, integer=unit > 1.0)
+            self.capacity = [(column, unit)]
+        elif least_bytes:
+            self.capacity = [(self.model.column(0.0, 1.0, cost=1.0), 1.0)]
         self.slots: list[Slot] = []
         self._at_start: dict[int, Terms] = {s: [(ONE, 1.0)] for s in states.sources}
         self._held = self._at_start
@@ -180,17 +187,15 @@ class CheckmateModel:
         for terms, state in ((terms, state) for state, terms in old.items()):
             taken += scaled(terms, states[state].size / self.unit)
         whole = step.workspace + sum(states[state].size for state in step.makes)
-        own: Terms = [(self.model.column(0.0, inf), 1.0)]
-        self.model.at_most(
-            [*scaled(slot.runs, whole / self.unit), *scaled(slot.lean, -whole / self.unit)], own
-        )
+        full = scaled(slot.runs, whole / self.unit)
+        full += scaled(slot.lean, -whole / self.unit)
+        self.model.at_most([*taken, *full], self.capacity)
         if step.lean is not None:
             partly = scaled(slot.lean, step.lean / self.unit)
             for state in step.makes:
                 partly += scaled(slot.fresh[state], states[state].size / self.unit)
             # Where nothing is discarded the row above says as much.
-            self.model.at_most(partly, own)
-        self.model.at_most([*taken, *own], self.capacity)
+            self.model.at_most([*taken, *partly], self.capacity)
 
     def execution(self, values: list[float]) -> Execution:
         """Return the execution that a solution describes."""

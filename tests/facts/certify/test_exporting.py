@@ -303,6 +303,23 @@ def test_what_is_no_solution(tmp_path: Path) -> None:
     assert values == {"grid_7_schedule_20": 1.0, "op_0_by_4": 1.0, "back_2_by_5": 1.0}
 
 
+@pytest.mark.parametrize("style", [0, 1, 3, 4])
+def test_solutions_come_back_in_whatever_style(style: int, tmp_path: Path) -> None:
+    (model,) = export(EXAMPLE, "mps").write(tmp_path / "model.mps")
+    highs(model, tmp_path / "model.sol", style)
+    found = import_schedule(EXAMPLE, tmp_path / "model.sol")
+    assert found.faults == ()
+    assert found.certificate is not None
+    assert found.certificate.result.objective == 13
+
+
+def test_a_solution_without_names_says_how_to_write_them(tmp_path: Path) -> None:
+    (model,) = export(EXAMPLE, "mps").write(tmp_path / "model.mps")
+    highs(model, tmp_path / "model.sol", 2)
+    with pytest.raises(offcert.InputError, match="numbers its variables"):
+        import_schedule(EXAMPLE, tmp_path / "model.sol")
+
+
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     offcert.write_problem(tmp_path / "problem.json", EXAMPLE)
     base = ["export", str(tmp_path / "problem.json"), "--format", "lp", "-o"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,11 +19,12 @@ from offcert.core.platform import Platform
 from offcert.formulations.rematerialisation import checkmate_milp
 from offcert.questions.schedule.files import write_problem
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
-from support.files_and_solvers import cbc, highs
+from support.files_and_solvers import cbc, cpsat, highs
 from support.networks.changing_networks import changing_network
 from support.oracles.rematerialisation import RematerialisationOracle
 from support.problems.random_networks import random_network
 
+SOLVERS = {"HiGHS": highs, "CBC": cbc, "CP-SAT": cpsat}
 # Four stages, of which the middle two have large outputs.
 CHAIN = CheckpointChain([2, 3, 1, 2], [3, 4, 2, 2], [1, 5, 4, 4, 2])
 
@@ -34,7 +36,9 @@ def problem_of(network: Network | CheckpointChain, memory: int) -> Problem:
 def solved(problem: Problem, solver: str, form: str, folder: Path) -> int:
     """Return the least objective that a solver finds in a file, after its solution came back."""
     (model,) = export_retention(problem, form).write(folder / f"model.{form}")
-    value = round({"HiGHS": highs, "CBC": cbc}[solver](model, folder / "model.sol"))
+    value = round(
+        {"HiGHS": highs, "CBC": cbc, "CP-SAT": cpsat}[solver](model, folder / "model.sol")
+    )
     found = import_schedule(problem, folder / "model.sol")
     assert found.faults == ()
     assert found.certificate is not None
@@ -55,7 +59,9 @@ def optima() -> dict[int, int]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("solver", "form"), [("HiGHS", "mps"), ("HiGHS", "lp"), ("CBC", "mps")])
+@pytest.mark.parametrize(
+    ("solver", "form"), [("HiGHS", "mps"), ("HiGHS", "lp"), ("CBC", "mps"), ("CP-SAT", "mps")]
+)
 def test_a_chain_as_brute_force_has_it(
     solver: str, form: str, tmp_path: Path, optima: dict[int, int]
 ) -> None:
@@ -84,6 +90,27 @@ def test_random_networks_as_our_own_program_has_it(seed: int, tmp_path: Path) ->
     assert staged.objective == staged.within
     for solver in ("HiGHS", "CBC") if seed < 4 else ("HiGHS",):
         assert solved(problem, solver, "mps", tmp_path) == staged.objective
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("solver", ["HiGHS", "CP-SAT"])
+def test_sizes_of_real_networks_are_no_larger_than_solvers_take(
+    solver: str, tmp_path: Path, optima: dict[int, int]
+) -> None:
+    """CP-SAT takes no variable to be more than 10^7: least bytes are rounded up so that none is."""
+    unit = 10**9 + 7
+    parts = (CHAIN.output, CHAIN.saved, CHAIN.gradient)
+    output, saved, gradient = (tuple(unit * size for size in part) for part in parts)
+    large = replace(CHAIN, output=output, saved=saved, gradient=gradient)
+    for memory, best in optima.items():
+        assert solved(problem_of(large, unit * memory), solver, "mps", tmp_path) == best
+    problem = replace(problem_of(large, 0), minimise=Minimise.MEMORY)
+    (model,) = export_retention(problem, "mps").write(tmp_path / "bytes.mps")
+    said = re.search(r"bytes, rounded up to a multiple of (\d+)", model.read_text())
+    assert said is not None
+    coarse, least = int(said[1]), unit * min(optima)
+    value = SOLVERS[solver](model, tmp_path / "bytes.sol")
+    assert least <= value < least + coarse
 
 
 def test_what_is_refused_and_what_the_command_says(
