@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from offcert.certify.joint_methods import JOINT_METHODS, warm_joint_search
+from offcert.certify.joint_methods import (
+    JOINT_METHODS,
+    warm_joint_search,
+    warm_rematerialisation,
+)
 from offcert.certify.method import Choice, Method, called
 from offcert.certify.option import SEPARATOR, read_options
 from offcert.certify.own_method import names_own, own_method
@@ -15,7 +19,12 @@ from offcert.certify.schedule_methods import (
 from offcert.certify.search_steps.bounds import climb_combinatorial
 from offcert.certify.search_steps.deadlines import climb_limits, descend_sinking, halve_limits
 from offcert.certify.search_steps.descents import descend_pieces, descend_set_search
-from offcert.certify.search_steps.joint import bound_computing, descend_sequentially, descend_whole
+from offcert.certify.search_steps.joint import (
+    bound_computing,
+    descend_first,
+    descend_sequentially,
+    descend_whole,
+)
 from offcert.certify.warm import warm_plans
 from offcert.core.errors import InputError
 from offcert.core.messages import meant, show
@@ -32,6 +41,9 @@ STEPS: dict[str, Method] = METHODS | called(
         "set-search": Method(descend_set_search, warm=(warm_set_search,)),
         "computing-time": Method(bound_computing),
         "everything-once": Method(descend_whole),
+        "first-plans": Method(
+            descend_first, warm=(warm_plans, warm_joint_search, warm_rematerialisation)
+        ),
         "sequential-least-memory": Method(descend_sequentially),
         "sinking-search": Method(descend_sinking, warm=(warm_plans, warm_joint_search)),
         "bounds-at-limits": Method(climb_limits),

@@ -27,6 +27,7 @@ _CLOSE = _rung(
 _LEAST_TIME = (
     _rung("computing-time", 1.0, "a bound at once", always=True),
     _rung("everything-once", 1.0, "if all fits nothing has to be done", always=True),
+    _rung("first-plans", 1.0, "what moves, runs again, or both, without a search", always=True),
     _CLOSE,
     _rung("rematerialisation", 0.1, "a plan that moves nothing, at once", at_most=3.0),
     _rung("arbitrary-graph", 0.05, "stored vertices of graphs, as published", at_most=1.0),

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from offcert.certify.interrupts import held_interrupts
 from offcert.certify.method import Effort
 from offcert.certify.search import Search
-from offcert.core.errors import InputError
+from offcert.core.errors import InputError, MethodError, PlanError
 from offcert.core.program import Program, program_from_json
-from offcert.heuristics.evictions.rules import sequential
+from offcert.heuristics.evictions.rules import greedy, sequential
 from offcert.proofs.claims import claimed
 from offcert.questions.schedule.plan import Plan
-from offcert.questions.schedule.problem import Minimise, Recompute
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.simulate import simulate
 from offcert.verify.execution import legality_faults, persistency_faults
+
+if TYPE_CHECKING:
+    from offcert.heuristics.joint.plans import JointPlan
 
 
 def descend_whole(search: Search, effort: Effort) -> None:
@@ -29,8 +36,6 @@ def descend_whole(search: Search, effort: Effort) -> None:
 
 def descend_sequentially(search: Search, effort: Effort) -> None:
     """Offer the least memory in which everything runs once, if time is no matter."""
-    from offcert.heuristics.evictions.rules import sequential
-
     problem = search.problem
     if problem.minimise is not Minimise.MEMORY or not problem.offload:
         return
@@ -130,6 +135,90 @@ def _close_memory(search: Search, effort: Effort) -> None:
         search.add(found.bound)
 
 
+# Slots of the dynamic program over checkpoints that a first plan may take. Arbitrary.
+_FEW_SLOTS = 100
+# Steps of a round of a short cooling, by whether tensors may leave, and computations beyond which
+# there is none: with fewer both take half a second of a processor. Measured; no record.
+_FEW_STEPS, _MOST_COOLED = {False: 120, True: 60}, 1500
+_UNLIMITED = 1e9
+
+
+def descend_first(search: Search, effort: Effort) -> None:
+    """Offer plans that need next to no search: moving alone, running again alone, then both.
+
+    They come however little time there is: GREEDY and what moves everything, the optimal persistent
+    checkpoints of a chain in few slots, the best of equal segments after one short cooling, and
+    what such a cooling makes of that where tensors may leave as well.
+    """
+    problem = search.problem
+    if problem.minimise is not Minimise.TIME or problem.recompute is Recompute.NONE:
+        return
+    search.begin("first plans")
+    alone = replace(problem, offload=False)
+    # A method that does not apply, or finds nothing, leaves its place to the next one.
+    attempts = [
+        partial(_offer_moves, search),
+        partial(_offer_persistent, search, alone),
+        partial(_cool_once, search, alone, effort),
+        partial(_cool_once, search, problem, effort),
+    ]
+    for attempt in attempts if problem.offload else attempts[1:3]:
+        with suppress(MethodError, PlanError):
+            attempt()
+
+
+def _cool_once(search: Search, problem: Problem, effort: Effort) -> None:
+    """Search for joint plans as long as one short cooling takes, from the best one so far."""
+    network = problem.computed
+    if network is None or len(network) > _MOST_COOLED:
+        return
+    with held_interrupts():
+        from offcert.heuristics.joint.ranges import ranges_of
+        from offcert.heuristics.joint.search import joint_search
+    joint_search(
+        problem,
+        time_limit=_UNLIMITED,
+        seed=effort.seed,
+        ranges=ranges_of(problem),
+        coolings=1,
+        steps=_FEW_STEPS[problem.offload],
+        transfers=0.0,
+        # Without, so that what runs again alone is the same whatever else is allowed.
+        known=known_programs(search) if problem.offload else [],
+        on_improvement=_offering(search),
+    )
+
+
+def _offer_moves(search: Search) -> None:
+    """Offer the better of GREEDY and of moving just in time, in which everything runs once."""
+    plain = search.problem.plain()
+    for plan_of in (sequential, greedy):
+        with suppress(MethodError, PlanError):
+            search.offer(simulate(plain, plan_of(plain)))
+
+
+def _offer_persistent(search: Search, alone: Problem) -> None:
+    chain = alone.checkpoint_chain
+    if chain is None or alone.recompute is not Recompute.ANY:
+        return
+    from offcert.heuristics.checkpoint.persistent import persistent
+
+    execution = persistent(chain, alone.platform.memory, _FEW_SLOTS).expand(chain.network())
+    search.offer_executed(execution, simulate(alone.executed(execution), Plan()))
+
+
+def _offering(search: Search) -> Callable[[JointPlan], object]:
+    """Return a function that offers a plan; where strategies have to be persistent, if it is."""
+    problem, network = search.problem, search.problem.computed
+
+    def offer(plan: JointPlan) -> None:
+        chain = problem.recompute is Recompute.CHAIN
+        if network is not None and not (chain and persistency_faults(network, plan.execution)):
+            search.offer_executed(plan.execution, plan.schedule)
+
+    return offer
+
+
 def descend_joint(search: Search, effort: Effort) -> None:
     """Search for programs of segments that run again, together with what leaves.
 
@@ -145,20 +234,13 @@ def descend_joint(search: Search, effort: Effort) -> None:
     """
     search.begin("joint search")
     with held_interrupts():
-        from offcert.heuristics.joint.plans import JointPlan
         from offcert.heuristics.joint.ranges import ranges_of
         from offcert.heuristics.joint.search import joint_search
     problem = search.problem
-    network = problem.computed
-    if network is None or problem.recompute is Recompute.NONE:
+    if problem.computed is None or problem.recompute is Recompute.NONE:
         return
     if problem.minimise is not Minimise.TIME:
         return
-
-    def offer(plan: JointPlan) -> None:
-        chain = problem.recompute is Recompute.CHAIN
-        if not (chain and persistency_faults(network, plan.execution)):
-            search.offer_executed(plan.execution, plan.schedule)
 
     options: dict[str, Any] = dict(effort.options)
     joint_search(
@@ -170,7 +252,7 @@ def descend_joint(search: Search, effort: Effort) -> None:
         ranges=ranges_of(problem),
         known=known_programs(search),
         shares=search.workings.shares,
-        on_improvement=offer,
+        on_improvement=_offering(search),
         **options,
     )
 
