@@ -145,6 +145,9 @@ def doctor(
         progress=progress,
         found=found,
     )
+    if growing and diagnosed.asked == len(diagnosed):
+        ordered = sorted(diagnosed, key=lambda each: (each.asked.get("sequence", 0), each.samples))
+        diagnosed = replace(diagnosed, sizes=tuple(ordered))
     return replace(diagnosed, title=_title(model), notes=chosen.notes)
 
 

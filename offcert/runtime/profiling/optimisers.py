@@ -22,6 +22,9 @@ from offcert.questions.schedule.device_memory import (
 from offcert.runtime.watch.guard import quiet
 from offcert.runtime.watch.sharded import local
 
+# Copies in float32, whatever the type of the parameters, that these have. Given by bitsandbytes.
+_WHOLE = {"Adam": 2, "AdamW": 2, "PagedAdam": 2, "PagedAdamW": 2, "SGD": 1, "RMSprop": 1}
+
 Optimiser = str | torch.optim.Optimizer
 
 # Bytes of a parameter's count of steps, which Adam has in single precision. Given by PyTorch.
@@ -38,8 +41,8 @@ def named_state_bytes(name: str, model: nn.Module) -> int:
     ----------
     name : str
         One of `OPTIMISERS`, in any usual spelling. ``"momentum"`` is SGD with it; ``"adafactor"``
-        that of Trainer, with a row and a column in float32 for each matrix; ``"lion"`` has a number
-        in float32 for each of a parameter's; those of 8 bits are of bitsandbytes, with the state
+        that of Trainer, with a row and a column in float32 for each matrix, and its mean; ``"lion"``
+        has a number in float32 for each of a parameter's; those of 8 bits are of bitsandbytes, with the state
         of embeddings in float32, as Trainer has it.
 
     Raises
@@ -75,10 +78,10 @@ def _whole(parameter: torch.Tensor, copies: int = 1) -> int:
 
 
 def _factored(parameter: torch.Tensor) -> int:
-    shape = parameter.shape
+    shape, mean = parameter.shape, 4
     if len(shape) < 2:
-        return _whole(parameter)
-    return 4 * (prod(shape[:-1]) + prod(shape[:-2]) * shape[-1])
+        return _whole(parameter) + mean
+    return 4 * (prod(shape[:-1]) + prod(shape[:-2]) * shape[-1]) + mean
 
 
 _OF_PARAMETER: dict[str, Callable[[torch.Tensor], int]] = {"adafactor": _factored, "lion": _whole}
@@ -140,12 +143,14 @@ def state_bytes(optimiser: torch.optim.Optimizer) -> int | None:
 
 def _of_bitsandbytes(optimiser: torch.optim.Optimizer) -> int | None:
     """Return the bytes of a state that its own kernels fill, which take no tensors without data."""
+    parameters = [each for group in optimiser.param_groups for each in group["params"]]
+    name = type(optimiser).__name__
+    if name in _WHOLE:
+        return sum(_whole(local(each), _WHOLE[name]) for each in parameters if each.requires_grad)
     try:
-        name = named_optimiser(type(optimiser).__name__)
+        return named_state_bytes(name, nn.ParameterList(parameters))
     except InputError:
         return None
-    parameters = [each for group in optimiser.param_groups for each in group["params"]]
-    return named_state_bytes(name, nn.ParameterList(parameters))
 
 
 class _Number(TorchDispatchMode):
