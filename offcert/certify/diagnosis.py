@@ -1,4 +1,4 @@
-"""What a size of a training step needs of a device, and the best plan that is known for it."""
+"""Diagnoses: the memory that a training step needs at a size, and the best plan known for it."""
 
 from __future__ import annotations
 
@@ -279,10 +279,10 @@ class Diagnoses(Sequence[Diagnosis]):
 
     @property
     def largest(self) -> Diagnosis | None:
-        """That of the most samples whose plan no budget is short of; None without one."""
+        """The diagnosis of the most samples whose plan no budget is short of; None without one."""
         return max(self._planned, key=lambda each: each.samples, default=None)
 
     @property
     def fastest(self) -> Diagnosis | None:
-        """That of the most samples a second among plans that no budget is short of."""
+        """The diagnosis of the most samples a second among plans that no budget is short of."""
         return max(self._planned, key=lambda each: each.rate, default=None)

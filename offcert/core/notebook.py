@@ -47,6 +47,6 @@ def html(value: object) -> str:
 
 
 def text(value: object) -> str:
-    """Return what commands print of a value, in the same way."""
+    """Return a value as text, as commands print it, in the same way."""
     written: str = import_module(_drawers[0]).text(value)
     return written

@@ -54,7 +54,7 @@ def html(value: Problem | Certificate | PlacementCertificate | Diagnoses | Shown
 
 
 def text(value: Diagnoses) -> str:
-    """Return what the command prints of a value."""
+    """Return a value as text, as the command prints it."""
     return describe_doctor(value)
 
 

@@ -30,7 +30,7 @@ from offcert.runtime.watch.foreign import pure
 _BLOCK, _OUTER = 64, 256
 # Numbers of float32 in the tables of both, and the offset. Given by bitsandbytes.
 _TABLE, _OUTER_TABLE = 16, 257
-# The values of NormalFloat, as its paper's appendix E has them.
+# The values of NormalFloat. Given by its paper, appendix E.
 _NORMAL_FLOAT = (
     -1.0, -0.6961928, -0.52507305, -0.39491749, -0.28444138, -0.18477343, -0.09105004, 0.0,
     0.0795803, 0.1609302, 0.2461123, 0.33791524, 0.44070983, 0.562617, 0.72295684, 1.0,
