@@ -126,8 +126,8 @@ class Diagnosis:
 
     @property
     def fits(self) -> bool:
-        """Whether the step fits without any plan."""
-        return self.peak <= self.device_memory
+        """Whether the step fits without any plan, and that of the optimiser."""
+        return self.peak <= self.device_memory and not self.budgets[-1].short
 
     @property
     def computing(self) -> int:
@@ -181,16 +181,19 @@ class Diagnosis:
 
         The device has one for what is there before anything is computed (parameters, gradients,
         the optimiser's state, …), and what is left is that of activations and workspaces; the host
-        has one of pinned memory and one of pageable memory, both for copies.
+        has one of pinned memory and one of pageable memory, both for copies. Once activations are
+        gone, the device has one for what the optimiser makes beside its state in its step.
         """
         before = sum(self.beside.values())
         pinned, pageable = self._on_host if self.step is not None else (None, None)
         left = max(0, self.device_memory - before)
+        during = (self.problem.source or {}).get("optimiser_step", 0)
         return (
             Budget("device memory before anything is computed", before, self.device_memory),
             Budget("device memory for activations and workspaces", self._activations, left),
             Budget("host memory for pinned copies", pinned, self.host_memory),
             Budget("pageable host memory", pageable, self.pageable_memory),
+            Budget("device memory for the optimiser's step", before + during, self.device_memory),
         )
 
     @property

@@ -96,7 +96,7 @@ def _checked(require: Callable[[object], Number], value: Number) -> Number:
 # Names that the core knows, which a help text need not load; a test keeps both the same.
 RECOMPUTE = ("none", "chain", "any")
 MINIMISE = ("time", "memory")
-OPTIMISERS = ("sgd", "momentum", "adam", "adamw")
+OPTIMISERS = ("sgd", "momentum", "adam", "adamw", "adamw-fused")
 STATES = (*OPTIMISERS, "adamw-8bit", "adafactor", "lion", "lion-8bit")
 
 

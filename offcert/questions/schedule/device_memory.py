@@ -11,17 +11,16 @@ from offcert.core.units import Units, format_size
 
 _BYTES = Units("ns", "B")
 # Copies of the trained parameters that an optimiser's state holds. Given by PyTorch.
-OPTIMISER_COPIES = {"sgd": 0, "momentum": 1, "adam": 2, "adamw": 2}
+OPTIMISER_COPIES = {"sgd": 0, "momentum": 1, "adam": 2, "adamw": 2, "adamw-fused": 2}
 # Those whose state is known, where the shapes of the parameters are.
 OPTIMISERS = (*OPTIMISER_COPIES, "adamw-8bit", "adafactor", "lion", "lion-8bit")
 # What Trainer, bitsandbytes and PyTorch call them. Paged states are counted as if they stayed.
 _ALSO = {
     "adamwtorch": "adamw",
     "adamwhf": "adamw",
-    "adamwtorchfused": "adamw",
-    "adamwfused": "adamw",
+    "adamwtorchfused": "adamw-fused",
+    "adamfused": "adamw-fused",
     "adamwforeach": "adamw",
-    "adamfused": "adam",
     "adamforeach": "adam",
     "sgdmomentum": "momentum",
     "adamwbnb8bit": "adamw-8bit",

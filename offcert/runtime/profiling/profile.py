@@ -29,9 +29,10 @@ from offcert.runtime.hardware.bandwidth import Measurement, modelled, retimed_ne
 from offcert.runtime.profiling.measured_step import measure_step
 from offcert.runtime.profiling.optimisers import (
     Optimiser,
+    OptimiserBytes,
+    bytes_of,
     optimiser_bytes,
     require_state_known,
-    state_bytes,
 )
 from offcert.runtime.stages.measure import profile_stages
 from offcert.runtime.watch.guard import one_line
@@ -109,9 +110,9 @@ def profile(
         optimiser's state.
     optimiser : str or torch.optim.Optimizer, optional
         Whose state is to be counted: ``"sgd"``, ``"momentum"``, ``"adam"``, ``"adamw"``,
-        ``"adamw-8bit"``, ``"adafactor"``, ``"lion"`` or ``"lion-8bit"``, also as Trainer spells
-        them; or an optimiser of this model, which takes no step. By default that of the step, if it
-        has one.
+        ``"adamw-fused"``, ``"adamw-8bit"``, ``"adafactor"``, ``"lion"`` or ``"lion-8bit"``, also as
+        Trainer spells them; or an optimiser of this model, which takes no step. By default that of
+        the step, if it has one.
     device : Device, optional
         With `measure`: on what to measure; by default the CUDA device that the model is on. A
         simulated device takes the word of `hardware` for durations, which must be given too.
@@ -150,7 +151,9 @@ def profile(
         if device_memory is not None:
             require_optimiser_known(loaded, optimiser)
         made = _made(loaded, workload, asked)
-        uncounted = _with_optimiser(made.uncounted, loaded, optimiser)
+        uncounted = {name: size for name, size in made.uncounted.items() if name != "optimiser"}
+        stepping = _of_optimiser(loaded, optimiser)
+        uncounted |= {} if stepping is None else {"optimiser": stepping.state}
     except OffcertError:
         raise
     except Exception as error:
@@ -160,6 +163,7 @@ def profile(
     # Problems of stages are what they always were, unless more is asked for.
     if chosen is not Clock.STAGES or device_memory is not None or optimiser is not None:
         source["uncounted"] = uncounted
+        source |= {"optimiser_step": stepping.during} if stepping and stepping.during else {}
     source |= _origin(made, measure, asked.hardware)
     if device_memory is not None:
         memory = memory_beside(device_memory, uncounted)
@@ -379,15 +383,11 @@ def require_optimiser_known(made: nn.Module | TrainingStep, optimiser: Optimiser
         require_optimiser_counted({})
 
 
-def _with_optimiser(
-    uncounted: Mapping[str, int], made: nn.Module | TrainingStep, optimiser: Optimiser | None
-) -> dict[str, int]:
-    """Return the bytes with those of the optimiser's state, as far as they are known."""
-    sizes = {kind: size for kind, size in uncounted.items() if kind != "optimiser"}
-    step = made if isinstance(made, TrainingStep) else None
-    state: int | None = None
+def _of_optimiser(
+    made: nn.Module | TrainingStep, optimiser: Optimiser | None
+) -> OptimiserBytes | None:
+    """Return the bytes of the optimiser that is given, or that of the step, if they are known."""
     if optimiser is not None:
-        state = optimiser_bytes(optimiser, made.model if isinstance(made, TrainingStep) else made)
-    elif step is not None and step.optimiser is not None:
-        state = state_bytes(step.optimiser)
-    return sizes if state is None else sizes | {"optimiser": state}
+        return optimiser_bytes(optimiser, made.model if isinstance(made, TrainingStep) else made)
+    own = made.optimiser if isinstance(made, TrainingStep) else None
+    return None if own is None else bytes_of(own)

@@ -211,6 +211,23 @@ def test_the_budget_that_is_short_is_named() -> None:
     assert f"batch 4 is short of {text}; optimiser takes 20 B" in describe_doctor(found)
 
 
+def test_the_step_of_the_optimiser_has_to_fit_too() -> None:
+    def stepping() -> Problem:
+        problem = step(1)
+        assert problem.source is not None
+        problem.source["optimiser_step"] = 9
+        return problem
+
+    # Beside 30 bytes the training step takes 5, and that of the optimiser 9.
+    for device_memory, fits in ((39, True), (38, False)):
+        found = diagnose([Size({"batch": 1}, 1, stepping)], device_memory, time_limit=5.0)
+        (only,) = found
+        assert (only.fits, only.planned, found.largest is only) == (fits, fits, fits)
+        name = "device memory for the optimiser's step"
+        assert only.budgets[-1] == Budget(name, 39, device_memory)
+        assert (f"batch 1 is short of {name}: 39 B" in describe_doctor(found)) is not fits
+
+
 def five_copies() -> Problem:
     """Return a step of which five tensors of 128 bytes have to leave for a workspace."""
     numbers = tuple(range(5))
@@ -237,7 +254,7 @@ def test_pageable_memory_is_a_budget_of_its_own() -> None:
     # All 640 bytes leave. Of 512 that are pinned, 128 are for copies on their way: three copies
     # stay there, and two go on to pageable memory.
     enough = found(512, 256)
-    assert [each.needed for each in enough.budgets] == [0, 1000, 512, 256]
+    assert [each.needed for each in enough.budgets[:4]] == [0, 1000, 512, 256]
     assert enough.short is None
     assert all_found(512, 256).largest is not None
     diagnosed = all_found(512, 255)
@@ -252,7 +269,7 @@ def test_pageable_memory_is_a_budget_of_its_own() -> None:
         "available": 255,
     }
     # All may be pinned; where none could be on its way, pinned memory is short.
-    assert [each.needed for each in found(640, 0).budgets[2:]] == [640, 0]
+    assert [each.needed for each in found(640, 0).budgets[2:4]] == [640, 0]
     assert found(200, 640).short == Budget("host memory for pinned copies", 256, 200)
     # What `save_on_cpu` moves is not pinned.
     for pageable in (639, 640):

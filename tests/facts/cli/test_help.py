@@ -76,7 +76,7 @@ def test_what_the_help_repeats_of_other_rooms_is_what_they_say() -> None:
     assert tuple(Clock) == profile.CLOCKS
     assert tuple(HARDWARE) == chosen.HARDWARE
     assert tuple(LOSSES) == chosen.LOSSES
-    assert arguments.OPTIMISERS == tuple(OPTIMISER_COPIES)
+    assert tuple(OPTIMISER_COPIES) == arguments.OPTIMISERS
     assert arguments.STATES == OPTIMISERS
     assert chosen.DTYPES == _DTYPES
     assert (chosen.DTYPES[0], chosen.LOSSES[0]) == (DEFAULT_DTYPE, DEFAULT_LOSS)

@@ -187,7 +187,7 @@ def test_bad_input_gets_one_sentence_and_exit_code_2(
     [
         (("--clock", "hours"), "must be one of modules, operators, stages"),
         (("--hardware", "abacus"), "must be one of v100-pcie"),
-        (("--hardware", "a100-40gb"), "did you mean a100-40gb-pcie"),
+        (("--hardware", "a100-40bg-pcie"), "did you mean a100-40gb-pcie"),
         (("--optimiser", "adan"), "did you mean adam or adamw?"),
         (("--dtype", "float"), "must be one of float32"),
         (("--loss", "crossentropy"), "did you mean cross-entropy?"),

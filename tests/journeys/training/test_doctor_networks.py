@@ -98,8 +98,8 @@ def test_an_unknown_optimiser_is_told_before_anything_is_captured(
     ],
 )
 def test_bad_input_is_told(model: Any, options: dict[str, Any], fault: str) -> None:
+    given = {"device_memory": "1MiB", "optimiser": "sgd", "hardware": "t4"}
     with pytest.raises(InputError, match=fault):
-        given = {"device_memory": "1MiB", "optimiser": "sgd", "hardware": "t4"}
         offcert.doctor(model, **given | options)
 
 

@@ -8,7 +8,12 @@ from torch import nn
 from transformers.optimization import Adafactor
 
 from offcert.core.errors import InputError
-from offcert.runtime.profiling.optimisers import named_state_bytes, state_bytes
+from offcert.runtime.profiling.optimisers import (
+    bytes_of,
+    named_state_bytes,
+    optimiser_bytes,
+    state_bytes,
+)
 from offcert.runtime.profiling.profile import profile
 from support.networks import own_steps
 
@@ -66,6 +71,37 @@ def test_foreseen_bytes_are_those_that_are_there_after_a_step(name):
     assert foreseen == measured
     if name not in UNNAMED:
         assert named_state_bytes(name, model) == measured
+
+
+@pytest.mark.parametrize("stepped", [False, True])
+@pytest.mark.parametrize(
+    ("options", "during"),
+    [
+        # By CUDA's default the roots of all second moments; else three copies of one parameter.
+        ({}, 4 * (8 * 16 + 16 + 16 * 3 + 3)),
+        ({"foreach": True}, 4 * (8 * 16 + 16 + 16 * 3 + 3)),
+        ({"foreach": False}, 3 * 4 * 8 * 16),
+        ({"fused": True}, 0),
+    ],
+)
+def test_what_a_step_takes_beside_the_state(options, during, stepped):
+    model = nn.Sequential(nn.Linear(8, 16), nn.Linear(16, 3))
+    optimiser = torch.optim.AdamW(model.parameters(), **options)
+    if stepped:
+        trained_once(model, optimiser)
+    assert bytes_of(optimiser).during == during
+    name = "adamw-fused" if "fused" in options else "adamw"
+    if options.get("foreach") is not False:
+        assert optimiser_bytes(name, model) == bytes_of(optimiser)
+    source = profile(model, "2x8", hardware="t4", optimiser=optimiser).source
+    assert source.get("optimiser_step", 0) == during
+
+
+def test_named_optimisers_take_as_much_as_those_that_are_there():
+    model = nn.Linear(64, 3, dtype=torch.bfloat16)
+    there = bytes_of(Adafactor(model.parameters()))
+    assert 0 < there.during <= optimiser_bytes("adafactor", model).during
+    assert optimiser_bytes("sgd", model).during == optimiser_bytes("adamw-8bit", model).during == 0
 
 
 def test_states_of_a_narrow_type_are_as_wide_as_each_optimiser_makes_them():
