@@ -44,18 +44,19 @@ SHORT = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 ATTENTION = ("flash", "efficient", "flash-3", "math")
 
 
-def add_hardware(
-    parser: argparse._ActionsContainer, default: str | None = HARDWARE[0], said: str = HARDWARE[0]
-) -> None:
-    """Add the argument that names a hardware model; `said` says what the default is."""
+# The card where nobody names one.
+HERE = "the CUDA device here, else the card that --device-memory suggests"
+
+
+def add_hardware(parser: argparse._ActionsContainer, default: str) -> None:
+    """Add the argument that names a hardware model; `default` says what is taken without it."""
     parser.add_argument(
         "--hardware",
         type=_hardware,
-        default=default,
         metavar="NAME",
         help="whose roofline model says how long operations take: "
         f"{', '.join(HARDWARE)}, also as they are usually spelled; or a TOML file that describes "
-        f"another (default: {said})",
+        f"another (default: {default})",
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from offcert.cli.arguments import counts, counts_or_auto, size
 from offcert.cli.chosen import (
+    HERE,
     add_configured,
     add_hardware,
     add_network,
@@ -86,7 +87,7 @@ def add(commands: Commands) -> None:
         default="any",
         help="whether modules may run again in the backward pass",
     )
-    add_hardware(parser, None, "the CUDA device here, else the card that --device-memory suggests")
+    add_hardware(parser, f"{HERE}, else a terminal is asked")
     add_peak(parser)
     add_optimiser(parser)
     add_effort(parser, *_SETTINGS)
