@@ -115,20 +115,20 @@ def training_step(
         with_adapters(model, lora)
     if tail_chunks is not None:
         with_tail_chunks(model, tail_chunks)
+    # What layers of 8 bits hold would be there beside what runs again.
+    again = packed is None or packed.bits == 4
     contexts = _contexts(model, autocast, attention)
     if isinstance(model, UNet):
         if sequence is not None:
             raise InputError("sequence is for models that read text, which UNet does not")
         draw = unet_batches(model, batch, model.conv_in.weight.dtype)
-        return TrainingStep(model, _within(contexts, unet_loss), draw, repeats=True)
+        return TrainingStep(model, _within(contexts, unet_loss), draw, repeats=True, again=again)
 
     def run(model: nn.Module, inputs: Any) -> torch.Tensor:
         loss: torch.Tensor = model(**inputs).loss
         return loss
 
     draw = _batches(model, batch, sequence)
-    # What layers of 8 bits hold would be there beside what runs again.
-    again = packed is None or packed.bits == 4
     return TrainingStep(model, _within(contexts, run), draw, repeats=True, again=again)
 
 
