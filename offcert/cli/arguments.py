@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os.path
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from offcert.core.errors import InputError
@@ -52,6 +52,11 @@ def counts(text: str) -> list[int]:
     return [count(part.strip()) for part in text.split(",")]
 
 
+def counts_or_auto(text: str) -> list[int] | str:
+    """Read several such numbers, or that they are to be found."""
+    return text if text == "auto" else counts(text)
+
+
 def seconds(text: str) -> float:
     """Read a positive time."""
     return _checked(require_seconds, _read(text, float, "a number of seconds, such as 2.5"))
@@ -91,7 +96,30 @@ def _checked(require: Callable[[object], Number], value: Number) -> Number:
 # Names that the core knows, which a help text need not load; a test keeps both the same.
 RECOMPUTE = ("none", "chain", "any")
 MINIMISE = ("time", "memory")
-OPTIMISERS = ("sgd", "momentum", "adam", "adamw")
+OPTIMISERS = ("sgd", "momentum", "adam", "adamw", "adamw-fused")
+STATES = (*OPTIMISERS, "adamw-8bit", "adafactor", "lion", "lion-8bit")
+
+
+def add_optimiser(
+    parser: argparse._ActionsContainer, names: Sequence[str], what: str, default: str
+) -> None:
+    """Add the argument that names an optimiser, in either spelling, one of some."""
+    parser.add_argument(
+        "--optimiser",
+        "--optimizer",
+        type=_optimiser,
+        choices=names,
+        help=f"{what} (default: {default})",
+    )
+
+
+def _optimiser(text: str) -> str:
+    from offcert.questions.schedule.device_memory import named_optimiser
+
+    try:
+        return named_optimiser(text)
+    except InputError as error:
+        raise argparse.ArgumentTypeError(str(error).removeprefix("optimiser ")) from None
 
 
 def add_choices(parser: argparse.ArgumentParser) -> None:

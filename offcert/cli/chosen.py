@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from offcert.cli.arguments import OPTIMISERS, count, seed
+from offcert.cli.arguments import STATES, count, seed
+from offcert.cli.arguments import add_optimiser as add_one_of
 
 if TYPE_CHECKING:
     from offcert.runtime.hardware import Hardware
@@ -42,15 +44,19 @@ SHORT = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 ATTENTION = ("flash", "efficient", "flash-3", "math")
 
 
-def add_hardware(parser: argparse._ActionsContainer) -> None:
-    """Add the argument that names a hardware model."""
+# The card where nobody names one.
+HERE = "the CUDA device here, else the card that --device-memory suggests"
+
+
+def add_hardware(parser: argparse._ActionsContainer, default: str) -> None:
+    """Add the argument that names a hardware model; `default` says what is taken without it."""
     parser.add_argument(
         "--hardware",
         type=_hardware,
-        default=HARDWARE[0],
         metavar="NAME",
         help="whose roofline model says how long operations take: "
-        f"{', '.join(HARDWARE)}; or a TOML file that describes another (default: {HARDWARE[0]})",
+        f"{', '.join(HARDWARE)}, also as they are usually spelled; or a TOML file that describes "
+        f"another (default: {default})",
     )
 
 
@@ -73,12 +79,8 @@ def add_peak(parser: argparse.ArgumentParser) -> None:
 
 def add_optimiser(parser: argparse.ArgumentParser) -> None:
     """Add the argument that says whose state is counted."""
-    parser.add_argument(
-        "--optimiser",
-        choices=OPTIMISERS,
-        help="whose state is counted (default: that of the TrainingStep, if it has one; with --hf "
-        "adamw)",
-    )
+    known = "that of the TrainingStep, if it has one; with --hf adamw"
+    add_one_of(parser, STATES, "whose state is counted", known)
 
 
 def add_network(parser: argparse.ArgumentParser) -> None:
@@ -126,8 +128,9 @@ def add_configured(parser: argparse.ArgumentParser, sizes: bool = True) -> None:
     group.add_argument(
         "--hf",
         metavar="CONFIG",
-        help="configuration file of a model (config.json), or the name of a public shape, such as "
-        "llama-3.1-8b; instead of MODEL (no default)",
+        help="configuration file of a model (config.json), a folder with one, the name of a public "
+        "shape, such as llama-3.1-8b, or of a model in the local cache of the hub; instead of "
+        "MODEL (no default)",
     )
     if sizes:
         group.add_argument(
@@ -153,6 +156,13 @@ def add_configured(parser: argparse.ArgumentParser, sizes: bool = True) -> None:
         "everything)",
     )
     group.add_argument(
+        "--bits",
+        type=int,
+        choices=(4, 8),
+        help="pack the weights of linear layers, as bitsandbytes does, in 4 bits (QLoRA's) or 8; "
+        "with --lora (default: as quantization_config of the configuration says)",
+    )
+    group.add_argument(
         "--tail-chunks",
         type=count,
         metavar="N",
@@ -164,9 +174,13 @@ def add_configured(parser: argparse.ArgumentParser, sizes: bool = True) -> None:
 def _hardware(text: str) -> str:
     """Return the name of a hardware model, or of a file, which is read later."""
     from offcert.core.messages import meant, show
+    from offcert.runtime.hardware.named import spelled
 
     if text in HARDWARE or text.endswith(".toml"):
         return text
+    card = spelled(text)
+    if card is not None:
+        return card.name
     known = ", ".join(HARDWARE)
     raise argparse.ArgumentTypeError(
         f"must be one of {known}, or a file that ends in .toml, not {show(text)}"
@@ -197,6 +211,22 @@ def machine(options: argparse.Namespace) -> Hardware:
 
     kernel = options.attention if options.attention in ("flash-3", "efficient") else None
     return hardware(options.hardware, peak=options.peak, attention=kernel)
+
+
+def ask_machine(options: argparse.Namespace) -> bool:
+    """Ask on a terminal which card is meant; return whether there was an answer."""
+    if options.json or options.quiet or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    print(f"Which card? {', '.join(HARDWARE)}, or a TOML file: ", end="", file=sys.stderr)
+    sys.stderr.flush()
+    answer = sys.stdin.readline().strip()
+    try:
+        options.hardware = _hardware(answer) if answer else None
+    except argparse.ArgumentTypeError as error:
+        from offcert.core.errors import InputError
+
+        raise InputError(f"hardware {error}") from None
+    return bool(answer)
 
 
 def chosen_optimiser(options: argparse.Namespace) -> str | None:
@@ -248,10 +278,13 @@ def _configured(
     given["dtype"] = named["dtype"]
     given["attention"] = options.attention if options.attention in ("math", "efficient") else None
     given = {name: value for name, value in given.items() if value is not None}
-    label = Path(options.hf).stem if options.hf.endswith(".json") else options.hf
+    path = Path(options.hf)
+    label = path.stem if path.suffix == ".json" else path.resolve().name if path.is_dir() else None
+    label = label or options.hf
     sizes = [str(given.get("batch", 1))]
     sizes += [str(given["sequence"])] if "sequence" in given else []
     adapters = f" lora {options.lora}" if options.lora else ""
+    adapters += f" in {options.bits} bits" if options.bits else ""
     adapters += f" tail in {options.tail_chunks}" if options.tail_chunks else ""
     return (
         CONFIGURED,
@@ -260,7 +293,7 @@ def _configured(
     )
 
 
-_CONFIGURED = ("batch", "sequence", "autocast", "lora", "tail_chunks")
+_CONFIGURED = ("batch", "sequence", "autocast", "lora", "bits", "tail_chunks")
 
 
 def _require_no_configuration(options: argparse.Namespace) -> None:

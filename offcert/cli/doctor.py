@@ -7,13 +7,15 @@ import sys
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING
 
-from offcert.cli.arguments import counts, size
+from offcert.cli.arguments import counts, counts_or_auto, size
 from offcert.cli.chosen import (
+    HERE,
     add_configured,
     add_hardware,
     add_network,
     add_optimiser,
     add_peak,
+    ask_machine,
     chosen_model,
     chosen_optimiser,
     machine,
@@ -24,14 +26,14 @@ from offcert.cli.progress import progress
 from offcert.cli.searching import add_effort, progress_line, search_settings
 
 if TYPE_CHECKING:
-    from offcert.certify.doctor import Diagnosis
+    from offcert.certify.diagnosis import Diagnosis
     from offcert.certify.search import SearchProgress
+    from offcert.runtime.hardware.choice import Chosen
 
 _EXAMPLES = (
+    "offcert doctor --hf llama-3.2-1b --sequence 4096 --batch auto --hardware rtx-4090",
     "offcert doctor resnet50 --input 32x3x224x224 --batch 32,64,128,256 --device-memory 16GiB "
-    "--optimiser adamw --hardware rtx-4090",
-    "offcert doctor resnet18 --input 4x3x224x224 --batch 4,64 --device-memory 1GiB "
-    "--optimiser adamw -o sizes/",
+    "--optimiser adamw --hardware rtx-4090 -o sizes/",
     "offcert doctor my.package:make_step --batch 8,16 --sequence 2048,4096 --device-memory 80GiB",
 )
 _SETTINGS = ("time_limit", "workers")
@@ -43,23 +45,27 @@ def add(commands: Commands) -> None:
     parser = add_command(commands, "doctor", summary, _run, examples=_EXAMPLES)
     add_network(parser)
     add_configured(parser, sizes=False)
-    for name, what in (("batch", "batch sizes"), ("sequence", "lengths of sequences")):
+    for name, what, reads in (
+        ("batch", "batch sizes", counts_or_auto),
+        ("sequence", "lengths of sequences", counts),
+    ):
+        auto = " auto finds the largest that fits;" if name == "batch" else ""
         parser.add_argument(
             f"--{name}",
             dest=f"{name}es" if name == "batch" else f"{name}s",
-            type=counts,
+            type=reads,
             default=[],
             metavar="N,N,...",
-            help=f"{what} to try: the {'first' if name == 'batch' else 'second'} size of --input, "
-            f"or the keyword {name} of what MODEL names (default: the step's own)",
+            help=f"{what} to try:{auto} the {'first' if name == 'batch' else 'second'} size of "
+            f"--input, or the keyword {name} of what MODEL names (default: the step's own)",
         )
     parser.add_argument(
         "--device-memory",
         type=size,
-        required=True,
         metavar="SIZE",
         help="memory of the whole device, such as 24GiB, with parameters, gradients, buffers, "
-        "batch and the optimiser's state (no default)",
+        "batch and the optimiser's state (default: the card's, less an allowance for the context "
+        "of CUDA and one for fragmentation)",
     )
     parser.add_argument(
         "--host-memory",
@@ -81,7 +87,7 @@ def add(commands: Commands) -> None:
         default="any",
         help="whether modules may run again in the backward pass",
     )
-    add_hardware(parser)
+    add_hardware(parser, f"{HERE}, else a terminal is asked")
     add_peak(parser)
     add_optimiser(parser)
     add_effort(parser, *_SETTINGS)
@@ -105,7 +111,22 @@ def _prepare(options: argparse.Namespace) -> None:
         require_folder(options, "sizes")
 
 
+def _chosen(options: argparse.Namespace) -> Chosen:
+    """Return the card and its memory; on a terminal, ask which one where it is not clear."""
+    from offcert.core.errors import InputError
+    from offcert.runtime.hardware.choice import choose
+
+    named = None if options.hardware is None else machine(options)
+    try:
+        return choose(named, options.device_memory)
+    except InputError:
+        if not ask_machine(options):
+            raise
+    return choose(machine(options), options.device_memory)
+
+
 def _run(options: argparse.Namespace) -> int:
+    from dataclasses import replace
     from pathlib import Path
 
     from offcert.certify.interrupts import terminating_interrupts
@@ -117,6 +138,8 @@ def _run(options: argparse.Namespace) -> int:
     from offcert.training.doctor import doctor
 
     model, given, _, named = chosen_model(options)
+    chosen = _chosen(options)
+    options.hardware = chosen.card
     units = Units("ns", "B")
     title = options.model or options.hf
 
@@ -141,7 +164,7 @@ def _run(options: argparse.Namespace) -> int:
         found = doctor(
             model,
             options.input,
-            device_memory=f"{options.device_memory}B",
+            device_memory=f"{chosen.memory}B",
             host_memory=options.host_memory,
             pageable_memory=options.pageable_memory,
             batch=options.batches,
@@ -159,8 +182,8 @@ def _run(options: argparse.Namespace) -> int:
     if not found:
         # An interrupt came before there was anything to say.
         raise KeyboardInterrupt
-    asked = max(1, len(options.batches)) * max(1, len(options.sequences))
-    document, text = doctor_summary(found, asked), describe_doctor(found, title, asked)
+    found = replace(found, title=title, notes=(*chosen.notes, *_notes(options)))
+    document, text = doctor_summary(found), describe_doctor(found)
     if kept:
         document["written"] = options.output
         text += f"\nwrote {options.output}"
@@ -168,3 +191,13 @@ def _run(options: argparse.Namespace) -> int:
         text += f"\nnothing is in {options.output}: there is no certificate to keep"
     show(options, document, text)
     return 0
+
+
+def _notes(options: argparse.Namespace) -> list[str]:
+    """Return a sentence about types that nobody has asked for."""
+    if options.hf is None or options.autocast or options.dtype:
+        return []
+    return [
+        "parameters, gradients and the optimiser's state are bfloat16; those of a Trainer with "
+        "bf16=True are float32: --autocast bf16"
+    ]

@@ -8,6 +8,8 @@ from contextlib import redirect_stdout
 from typing import TYPE_CHECKING
 
 from offcert.cli.chosen import (
+    HARDWARE,
+    HERE,
     add_configured,
     add_hardware,
     add_network,
@@ -23,6 +25,7 @@ from offcert.cli.progress import progress
 
 if TYPE_CHECKING:
     from offcert.questions.schedule.problem import Problem
+    from offcert.runtime.hardware import Hardware
 
 
 CLOCKS = ("modules", "operators", "stages")
@@ -49,7 +52,7 @@ def add(commands: Commands) -> None:
         "or a stage between two places where a single value is live",
     )
     times = parser.add_mutually_exclusive_group()
-    add_hardware(times)
+    add_hardware(times, f"{HERE}, else {HARDWARE[0]}")
     times.add_argument(
         "--measure",
         action="store_true",
@@ -101,6 +104,8 @@ def _run(options: argparse.Namespace) -> int:
     from offcert.report.text import describe_problem, problem_summary
 
     require_torch("offcert profile")
+    if not options.measure and options.hardware is None:
+        options.hardware = _card(options.device_memory)
     # What a network prints is not what this command says.
     name = options.model or options.hf
     with progress(options, str, f"profiling {name}"), redirect_stdout(sys.stderr):
@@ -115,6 +120,16 @@ def _run(options: argparse.Namespace) -> int:
     text = "\n".join([describe_problem(problem), *_measured_lines(problem), *short])
     show(options, problem_summary(problem) | ({"short": "device memory"} if short else {}), text)
     return 0
+
+
+def _card(device_memory: str | None) -> Hardware | str:
+    """Return the card here, the one that a size suggests, or the papers'."""
+    from offcert.core.units import require_limit
+    from offcert.runtime.hardware.choice import at_hand
+    from offcert.runtime.hardware.named import suggested
+
+    memory = None if device_memory is None else require_limit(device_memory, "device memory")
+    return at_hand() or (None if memory is None else suggested(memory)) or HARDWARE[0]
 
 
 def _short_lines(options: argparse.Namespace, problem: Problem) -> list[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from offcert.cli.arguments import (
     OPTIMISERS,
     add_choices,
+    add_optimiser,
     chosen,
     count,
     gap,
@@ -63,11 +64,8 @@ def add_problem(parser: argparse.ArgumentParser, several: bool = False) -> None:
         help="memory of the whole device, such as 16GiB; parameters, gradients and all else that "
         "the trace does not count are subtracted (default: the file's limit)",
     )
-    parser.add_argument(
-        "--optimiser",
-        choices=OPTIMISERS,
-        help="whose state --device-memory counts (default: that which the profile has counted)",
-    )
+    what = "whose state --device-memory counts"
+    add_optimiser(parser, OPTIMISERS, what, "that which the profile has counted")
     parser.add_argument(
         "--bandwidth",
         metavar="RATE",

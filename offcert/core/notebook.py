@@ -1,4 +1,4 @@
-"""The display of objects in a notebook."""
+"""The display of objects in a notebook, or in a terminal."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Shown:
 
 
 def drawn_by(module: str) -> None:
-    """Set the module that draws: its `html` is called, and it is loaded only for a notebook."""
+    """Set the module that draws: its `html` and `text` are called; it is loaded only then."""
     _drawers[:] = [module]
 
 
@@ -44,3 +44,9 @@ def html(value: object) -> str:
     """
     drawn: str = import_module(_drawers[0]).html(value)
     return drawn
+
+
+def text(value: object) -> str:
+    """Return a value as text, as commands print it, in the same way."""
+    written: str = import_module(_drawers[0]).text(value)
+    return written

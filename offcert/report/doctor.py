@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from offcert.certify.doctor import Diagnosis, fastest, largest
-from offcert.core.messages import aligned
+from offcert.certify.diagnosis import Diagnoses, Diagnosis
+from offcert.core.messages import aligned, cut
+from offcert.core.notebook import Shown
 from offcert.core.units import Units, format_size, format_time
 from offcert.report.execution import times_said
 from offcert.report.text import tail_remedy
@@ -44,50 +45,66 @@ def diagnosis_summary(diagnosis: Diagnosis) -> dict[str, Any]:
     }
 
 
-def doctor_summary(diagnoses: Sequence[Diagnosis], asked: int = 0) -> dict[str, Any]:
-    """Return all diagnoses as a JSON object, with the largest size and the fastest one.
-
-    `asked` is the number of sizes that were asked for, of which an interrupt may have left some.
-    """
-    most, best = largest(diagnoses), fastest(diagnoses)
+def doctor_summary(found: Diagnoses) -> dict[str, Any]:
+    """Return all diagnoses as a JSON object, with the largest size and the fastest one."""
+    most, best = found.largest, found.fastest
+    source = found[0].problem.source or {} if found else {}
     return {
-        "sizes": [diagnosis_summary(each) for each in diagnoses],
+        "hardware": source.get("hardware"),
+        "attention": source.get("attention"),
+        "notes": list(found.notes),
+        "sizes": [diagnosis_summary(each) for each in found],
         "largest": None if most is None else dict(most.asked),
         "fastest": None if best is None else dict(best.asked),
-        "interrupted": _interruption(diagnoses, asked) is not None,
+        "interrupted": _interruption(found) is not None,
     }
 
 
-def describe_doctor(diagnoses: Sequence[Diagnosis], title: str, asked: int = 0) -> str:
-    """Return all diagnoses as a table, with what takes the memory and what is best.
-
-    `asked` is the number of sizes that were asked for, of which an interrupt may have left some.
-    """
-    if not diagnoses:
+def describe_doctor(found: Diagnoses) -> str:
+    """Return all diagnoses as a table, with what takes the memory and what is best."""
+    if not found:
         return "interrupted before anything was found"
-    table = aligned([_HEADER, *(_row(each) for each in diagnoses)])
-    memory = format_size(diagnoses[0].device_memory, _BYTES)
-    lines = [f"{title} in {memory}", table]
-    times = times_said(diagnoses[0].problem)
-    lines += [] if times is None else [f"times {times}"]
-    lines += [f"{_label(each)}: {each.why_not}" for each in diagnoses if each.why_not is not None]
-    lines += [f"{_label(each)} is short of {_short(each)}" for each in diagnoses if each.short]
-    lines += sorted({remedy for each in diagnoses if (remedy := _remedy(each)) is not None})
-    interrupted = _interruption(diagnoses, asked)
-    lines += [interrupted] if interrupted is not None else []
-    lines += _best_lines(diagnoses)
-    others = [row for each in diagnoses for row in _other_rows(each)]
-    lines += [aligned([_OTHERS_HEADER, *others])] if others else []
-    return "\n".join([*lines, _peak_line(largest(diagnoses) or diagnoses[-1])])
+    table = aligned([_HEADER, *(_row(each) for each in found)])
+    others = [row for each in found for row in _other_rows(each)]
+    rest = [aligned([_OTHERS_HEADER, *others])] if others else []
+    return "\n".join([_head(found), *found.notes, table, *_lines(found), *rest, _peak_line(found)])
 
 
-def _interruption(diagnoses: Sequence[Diagnosis], asked: int) -> str | None:
+def shown_doctor(found: Diagnoses) -> Shown:
+    """Return all diagnoses as a table for a notebook, with what is best."""
+    if not found:
+        return Shown("interrupted before anything was found")
+    facts = [("", line) for line in (*found.notes, *_lines(found), _peak_line(found))]
+    return Shown(_head(found), facts, _HEADER, [_row(each) for each in found])
+
+
+def _head(found: Diagnoses) -> str:
+    """Return the model, the card, its kernel of attention, and the memory, in one line."""
+    source = found[0].problem.source or {}
+    card = f" on {cut(str(source['hardware']))}" if "hardware" in source else ""
+    kernel = f", attention by {cut(str(source['attention']))}" if "attention" in source else ""
+    kernel += ", which keeps all scores" if source.get("attention") == "math" else ""
+    return f"{found.title}{card} in {format_size(found[0].device_memory, _BYTES)}{kernel}"
+
+
+def _lines(found: Diagnoses) -> list[str]:
+    """Return sentences about times, about sizes that cannot be had, and about the best ones."""
+    times, interrupted = times_said(found[0].problem), _interruption(found)
+    lines = [] if times is None else [f"times {times}"]
+    lines += [f"{_label(each)}: {each.why_not}" for each in found if each.why_not is not None]
+    lines += [f"{_label(each)} is short of {_short(each)}" for each in found if each.short]
+    lines += sorted({remedy for each in found if (remedy := _remedy(each)) is not None})
+    lines += [] if interrupted is None else [interrupted]
+    return lines + _best_lines(found)
+
+
+def _interruption(found: Diagnoses) -> str | None:
     """Return a sentence about an interrupt and the sizes that it left; None without one."""
-    if asked > len(diagnoses):
-        return f"interrupted: {asked - len(diagnoses)} of {asked} sizes were not looked at"
-    certificate = diagnoses[-1].certificate if diagnoses else None
+    if found.asked > len(found):
+        return f"interrupted: {found.asked - len(found)} of {found.asked} sizes were not looked at"
+    certificate = found[-1].certificate if found else None
     if certificate is not None and certificate.notes.interrupted:
-        return f"interrupted: at {_label(diagnoses[-1])} this is the best that was known then"
+        return f"interrupted: at {_label(found[-1])} this is the best that was known then"
     return None
 
 
@@ -138,8 +155,8 @@ def _label(each: Diagnosis) -> str:
     return ", ".join(f"{name} {number}" for name, number in each.asked.items()) or "as it is"
 
 
-def _best_lines(diagnoses: Sequence[Diagnosis]) -> list[str]:
-    most, best = largest(diagnoses), fastest(diagnoses)
+def _best_lines(found: Diagnoses) -> list[str]:
+    most, best = found.largest, found.fastest
     if most is None or best is None:
         return ["no plan at any of these sizes"]
     lines = [f"largest that fits: {_label(most)}"]
@@ -158,7 +175,8 @@ def _remedy(each: Diagnosis) -> str | None:
     return tail_remedy(each.problem) if tried else None
 
 
-def _peak_line(each: Diagnosis) -> str:
+def _peak_line(found: Diagnoses) -> str:
+    each = found.largest or found[-1]
     parts = [f"{name} {format_size(size, _BYTES)}" for name, size in each.at_peak.items() if size]
     return f"the peak at {_label(each)} is {_peak_name(each)}: {', '.join(parts)}"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from offcert.certify.diagnosis import Diagnoses
 from offcert.core.messages import cut
 from offcert.core.notebook import Shown
 from offcert.core.result import Evidence
@@ -16,6 +17,7 @@ from offcert.proofs.certificate import Certificate
 from offcert.proofs.placement_certificate import PlacementCertificate
 from offcert.questions.schedule.problem import Minimise, Problem, format_objective
 from offcert.report.bars import BOUND, HELD
+from offcert.report.doctor import describe_doctor, shown_doctor
 from offcert.report.execution import choices_summary, reruns_of
 from offcert.report.gantt_svg import (
     Frame,
@@ -43,11 +45,17 @@ _MOST_SPACES = 1500
 _CELL = "text-align:left;padding:1px 14px 1px 0;vertical-align:top"
 
 
-def html(value: Problem | Certificate | PlacementCertificate | Shown) -> str:
+def html(value: Problem | Certificate | PlacementCertificate | Diagnoses | Shown) -> str:
     """Return a value's display in a notebook as HTML, of a size that is bounded."""
+    value = shown_doctor(value) if isinstance(value, Diagnoses) else value
     root = element(None, "div", class_="offcert", style="max-width:100%;overflow-x:auto")
     _ADDED[type(value)](root, value)
     return write(root)
+
+
+def text(value: Diagnoses) -> str:
+    """Return a value as text, as the command prints it."""
+    return describe_doctor(value)
 
 
 def _add_problem(root: Element, problem: Problem) -> None:

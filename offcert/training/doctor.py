@@ -11,9 +11,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from offcert.certify.doctor import Diagnosis, Size, diagnose
+from offcert.certify.diagnosis import Diagnoses, Diagnosis
+from offcert.certify.doctor import Growing, Size, diagnose
 from offcert.certify.search import SearchProgress
 from offcert.core.errors import InputError
+from offcert.core.messages import short_repr
 from offcert.core.options import require_count
 from offcert.core.units import require_limit, require_size
 from offcert.questions.schedule.device_memory import require_optimiser_counted
@@ -22,6 +24,8 @@ from offcert.runtime import zoo
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.hardware import Hardware
 from offcert.runtime.hardware import hardware as find_hardware
+from offcert.runtime.hardware.choice import choose
+from offcert.runtime.profiling.optimisers import Optimiser, require_state_known
 from offcert.runtime.profiling.profile import profile, require_optimiser_known
 from offcert.runtime.workloads.workload import input_shape as parse_shape
 
@@ -36,13 +40,14 @@ def doctor(
     model: Model,
     input_shape: str | Sequence[int] | None = None,
     *,
-    device_memory: int | str,
+    device_memory: int | str | None = None,
     host_memory: int | str | None = None,
     pageable_memory: int | str | None = None,
-    batch: Sequence[int] = (),
+    batch: Sequence[int] | str = (),
     sequence: Sequence[int] = (),
-    optimiser: str | None = None,
-    hardware: str | Hardware = "v100-pcie",
+    optimiser: Optimiser | None = None,
+    optimizer: Optimiser | None = None,
+    hardware: str | Hardware | None = None,
     options: Mapping[str, Any] | None = None,
     time_limit: float = 60.0,
     workers: int = 2,
@@ -51,7 +56,7 @@ def doctor(
     progress: Callable[[SearchProgress], None] | None = None,
     found: Callable[[Diagnosis], None] | None = None,
     **profiled: Any,
-) -> list[Diagnosis]:
+) -> Diagnoses:
     """Say at which sizes a training step fits into a device, and how fast it is there.
 
     Every size is captured on fake tensors, so that neither the memory nor the device is needed, and
@@ -64,19 +69,22 @@ def doctor(
         `input_shape`, each size is asked for by the keywords ``batch`` and ``sequence``.
     input_shape : str or sequence of int, optional
         For example ``"32x3x224x224"``: batch size first, then, for tokens, the length.
-    device_memory : int or str
-        Of the whole device, in bytes or as a text such as ``"24GiB"``.
+    device_memory : int or str, optional
+        Of the whole device, in bytes or as a text such as ``"24GiB"``. By default that of the card,
+        less half a gibibyte for the context of CUDA and a 32nd for fragmentation.
     host_memory : int or str, optional
         Of the host, as far as it may be pinned for copies: a plan that needs more is said to.
     pageable_memory : int or str, optional
         Of the host, not pinned: for copies that have no room in `host_memory` (which training
         keeps there with ``host_spill="/dev/shm"``), and for those of ``save_on_cpu``.
     batch, sequence : sequence of int
-        Sizes to try; all pairs, if both are given. By default the one of the step.
-    optimiser : str, optional
-        As for `profile`.
-    hardware : str or Hardware
-        Name of a hardware model, or of a TOML file that describes one.
+        Sizes to try; all pairs, if both are given. By default the one of the step. As `batch` also
+        ``"auto"``: doubled until one does not fit, then those between, to the largest that does.
+    optimiser, optimizer : str or torch.optim.Optimizer, optional
+        As for `profile`, in either spelling.
+    hardware : str or Hardware, optional
+        Name of a hardware model, or of a TOML file that describes one. By default the CUDA device
+        here, or else the card that `device_memory` suggests.
     options : mapping, optional
         More keyword arguments for what `model` names.
     time_limit : float
@@ -88,32 +96,47 @@ def doctor(
 
     Returns
     -------
-    list of Diagnosis
-        One a size, in their order; fewer after an interrupt.
+    Diagnoses
+        One a size, in the order in which they were looked at; fewer after an interrupt. Shown, it
+        is a table.
 
     Raises
     ------
     InputError
-        If a size cannot be had of this model, or a number is out of its range.
+        If a size cannot be had of this model, a number is out of its range, or it is not clear
+        which card is meant.
+
+    Examples
+    --------
+    >>> model = torch.nn.Linear(8, 2)
+    >>> found = doctor(model, "4x8", batch="auto", hardware="RTX 4090", optimiser="adamw")
+    >>> found.largest.asked["batch"]
     """
-    memory = require_limit(device_memory, "device_memory")
-    chosen = find_hardware(hardware) if isinstance(hardware, str) else hardware
+    memory = None if device_memory is None else require_limit(device_memory, "device_memory")
+    optimiser = _either(optimiser, optimizer)
+    chosen = choose(None if hardware is None else find_hardware(hardware), memory)
     shape = None if input_shape is None else parse_shape(input_shape)
-    _require_sizes(model, shape, {"batch": batch, "sequence": sequence})
+    growing, batches = _batches(batch)
+    _require_sizes(model, shape, {"batch": batches, "sequence": sequence})
     # What else is named, or called, may bring its optimiser.
     if isinstance(model, nn.Module | TrainingStep):
         require_optimiser_known(model, optimiser)
     elif model in zoo.names() and optimiser is None:
         require_optimiser_counted({})
-    settings = {"hardware": chosen, "optimiser": optimiser, "seed": seed} | profiled
-    sizes = []
-    for pair in product(batch or (None,), sequence or (None,)):
+    settings = {"hardware": chosen.card, "optimiser": optimiser, "seed": seed} | profiled
+
+    def size(*pair: int | None) -> Size:
         asked = {n: s for n, s in zip(_PLACES, pair, strict=True) if s is not None}
-        sizes.append(_size(model, shape, asked, dict(options or {}), settings))
+        return _size(model, shape, asked, dict(options or {}), settings)
+
+    sizes: list[Size | Growing] = [
+        Growing(partial(_turned, size, length)) if growing else size(number, length)
+        for number, length in product(batches or (None,), sequence or (None,))
+    ]
     limits = {"host_memory": host_memory, "pageable_memory": pageable_memory}
-    return diagnose(
+    diagnosed = diagnose(
         sizes,
-        memory,
+        chosen.memory,
         **{n: require_size(limit, n) for n, limit in limits.items() if limit is not None},
         time_limit=time_limit,
         workers=workers,
@@ -122,6 +145,40 @@ def doctor(
         progress=progress,
         found=found,
     )
+    if growing and diagnosed.asked == len(diagnosed):
+        ordered = sorted(diagnosed, key=lambda each: (each.asked.get("sequence", 0), each.samples))
+        diagnosed = replace(diagnosed, sizes=tuple(ordered))
+    return replace(diagnosed, title=_title(model), notes=chosen.notes)
+
+
+def _title(model: Model) -> str:
+    if isinstance(model, str):
+        return model
+    named = model.model if isinstance(model, TrainingStep) else model
+    return getattr(named, "__name__", type(named).__name__)
+
+
+def _either(optimiser: Optimiser | None, optimizer: Optimiser | None) -> Optimiser | None:
+    """Return the optimiser that is given in one spelling."""
+    if optimiser is not None and optimizer is not None:
+        raise InputError("optimiser and optimizer are the same: give one of them")
+    found = optimizer if optimiser is None else optimiser
+    if found is not None:
+        require_state_known(found)
+    return found
+
+
+def _batches(batch: Sequence[int] | str) -> tuple[bool, Sequence[int]]:
+    """Return whether sizes are to grow, and those that are given, of which 1 stands for them."""
+    if not isinstance(batch, str):
+        return False, batch
+    if batch != "auto":
+        raise InputError(f'batch must be a sequence of numbers or "auto", not {short_repr(batch)}')
+    return True, (1,)
+
+
+def _turned(size: Callable[[int, int | None], Size], length: int | None, batch: int) -> Size:
+    return size(batch, length)
 
 
 def _require_sizes(

@@ -12,7 +12,9 @@ from torch import nn
 
 from offcert.certify.kept_plans import KeptPlans
 from offcert.core.errors import InputError
+from offcert.core.messages import short_repr
 from offcert.core.options import require_count
+from offcert.proofs.certificate import Certificate, read_certificate
 from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.cuda import cuda_device
@@ -28,7 +30,7 @@ from offcert.training.planner import Planner
 
 def offload(
     model: nn.Module,
-    plan: AnyPlan | Sequence[CertificateLike] | str,
+    plan: AnyPlan | Sequence[CertificateLike] | str | Path,
     problem: Problem | None = None,
     *,
     memory: int | str | None = None,
@@ -73,8 +75,8 @@ def offload(
     ----------
     model : nn.Module
         The network.
-    plan : Certificate, Plan, Schedule, sequence of certificates, or ``"auto"``
-        The plan to follow.
+    plan : Certificate, Plan, Schedule, sequence of certificates, path, or ``"auto"``
+        The plan to follow; a path is that of a certificate's file.
     problem : Problem, optional
         The problem that a plan or schedule was made for.
     memory : int or str, optional
@@ -145,7 +147,9 @@ def offload(
         "hardware": hardware,
         "recompute": recompute,
     }
-    if not isinstance(plan, str):
+    if plan != "auto" and isinstance(plan, str | Path):
+        plan = _read(plan)
+    if not isinstance(plan, str | Path):
         _refuse(asked | {"example": example, "plans": plans}, 'with plan="auto"')
         given: dict[str, Any] = {
             "host_memory": host_memory,
@@ -158,8 +162,6 @@ def offload(
         several = plan if isinstance(plan, Sequence) else [plan]
         tell_of_plans(followed, zip(several, followed.step_plans, strict=True))
         return followed
-    if plan != "auto":
-        raise InputError(f'plan must be a certificate, a plan, a schedule or "auto", not {plan!r}')
     if problem is not None:
         raise InputError('problem cannot be given with plan="auto", which captures it')
     # What is wrong with the limit shows now, not in the middle of the training.
@@ -184,6 +186,16 @@ def offload(
     if example is not None:
         found.plan_for(example)
     return found
+
+
+def _read(path: str | Path) -> Certificate:
+    """Return the certificate in a file; what is neither a file nor "auto" is refused."""
+    if not Path(path).is_file():
+        raise InputError(
+            f'plan must be a certificate, a plan, a schedule, "auto" or the path of a '
+            f"certificate's file, not {short_repr(str(path))}"
+        )
+    return read_certificate(path)
 
 
 def _refuse(options: Mapping[str, Any], where: str) -> None:

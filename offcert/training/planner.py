@@ -30,6 +30,7 @@ from offcert.runtime.capture.run import uncounted_bytes_of
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.hardware import hardware as find_hardware
 from offcert.runtime.hardware.bandwidth import measured, modelled, retimed, retimed_network
+from offcert.runtime.hardware.choice import at_hand
 from offcert.runtime.plan.predict import rounding
 from offcert.runtime.profiling.optimisers import state_bytes
 from offcert.runtime.profiling.profile import profile
@@ -52,7 +53,8 @@ def first_call(problem: Problem) -> Signature:
     return call
 
 
-# The hardware model whose times are those of a step until it has been timed. Arbitrary.
+# The hardware model whose times are those of a step until it has been timed, where the device here
+# is none that is known. Arbitrary.
 _MAKESHIFT = "v100-pcie"
 
 
@@ -101,7 +103,7 @@ class Planner:
         self._recompute = Recompute(recompute)
         self.hardware = None if hardware is None else find_hardware(hardware)
         # Until times have been measured, somebody's will do.
-        self.rates = find_hardware(_MAKESHIFT) if self.hardware is None else self.hardware
+        self.rates = self.hardware or at_hand() or find_hardware(_MAKESHIFT)
         self._memory = memory
         self._device_memory = device_memory
         self._optimiser = optimiser

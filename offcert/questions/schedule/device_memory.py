@@ -6,12 +6,32 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from offcert.core.errors import InputError
-from offcert.core.messages import cut, short_repr
+from offcert.core.messages import cut, meant, short_repr
 from offcert.core.units import Units, format_size
 
 _BYTES = Units("ns", "B")
 # Copies of the trained parameters that an optimiser's state holds. Given by PyTorch.
-OPTIMISER_COPIES = {"sgd": 0, "momentum": 1, "adam": 2, "adamw": 2}
+OPTIMISER_COPIES = {"sgd": 0, "momentum": 1, "adam": 2, "adamw": 2, "adamw-fused": 2}
+# Those whose state is known, where the shapes of the parameters are.
+OPTIMISERS = (*OPTIMISER_COPIES, "adamw-8bit", "adafactor", "lion", "lion-8bit")
+# What Trainer, bitsandbytes and PyTorch call them. Paged states are counted as if they stayed.
+_ALSO = {
+    "adamwtorch": "adamw",
+    "adamwhf": "adamw",
+    "adamwtorchfused": "adamw-fused",
+    "adamfused": "adamw-fused",
+    "adamwforeach": "adamw",
+    "adamforeach": "adam",
+    "sgdmomentum": "momentum",
+    "adamwbnb8bit": "adamw-8bit",
+    "pagedadamw8bit": "adamw-8bit",
+    "adam8bit": "adamw-8bit",
+    "pagedadam8bit": "adamw-8bit",
+    "lion32bit": "lion",
+    "pagedlion": "lion",
+    "pagedlion32bit": "lion",
+    "pagedlion8bit": "lion-8bit",
+}
 
 
 class _Sourced(Protocol):
@@ -62,7 +82,7 @@ def require_optimiser_counted(uncounted: Mapping[str, int]) -> None:
     if "optimiser" not in uncounted:
         raise InputError(
             "a device's memory also holds the optimiser's state, whose size is not known: name "
-            "the optimiser (sgd, momentum, adam or adamw)"
+            f"the optimiser ({', '.join(OPTIMISERS[:-1])} or {OPTIMISERS[-1]})"
         )
 
 
@@ -109,18 +129,23 @@ def uncounted_bytes(problem: _Sourced) -> dict[str, int]:
     return dict(found)
 
 
-def require_optimiser(name: object) -> str:
-    """Return the name of an optimiser whose state's size is known.
+def named_optimiser(name: object) -> str:
+    """Return the name in `OPTIMISERS` of an optimiser in any usual spelling.
 
     Raises
     ------
     InputError
-        If it is none.
+        If the bytes of its state are not known.
     """
-    if not isinstance(name, str) or name not in OPTIMISER_COPIES:
-        known = ", ".join(OPTIMISER_COPIES)
-        raise InputError(f"optimiser must be one of {known}, not {short_repr(name)}")
-    return name
+    plain = "".join(filter(str.isalnum, name.lower())) if isinstance(name, str) else ""
+    known = {"".join(filter(str.isalnum, each)): each for each in OPTIMISERS} | _ALSO
+    if plain not in known:
+        hint = meant(name, OPTIMISERS) if isinstance(name, str) else ""
+        raise InputError(
+            f"optimiser must be one of {', '.join(OPTIMISERS)}, or one of torch.optim as an "
+            f"object, not {short_repr(name)}{hint}"
+        )
+    return known[plain]
 
 
 def with_optimiser(uncounted: Mapping[str, int], name: str) -> dict[str, int]:
@@ -134,14 +159,21 @@ def with_optimiser(uncounted: Mapping[str, int], name: str) -> dict[str, int]:
     uncounted : mapping of str to int
         Bytes that the trace does not count, by what they are.
     name : str
-        A key of `OPTIMISER_COPIES`.
+        One of `OPTIMISER_COPIES`, in any usual spelling.
 
     Raises
     ------
     InputError
-        If no optimiser has that name, or it is not known what the gradients take.
+        If no optimiser has that name, its state does not follow from the gradients' bytes, or it is
+        not known what these are.
     """
-    copies = OPTIMISER_COPIES[require_optimiser(name)]
+    copies = OPTIMISER_COPIES.get(named_optimiser(name))
+    if copies is None:
+        known = ", ".join(OPTIMISER_COPIES)
+        raise InputError(
+            f"optimiser must be one of {known} here, not {short_repr(name)}: its state depends on "
+            "the shapes of the parameters, which the problem does not have"
+        )
     if "gradients" not in uncounted:
         raise InputError("the problem does not say what gradients take (source.uncounted)")
     return {**uncounted, "optimiser": copies * uncounted["gradients"]}

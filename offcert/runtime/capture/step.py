@@ -52,6 +52,9 @@ class TrainingStep:
     here : bool
         Whether it is trained on the device where the model is. Fake tensors then say of attention
         with dropout what that device computes, not what the card does whose times are given.
+    again : bool
+        Whether modules may run again in the backward pass: not where something that the hooks of
+        autograd do not see keeps what they have computed.
     """
 
     model: nn.Module
@@ -62,6 +65,7 @@ class TrainingStep:
     tensors: str = "auto"
     repeats: bool = False
     here: bool = False
+    again: bool = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.model, nn.Module):

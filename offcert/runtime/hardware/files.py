@@ -18,6 +18,7 @@ from offcert.core.messages import meant, show
 from offcert.core.units import parse_size
 from offcert.runtime.hardware.cards import HARDWARE
 from offcert.runtime.hardware.model import EFFICIENT, FLASH_2, TYPES, Hardware, OperationClass
+from offcert.runtime.hardware.named import spelled
 
 _SUFFIX = ".toml"
 # Keys of the parts of a peak: a class of work, or one in a type.
@@ -30,8 +31,8 @@ def hardware(name: str | Hardware, *, peak: bool = False, attention: str | None 
     Parameters
     ----------
     name : str or Hardware
-        A key of `HARDWARE`, or the path of a TOML file, which ends in ``.toml``; or what it would
-        be.
+        A key of `HARDWARE`, also as others spell it (``"RTX 4090"``, ``"NVIDIA A100-SXM4-80GB"``),
+        or the path of a TOML file, which ends in ``.toml``; or what it would be.
     peak : bool
         Whether operations reach the peaks, whatever is known of what they do reach, and read what
         they take once, however many kernels they are.
@@ -48,19 +49,24 @@ def hardware(name: str | Hardware, *, peak: bool = False, attention: str | None 
         found = name
     elif name.endswith(_SUFFIX):
         found = _read(Path(name))
-    elif name in HARDWARE:
-        found = HARDWARE[name]
     else:
+        found = _named(name)
+    if attention is not None and attention != found.attention:
+        found = _with_kernel(found, attention)
+    none: Mapping[str, Fraction] = MappingProxyType({})
+    return replace(found, efficiency=none, kernels=none, once=True) if peak else found
+
+
+def _named(name: str) -> Hardware:
+    found = spelled(name)
+    if found is None:
         known = ", ".join(HARDWARE)
         hint = meant(name, HARDWARE)
         raise InputError(
             f"hardware must be one of {known}, or a file that ends in {_SUFFIX}, not "
             f"{show(name)}{hint}"
         )
-    if attention is not None and attention != found.attention:
-        found = _with_kernel(found, attention)
-    none: Mapping[str, Fraction] = MappingProxyType({})
-    return replace(found, efficiency=none, kernels=none, once=True) if peak else found
+    return found
 
 
 def write_hardware(path: str | Path, card: Hardware) -> None:

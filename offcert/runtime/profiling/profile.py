@@ -27,7 +27,13 @@ from offcert.runtime.hardware import Hardware
 from offcert.runtime.hardware import hardware as find_hardware
 from offcert.runtime.hardware.bandwidth import Measurement, modelled, retimed_network
 from offcert.runtime.profiling.measured_step import measure_step
-from offcert.runtime.profiling.optimisers import named_state_bytes, require_optimiser, state_bytes
+from offcert.runtime.profiling.optimisers import (
+    Optimiser,
+    OptimiserBytes,
+    bytes_of,
+    optimiser_bytes,
+    require_state_known,
+)
 from offcert.runtime.stages.measure import profile_stages
 from offcert.runtime.watch.guard import one_line
 from offcert.runtime.workloads.standard_step import standard_step, without_data
@@ -51,7 +57,7 @@ def profile(
     name: str | None = None,
     memory: int | str | None = None,
     device_memory: int | str | None = None,
-    optimiser: str | None = None,
+    optimiser: Optimiser | None = None,
     device: Device | None = None,
     link: str = Link.DUPLEX,
 ) -> Problem:
@@ -102,9 +108,11 @@ def profile(
     device_memory : int or str, optional
         The limit, in bytes or as ``"16GiB"``, with parameters, gradients, buffers, batch and the
         optimiser's state.
-    optimiser : str, optional
-        Whose state is to be counted: ``"sgd"``, ``"momentum"``, ``"adam"`` or ``"adamw"``; by
-        default the optimiser of the step, if it has one.
+    optimiser : str or torch.optim.Optimizer, optional
+        Whose state is to be counted: ``"sgd"``, ``"momentum"``, ``"adam"``, ``"adamw"``,
+        ``"adamw-fused"``, ``"adamw-8bit"``, ``"adafactor"``, ``"lion"`` or ``"lion-8bit"``, also as
+        Trainer spells them; or an optimiser of this model, which takes no step. By default that of
+        the step, if it has one.
     device : Device, optional
         With `measure`: on what to measure; by default the CUDA device that the model is on. A
         simulated device takes the word of `hardware` for durations, which must be given too.
@@ -133,7 +141,7 @@ def profile(
     found = None if hardware is None else find_hardware(hardware)
     asked = _Asked(chosen, found, measure, device, _link(link, measure))
     if optimiser is not None:
-        require_optimiser(optimiser)
+        require_state_known(optimiser)
     shape = None if input_shape is None else parse_shape(input_shape)
     spec = model if isinstance(model, str) else None
     workload = Workload(spec, shape, _with_stages(spec, chosen, options or {}), dtype, loss, seed)
@@ -143,7 +151,9 @@ def profile(
         if device_memory is not None:
             require_optimiser_known(loaded, optimiser)
         made = _made(loaded, workload, asked)
-        uncounted = _with_optimiser(made.uncounted, loaded, optimiser)
+        uncounted = {name: size for name, size in made.uncounted.items() if name != "optimiser"}
+        stepping = _of_optimiser(loaded, optimiser)
+        uncounted |= {} if stepping is None else {"optimiser": stepping.state}
     except OffcertError:
         raise
     except Exception as error:
@@ -153,6 +163,7 @@ def profile(
     # Problems of stages are what they always were, unless more is asked for.
     if chosen is not Clock.STAGES or device_memory is not None or optimiser is not None:
         source["uncounted"] = uncounted
+        source |= {"optimiser_step": stepping.during} if stepping and stepping.during else {}
     source |= _origin(made, measure, asked.hardware)
     if device_memory is not None:
         memory = memory_beside(device_memory, uncounted)
@@ -336,7 +347,7 @@ def _modelled(made: nn.Module | TrainingStep, workload: Workload, asked: _Asked)
 def _described(step: TrainingStep, captured: Capture, found: Measurement) -> _Made:
     source = dict(step.source)
     source |= {"clock": str(captured.clock), "capture": captured.to_json()}
-    known = captured.network
+    known = captured.network if step.again else None
     network = found.trace if known is None else retimed_network(known, found.trace)
     return _Made(found, network, source, captured.uncounted, captured.attention)
 
@@ -358,29 +369,25 @@ def _on_device(made: nn.Module | TrainingStep, device: Device | None) -> nn.Modu
     return made.to("cuda") if torch.cuda.is_available() else made
 
 
-def require_optimiser_known(made: nn.Module | TrainingStep, name: str | None) -> None:
+def require_optimiser_known(made: nn.Module | TrainingStep, optimiser: Optimiser | None) -> None:
     """Raise an `InputError` before a step is captured if its optimiser's state is not known.
 
     Parameters
     ----------
     made : nn.Module or TrainingStep
         The model, or the step, which may have an optimiser.
-    name : str or None
-        The optimiser that is named for it.
+    optimiser : str, torch.optim.Optimizer or None
+        The optimiser that is given for it.
     """
-    if name is None and not (isinstance(made, TrainingStep) and made.optimiser is not None):
+    if optimiser is None and not (isinstance(made, TrainingStep) and made.optimiser is not None):
         require_optimiser_counted({})
 
 
-def _with_optimiser(
-    uncounted: Mapping[str, int], made: nn.Module | TrainingStep, name: str | None
-) -> dict[str, int]:
-    """Return the bytes with those of the optimiser's state, as far as they are known."""
-    sizes = {kind: size for kind, size in uncounted.items() if kind != "optimiser"}
-    step = made if isinstance(made, TrainingStep) else None
-    state: int | None = None
-    if name is not None:
-        state = named_state_bytes(name, made.model if isinstance(made, TrainingStep) else made)
-    elif step is not None and step.optimiser is not None:
-        state = state_bytes(step.optimiser)
-    return sizes if state is None else sizes | {"optimiser": state}
+def _of_optimiser(
+    made: nn.Module | TrainingStep, optimiser: Optimiser | None
+) -> OptimiserBytes | None:
+    """Return the bytes of the optimiser that is given, or that of the step, if they are known."""
+    if optimiser is not None:
+        return optimiser_bytes(optimiser, made.model if isinstance(made, TrainingStep) else made)
+    own = made.optimiser if isinstance(made, TrainingStep) else None
+    return None if own is None else bytes_of(own)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from offcert.core.errors import InputError, require_transformers
@@ -18,70 +19,13 @@ from offcert.core.messages import meant, short_repr, show
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.tail_chunks import with_tail_chunks
 from offcert.runtime.watch.guard import one_line, quiet
+from offcert.runtime.workloads.adapters import with_adapters
+from offcert.runtime.workloads.quantised import quantisation_of, quantise
 from offcert.runtime.workloads.shapes import SHAPES
 from offcert.runtime.workloads.standard_step import device_of
 from offcert.runtime.workloads.unet import UNet, read_unet, unet_batches, unet_loss
 
-
-class LowRank(nn.Module):
-    """A linear layer that is not trained, and beside it a product of two thin ones that is.
-
-    Parameters
-    ----------
-    base : nn.Linear
-        The layer; the adapter's matrices have its data type.
-    rank : int
-        Rows of the first matrix.
-
-    References
-    ----------
-    Hu and others: LoRA: Low-Rank Adaptation of Large Language Models. ICLR 2022, section 4.1. The
-    scale is one (alpha is the rank), and nothing is dropped.
-    """
-
-    def __init__(self, base: nn.Linear, rank: int) -> None:
-        super().__init__()
-        self.base = base
-        there = {"device": base.weight.device, "dtype": base.weight.dtype}
-        self.down = nn.Linear(base.in_features, rank, bias=False, **there)
-        self.up = nn.Linear(rank, base.out_features, bias=False, **there)
-        nn.init.zeros_(self.up.weight)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the layer's output for `x` (..., features) plus the adapter's."""
-        out: Tensor = self.base(x) + self.up(self.down(x))
-        return out
-
-
-def with_adapters(model: nn.Module, rank: int) -> nn.Module:
-    """Freeze a model and put adapters on all its linear layers but the one that makes its output.
-
-    Returns
-    -------
-    nn.Module
-        The model itself.
-
-    Raises
-    ------
-    InputError
-        If it has no such layers.
-    """
-    model.requires_grad_(False)
-    find: Any = getattr(model, "get_output_embeddings", None)
-    output = None if find is None else find()
-    layers = [
-        (parent, name, child)
-        for parent in model.modules()
-        for name, child in parent.named_children()
-        if type(child) is nn.Linear and child is not output
-    ]
-    if not layers:
-        raise InputError(f"lora: {type(model).__name__} has no linear layers to put adapters on")
-    for parent, name, child in layers:
-        setattr(parent, name, LowRank(child, rank))
-    return model
-
-
+CONFIG_NAME = "config.json"
 DTYPES = {
     "bf16": "bfloat16",
     "fp16": "float16",
@@ -112,6 +56,7 @@ def training_step(
     autocast: str | None = None,
     attention: str = "flash",
     lora: int | None = None,
+    bits: int | None = None,
     tail_chunks: int | None = None,
 ) -> TrainingStep:
     """Return one training step of a model with fresh weights.
@@ -122,7 +67,8 @@ def training_step(
     Parameters
     ----------
     config : str or mapping
-        A key of `SHAPES`, the path of a configuration file (``config.json``), or what it holds.
+        A key of `SHAPES`, the path of a configuration file (``config.json``) or of a folder with
+        one, a model in the hub's local cache (``"org/model"``), or what the file holds.
     batch : int
         Sequences, images or recordings in a batch.
     sequence : int, optional
@@ -137,6 +83,9 @@ def training_step(
         which does.
     lora : int, optional
         Freeze the model, and train adapters of this rank on its linear layers.
+    bits : int, optional
+        4 or 8: pack the weights of linear layers, as a ``quantization_config`` of bitsandbytes in
+        the configuration does; only adapters are trained then.
     tail_chunks : int, optional
         Compute head and loss of a language model in so many chunks of tokens, as
         `offcert.with_tail_chunks` does: gradients are the same up to rounding.
@@ -155,23 +104,32 @@ def training_step(
         require_transformers("a model from its configuration")
     with quiet():
         model = read_unet(given).to(getattr(torch, type_)) if is_unet else _model(given, type_)
+    packed = quantisation_of(given, bits)
+    if packed is not None:
+        if lora is None:
+            raise InputError(
+                f"lora is missing: weights of {packed.bits} bits are not trained, adapters are"
+            )
+        quantise(model, packed)
     if lora is not None:
         with_adapters(model, lora)
     if tail_chunks is not None:
         with_tail_chunks(model, tail_chunks)
+    # What layers of 8 bits hold would be there beside what runs again.
+    again = packed is None or packed.bits == 4
     contexts = _contexts(model, autocast, attention)
     if isinstance(model, UNet):
         if sequence is not None:
             raise InputError("sequence is for models that read text, which UNet does not")
         draw = unet_batches(model, batch, model.conv_in.weight.dtype)
-        return TrainingStep(model, _within(contexts, unet_loss), draw, repeats=True)
+        return TrainingStep(model, _within(contexts, unet_loss), draw, repeats=True, again=again)
 
     def run(model: nn.Module, inputs: Any) -> torch.Tensor:
         loss: torch.Tensor = model(**inputs).loss
         return loss
 
     draw = _batches(model, batch, sequence)
-    return TrainingStep(model, _within(contexts, run), draw, repeats=True)
+    return TrainingStep(model, _within(contexts, run), draw, repeats=True, again=again)
 
 
 def _within(
@@ -189,6 +147,8 @@ def _within(
 def read_config(config: str | Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a configuration, given by name, by file or as a mapping.
 
+    A name is that of a public shape, or of a model in the hub's local cache.
+
     Raises
     ------
     InputError
@@ -199,12 +159,10 @@ def read_config(config: str | Mapping[str, Any]) -> dict[str, Any]:
     if config in SHAPES:
         return dict(SHAPES[config].config)
     path = Path(config)
-    if path.suffix != ".json":
-        known = ", ".join(SHAPES)
-        raise InputError(
-            f"a configuration must be a file that ends in .json, or one of {known}, not "
-            f"{show(config)}{meant(config, SHAPES)}"
-        )
+    if path.is_dir():
+        path /= CONFIG_NAME
+    elif path.suffix != ".json":
+        path = _in_cache(config)
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -214,6 +172,27 @@ def read_config(config: str | Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise InputError(f"{path} must hold an object, not {short_repr(found)}")
     return found
+
+
+def _in_cache(name: str) -> Path:
+    """Return the configuration of a model that the hub's local cache has; nothing is fetched."""
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    home = os.environ.get("HF_HOME", "~/.cache/huggingface")
+    named = (os.environ.get(each) for each in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"))
+    folder = Path(next((each for each in named if each), f"{home}/hub")).expanduser()
+    try:
+        found = try_to_load_from_cache(name, CONFIG_NAME, cache_dir=folder)
+    except HFValidationError:
+        found = None
+    if not isinstance(found, str):
+        raise InputError(
+            f"a configuration must be a file that ends in .json, a folder with a {CONFIG_NAME}, a "
+            f"model in the cache at {folder}, or one of {', '.join(SHAPES)}, not "
+            f"{show(name)}{meant(name, SHAPES)}"
+        )
+    return Path(found)
 
 
 def _model(config: Mapping[str, Any], dtype: str) -> nn.Module:
@@ -251,7 +230,10 @@ def _is_model(built: object) -> bool:
 
 
 # What a file may hold that is about how it was made, or said by the arguments here.
-_NOT_OURS = {"model_type", "dtype", "torch_dtype", "transformers_version", "_attn_implementation"}
+_NOT_OURS = {
+    "model_type", "dtype", "torch_dtype", "transformers_version", "_attn_implementation",
+    "quantization_config",
+}  # fmt: skip
 
 
 def _batches(model: Any, batch: int, sequence: int | None) -> Callable[[], dict[str, Any]]:

@@ -1,12 +1,15 @@
 """Sizes of a step on a device: what fits, what takes the memory, and which one is best."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
+from xml.etree import ElementTree
 
 import pytest
 
 import offcert
-from offcert.certify.doctor import Budget, Diagnosis, Size, diagnose, fastest, largest
+from offcert.certify.diagnosis import Budget, Diagnoses, Diagnosis
+from offcert.certify.doctor import Growing, Size, diagnose
 from offcert.core.computations import Computation, Value
 from offcert.core.errors import InputError
 from offcert.core.network import Network
@@ -38,7 +41,8 @@ def size(samples: int, **uncounted: int) -> Size:
 
 
 def test_what_fits_what_is_planned_and_what_cannot_fit() -> None:
-    plain, planned, never = diagnose([size(1), size(4), size(8)], 45, time_limit=30.0, workers=1)
+    found = diagnose([size(1), size(4), size(8)], 45, time_limit=30.0, workers=1)
+    plain, planned, never = found
     # Beside 30 bytes there are 15: one sample takes 2 and a workspace of 3, and nothing waits.
     assert plain.fits
     assert (plain.peak, plain.at_peak["saved"], plain.at_peak["workspace"]) == (35, 2, 3)
@@ -54,12 +58,13 @@ def test_what_fits_what_is_planned_and_what_cannot_fit() -> None:
     assert never.step is None
     assert never.why_not is not None
     assert "F:loss needs 24 B" in never.why_not
-    assert largest([plain, planned, never]) is planned
-    assert fastest([plain, planned, never]) is planned
+    assert found.largest is found.fastest is planned
+    assert (len(found), found[1], found[-1], found[:2]) == (3, planned, never, (plain, planned))
 
 
 def test_ways_that_need_no_plan_stand_beside() -> None:
-    (found,) = diagnose([size(4)], 45, time_limit=30.0, workers=1)
+    diagnosed = diagnose([size(4)], 45, time_limit=30.0, workers=1)
+    (found,) = diagnosed
     checkpointed, saved = found.others
     # The layer runs again after the loss: its 8 bytes and 4 of the gradient are less than 12.
     assert (checkpointed.step, checkpointed.peak, checkpointed.host) == (5 + 5 + 5 + 2, 12, 0)
@@ -67,9 +72,9 @@ def test_ways_that_need_no_plan_stand_beside() -> None:
     assert (saved.step, saved.peak, saved.host) == (5 + 8 + 5 + 8 + 2, 12, 8)
     assert checkpointed.fits
     assert saved.fits
-    text = describe_doctor([found], "step")
+    text = describe_doctor(diagnosed)
     assert "batch 4, every layer checkpointed  17 ns" in text
-    assert doctor_summary([found])["sizes"][0]["other_ways"][1]["step"] == 28
+    assert doctor_summary(diagnosed)["sizes"][0]["other_ways"][1]["step"] == 28
 
 
 def test_a_search_begins_with_the_fastest_way_that_fits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,14 +115,46 @@ def test_copies_of_buffers_count_where_something_may_run_again() -> None:
 
 def test_the_text_and_the_summary_say_the_same() -> None:
     found = diagnose([size(1), size(4), size(8)], 45, time_limit=30.0, workers=1)
-    text = describe_doctor(found, "step")
+    text = repr(replace(found, title="step", notes=("a note",)))
+    assert text.startswith("step in 45 B\na note\n")
     assert "largest that fits: batch 4" in text
     assert "the peak at batch 4 is F:loss: parameters 10 B, optimiser 20 B, saved 8 B" in text
     assert "batch 8: F:loss needs 24 B even when all else has left, 9 B more" in text
     summary = doctor_summary(found)
     assert (summary["largest"], summary["fastest"]) == ({"batch": 4}, {"batch": 4})
     assert [each["step"] for each in summary["sizes"]] == [9, 17, None]
-    assert describe_doctor([], "step") == "interrupted before anything was found"
+    assert str(Diagnoses(())) == "interrupted before anything was found"
+
+
+def test_a_notebook_shows_a_table() -> None:
+    found = diagnose([size(1), size(8)], 45, time_limit=5.0, workers=1)
+    root = ElementTree.fromstring(replace(found, notes=("<a> & b",))._repr_html_())
+    rows = [[cell.text or "" for cell in row] for row in root.iter("tr")]
+    assert ["batch 1", "35 B, fits", "9 ns", "9 ns"] in [row[:4] for row in rows]
+    assert ["batch 8", "70 B, too much", "cannot fit", "16 ns"] in [row[:4] for row in rows]
+    assert ["", "<a> & b"] in rows
+    assert "interrupted before anything was found" in Diagnoses(())._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("device_memory", "looked_at", "most"),
+    [(45, [1, 2, 4, 8, 6, 5], 5), (33, [1, 2], 1), (31, [1], None)],
+)
+def test_sizes_grow_until_one_does_not_fit(
+    device_memory: int, looked_at: list[int], most: int | None
+) -> None:
+    """Beside 30 bytes, a workspace takes 3 a sample."""
+    found = diagnose([Growing(size)], device_memory, time_limit=30.0, workers=1)
+    assert [each.samples for each in found] == looked_at
+    assert (found.largest.samples if found.largest else None) == most
+    assert found.asked == len(looked_at)
+
+
+def test_large_sizes_are_found_to_a_sixteenth() -> None:
+    found = diagnose([Growing(size), size(3)], 30 + 3 * 100, time_limit=30.0, workers=1)
+    assert [each.samples for each in found] == [1, 2, 4, 8, 16, 32, 64, 128, 96, 112, 104, 100, 3]
+    assert found.largest is not None
+    assert found.largest.samples == 100
 
 
 @pytest.mark.parametrize(
@@ -128,7 +165,7 @@ def test_the_text_and_the_summary_say_the_same() -> None:
         (lambda: diagnose([size(1)], 10, time_limit=0), "time_limit"),
     ],
 )
-def test_bad_input_is_told(make: Callable[[], list[Diagnosis]], fault: str) -> None:
+def test_bad_input_is_told(make: Callable[[], Diagnoses], fault: str) -> None:
     with pytest.raises(InputError, match=fault):
         make()
 
@@ -148,9 +185,9 @@ def test_an_interrupt_ends_with_what_is_known() -> None:
     found = diagnose([size(1), Size({"batch": 2}, 2, stop), size(4)], 45, time_limit=30.0)
     assert [each.samples for each in found] == [1]
     # Of sizes that were not looked at nothing is known: the largest one is that of the others.
-    assert "interrupted: 2 of 3 sizes were not looked at" in describe_doctor(found, "step", 3)
-    assert doctor_summary(found, 3)["interrupted"]
-    assert "interrupted" not in describe_doctor(found, "step", 1)
+    assert "interrupted: 2 of 3 sizes were not looked at" in describe_doctor(found)
+    assert doctor_summary(found)["interrupted"]
+    assert "interrupted" not in describe_doctor(replace(found, asked=1))
 
 
 def test_the_budget_that_is_short_is_named() -> None:
@@ -161,15 +198,34 @@ def test_the_budget_that_is_short_is_named() -> None:
     activations = "device memory for activations and workspaces"
     assert never.short == Budget(activations, 24, 15)
     assert str(never.short) == f"{activations}: 24 B needed, 15 B available"
-    (host,) = diagnose([size(4)], 45, host_memory=7, **options)
+    found = diagnose([size(4)], 45, host_memory=7, **options)
+    (host,) = found
     assert host.short == Budget("host memory for pinned copies", 8, 7)
-    assert largest([host]) is fastest([host]) is None
-    assert "batch 4 is short of host memory for pinned copies: 8" in describe_doctor([host], "step")
-    assert doctor_summary([host])["sizes"][0]["short"] == "host memory for pinned copies"
-    (device,) = diagnose([size(4)], 25, **options)
+    assert found.largest is found.fastest is None
+    assert "batch 4 is short of host memory for pinned copies: 8" in describe_doctor(found)
+    assert doctor_summary(found)["sizes"][0]["short"] == "host memory for pinned copies"
+    found = diagnose([size(4)], 25, **options)
+    (device,) = found
     text = "device memory before anything is computed: 30 B needed, 25 B available"
     assert str(device.short) == text
-    assert f"batch 4 is short of {text}; optimiser takes 20 B" in describe_doctor([device], "step")
+    assert f"batch 4 is short of {text}; optimiser takes 20 B" in describe_doctor(found)
+
+
+def test_the_step_of_the_optimiser_has_to_fit_too() -> None:
+    def stepping() -> Problem:
+        problem = step(1)
+        assert problem.source is not None
+        problem.source["optimiser_step"] = 9
+        return problem
+
+    # Beside 30 bytes the training step takes 5, and that of the optimiser 9.
+    for device_memory, fits in ((39, True), (38, False)):
+        found = diagnose([Size({"batch": 1}, 1, stepping)], device_memory, time_limit=5.0)
+        (only,) = found
+        assert (only.fits, only.planned, found.largest is only) == (fits, fits, fits)
+        name = "device memory for the optimiser's step"
+        assert only.budgets[-1] == Budget(name, 39, device_memory)
+        assert (f"batch 1 is short of {name}: 39 B" in describe_doctor(found)) is not fits
 
 
 def five_copies() -> Problem:
@@ -188,20 +244,24 @@ def five_copies() -> Problem:
 
 
 def test_pageable_memory_is_a_budget_of_its_own() -> None:
-    def found(pinned: int, pageable: int) -> Diagnosis:
+    def all_found(pinned: int, pageable: int) -> Diagnoses:
         options = {"host_memory": pinned, "pageable_memory": pageable, "recompute": False}
-        return diagnose([Size({"batch": 1}, 1, five_copies)], 1000, time_limit=5.0, **options)[0]
+        return diagnose([Size({"batch": 1}, 1, five_copies)], 1000, time_limit=5.0, **options)
+
+    def found(pinned: int, pageable: int) -> Diagnosis:
+        return all_found(pinned, pageable)[0]
 
     # All 640 bytes leave. Of 512 that are pinned, 128 are for copies on their way: three copies
     # stay there, and two go on to pageable memory.
     enough = found(512, 256)
-    assert [each.needed for each in enough.budgets] == [0, 1000, 512, 256]
+    assert [each.needed for each in enough.budgets[:4]] == [0, 1000, 512, 256]
     assert enough.short is None
-    assert largest([enough]) is enough
-    short = found(512, 255)
+    assert all_found(512, 256).largest is not None
+    diagnosed = all_found(512, 255)
+    short = diagnosed[0]
     assert short.short == Budget("pageable host memory", 256, 255)
-    assert largest([short]) is None
-    summary = doctor_summary([short])["sizes"][0]
+    assert diagnosed.largest is None
+    summary = doctor_summary(diagnosed)["sizes"][0]
     assert summary["short"] == "pageable host memory"
     assert summary["budgets"][3] == {
         "name": "pageable host memory",
@@ -209,7 +269,7 @@ def test_pageable_memory_is_a_budget_of_its_own() -> None:
         "available": 255,
     }
     # All may be pinned; where none could be on its way, pinned memory is short.
-    assert [each.needed for each in found(640, 0).budgets[2:]] == [640, 0]
+    assert [each.needed for each in found(640, 0).budgets[2:4]] == [640, 0]
     assert found(200, 640).short == Budget("host memory for pinned copies", 256, 200)
     # What `save_on_cpu` moves is not pinned.
     for pageable in (639, 640):

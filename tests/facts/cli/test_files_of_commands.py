@@ -75,6 +75,7 @@ def test_a_closed_standard_output_is_one_sentence(arguments: str) -> None:
 
 
 DOCTOR = ["doctor", "gpt-tiny", "--input", "1x8", "--optimiser", "sgd", "--time-limit", "1"]
+DOCTOR += ["--hardware", "t4"]
 
 
 def test_a_folder_into_which_nothing_was_written_is_not_called_written(

@@ -11,6 +11,7 @@ from dataclasses import fields
 import pytest
 
 from offcert.cli import (
+    arguments,
     chosen,
     main,
     profile,
@@ -20,6 +21,7 @@ from offcert.cli import (
 from offcert.cli import (
     command_line as program,
 )
+from offcert.questions.schedule.device_memory import OPTIMISER_COPIES, OPTIMISERS
 from offcert.questions.schedule.problem import Transfers
 from offcert_lab.commands import adversarial, core
 
@@ -65,7 +67,6 @@ def test_what_the_help_repeats_of_other_rooms_is_what_they_say() -> None:
     from offcert.runtime.capture import Clock
     from offcert.runtime.hardware import HARDWARE
     from offcert.runtime.pairs.train_device import DeviceKind
-    from offcert.runtime.profiling.optimisers import OPTIMISERS
     from offcert.runtime.profiling.profile import profile as profile_function
     from offcert.runtime.workloads.workload import _DTYPES, DEFAULT_DTYPE, DEFAULT_LOSS, LOSSES
     from offcert_lab.hunts.adversarial.chains import AdversarialChains
@@ -75,7 +76,8 @@ def test_what_the_help_repeats_of_other_rooms_is_what_they_say() -> None:
     assert tuple(Clock) == profile.CLOCKS
     assert tuple(HARDWARE) == chosen.HARDWARE
     assert tuple(LOSSES) == chosen.LOSSES
-    assert chosen.OPTIMISERS == OPTIMISERS
+    assert tuple(OPTIMISER_COPIES) == arguments.OPTIMISERS
+    assert arguments.STATES == OPTIMISERS
     assert chosen.DTYPES == _DTYPES
     assert (chosen.DTYPES[0], chosen.LOSSES[0]) == (DEFAULT_DTYPE, DEFAULT_LOSS)
     assert tuple(map(str, Transfers)) == searching.TRANSFERS

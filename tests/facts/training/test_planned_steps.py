@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 import offcert
+from offcert.core.errors import InputError
 from offcert.runtime.watch.guard import OffloadWarning
 
 
@@ -333,3 +334,20 @@ def test_tokens_that_are_gathered_for_experts():
     assert training.steps["planned"] >= 8
     assert training.report.offloaded_bytes > 0
     assert sum("did not follow its plan" in str(each.message) for each in told) == 1
+
+
+@pytest.mark.slow
+def test_a_plan_is_read_from_its_file(tmp_path):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 16))
+    step = offcert.TrainingStep(model, lambda model, x: model(x).sum(), torch.randn(8, 16))
+    problem = offcert.profile(step, hardware="t4").with_memory("60%")
+    path = tmp_path / "certificate.json"
+    offcert.certify(problem, time_limit=2).write(path)
+    for each in (path, str(path)):
+        with offcert.offload(model, each) as training:
+            step.execute(step.make_batch())
+        assert training.steps == {"planned": 1}
+    for missing in (tmp_path / "none.json", "automatic"):
+        with pytest.raises(InputError, match="or the path of a certificate's file, not '"):
+            offcert.offload(model, missing)

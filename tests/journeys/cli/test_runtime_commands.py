@@ -187,7 +187,7 @@ def test_bad_input_gets_one_sentence_and_exit_code_2(
     [
         (("--clock", "hours"), "must be one of modules, operators, stages"),
         (("--hardware", "abacus"), "must be one of v100-pcie"),
-        (("--hardware", "a100-40gb"), "did you mean a100-40gb-pcie"),
+        (("--hardware", "a100-40bg-pcie"), "did you mean a100-40gb-pcie"),
         (("--optimiser", "adan"), "did you mean adam or adamw?"),
         (("--dtype", "float"), "must be one of float32"),
         (("--loss", "crossentropy"), "did you mean cross-entropy?"),
@@ -257,3 +257,13 @@ def test_device_memory_needs_a_problem_that_says_what_it_does_not_count(
     errors = capsys.readouterr().err
     assert "does not say how many bytes its trace does not count" in errors
     assert errors.count("\n") == 1
+
+
+def test_the_size_of_a_device_suggests_its_card(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["profile", "gpt-tiny", "--input", "1x8", "--optimizer", "AdamW"]
+    command += ["-o", str(tmp_path / "p.json")]
+    for more, card in ((["--device-memory", "24GiB"], "rtx-4090"), ([], "v100-pcie")):
+        assert main([*command, *more]) == 0
+        assert f"roofline of {card}" in capsys.readouterr().out

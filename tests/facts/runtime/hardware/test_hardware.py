@@ -222,9 +222,9 @@ def test_negative_work_is_refused(flops, size):
 
 def test_unknown_name_gets_the_known_ones():
     with pytest.raises(InputError) as error:
-        hardware("v100")
+        hardware("v100-pice")
     message = str(error.value)
-    assert '"v100"; did you mean v100-' in message
+    assert '"v100-pice"; did you mean v100-' in message
     assert all(name in message for name in HARDWARE)
 
 

@@ -325,7 +325,7 @@ def test_bad_requests_get_one_clear_sentence(model, shape, options, message):
         ({"hardware": "t4", "loss": "hinge"}, "loss must be"),
         ({"hardware": "t4", "dtype": "float31"}, "dtype must be"),
         ({"hardware": "t4", "clock": "hours"}, "clock must be one of modules, operators, stages"),
-        ({"hardware": "t4", "optimiser": "lion"}, "optimiser must be one of sgd, momentum, adam"),
+        ({"hardware": "t4", "optimiser": "lyon"}, "optimiser must be one of sgd, momentum, adam"),
         ({"hardware": "t4", "memory": 1, "device_memory": 2}, "only one of memory and device"),
         ({"measure": True, "clock": "operators"}, "single operators cannot be measured"),
     ],

@@ -17,7 +17,7 @@ from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.hardware import HARDWARE
 from offcert.runtime.pairs.train import train
 from offcert.runtime.profiling.profile import profile
-from offcert.runtime.workloads.configured import training_step
+from offcert.runtime.workloads.configured import read_config, training_step
 from offcert.runtime.workloads.shapes import SHAPES
 from offcert.runtime.workloads.workload import CONFIGURED
 
@@ -112,6 +112,29 @@ def test_a_file_becomes_a_problem(tmp_path: Path, capsys: pytest.CaptureFixture[
     problem = read_problem(output)
     step = without_data(TINY, 2, 16, autocast="bf16", lora=4)
     assert problem.trace == profile(step, hardware="l4").trace
+
+
+def test_a_folder_and_the_cache_of_the_hub_have_configurations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshot = tmp_path / "hub" / "models--org--tiny" / "snapshots" / "0123abc"
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").write_text(json.dumps(TINY))
+    (snapshot.parents[1] / "refs").mkdir()
+    (snapshot.parents[1] / "refs" / "main").write_text("0123abc")
+    assert read_config(str(snapshot)) == TINY
+    for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, folder in (("HF_HOME", tmp_path), ("HUGGINGFACE_HUB_CACHE", tmp_path / "hub")):
+        with monkeypatch.context() as there:
+            there.setenv(name, str(folder))
+            assert read_config("org/tiny") == TINY
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "elsewhere"))
+    for missing in ("org/tiny", "org/tiny/too/deep"):
+        with pytest.raises(InputError, match=f"a model in the cache at {tmp_path}/elsewhere/hub"):
+            read_config(missing)
+    with pytest.raises(InputError, match=r"config.json cannot be read"):
+        read_config(str(tmp_path))
 
 
 @pytest.mark.parametrize(
