@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
-from offcert.runtime.device.interface import Arena, CopiedStorage, Device
+from offcert.runtime.device.interface import Arena, CopiedStorage, Device, Pinning
 from offcert.runtime.device.pinned import SplitArena
 from offcert.runtime.plan.host_layout import HostLayout
 from offcert.runtime.streaming.host_copies import Addresses
@@ -111,6 +111,11 @@ class StreamCopies(Generic[Key]):
         """Take note that a step begins to use them."""
         if self._staging is not None:
             self._staging.begin()
+
+    @property
+    def pinning(self) -> Pinning | None:
+        """How far the arena has been registered."""
+        return self._arena.pinning
 
     def room(self, entries: Sequence[Entry]) -> list[Copy]:
         """Return bytes of the host that storages can be copied to.

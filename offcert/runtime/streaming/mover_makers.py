@@ -10,7 +10,8 @@ from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from offcert.runtime.device.interface import Arena, Device
-from offcert.runtime.device.pinned import RegistrationError, SplitArena
+from offcert.runtime.device.pinned import SplitArena
+from offcert.runtime.device.registration import RegistrationError
 from offcert.runtime.device.store import HostStore, SplitStore
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.plan.timetable import Act
@@ -170,14 +171,18 @@ class StreamMoverMaker(MoverMaker[StreamCopies[SavedPlace]]):
         self.record = StepEvents(self._device) if self._timed else None
         copies = self._free_room(step_plan) or self._new(step_plan)
         copies.begin()
+        pinning = copies.pinning
+        if pinning is not None and pinning.refused:
+            size = f"{pinning.registered} of {pinning.size} bytes are registered"
+            self._refused(f"{pinning.refused}; {size}, and other")
         return StreamMover(step_plan, self._device, copies, self.record), copies
 
     def _new(self, step_plan: StepPlan) -> StreamCopies[SavedPlace]:
         device = self._device
         with ExitStack() as undo:
-            arena = self._arena(step_plan.host.pool - step_plan.in_file)
+            arena = self._arena(step_plan)
             undo.callback(arena.close)
-            apart, staging = self._arena, None
+            apart, staging = self._apart, None
             if step_plan.in_file:
                 file = device.file(step_plan.in_file, self._spill)
                 undo.callback(file.close)
@@ -193,13 +198,22 @@ class StreamMoverMaker(MoverMaker[StreamCopies[SavedPlace]]):
             undo.pop_all()
         return copies
 
-    def _arena(self, size: int) -> Arena:
+    def _arena(self, step_plan: StepPlan) -> Arena:
         """Return memory of the host, registered unless the device refuses that."""
+        size = step_plan.host.pool - step_plan.in_file
+        try:
+            return self._device.arena(size, _leaving(step_plan, size))
+        except RegistrationError as error:
+            self._refused(f"{error};")
+        # What has been mapped in vain is gone by now.
+        return self._device.pageable(size)
+
+    def _apart(self, size: int) -> Arena:
+        """Return memory for one copy, likewise."""
         try:
             return self._device.arena(size)
         except RegistrationError as error:
-            self._refused(error)
-        # What has been mapped in vain is gone by now.
+            self._refused(f"{error};")
         return self._device.pageable(size)
 
     def _staging(self, step_plan: StepPlan, file: Arena) -> Staging[SavedPlace] | None:
@@ -207,14 +221,14 @@ class StreamMoverMaker(MoverMaker[StreamCopies[SavedPlace]]):
         try:
             return Staging(self._device, step_plan.staging, _returning(step_plan, file))
         except RegistrationError as error:
-            self._refused(error)
+            self._refused(f"{error};")
         return None
 
-    def _refused(self, error: RegistrationError) -> None:
+    def _refused(self, what: str) -> None:
         if not self._told:
             self._told = True
             warnings.warn(
-                f"{error}; copies go through other memory, and the host waits for each of them",
+                f"{what} copies go through other memory, and the host waits for each of them",
                 OffloadWarning,
                 stacklevel=2,
             )
@@ -239,6 +253,21 @@ class StreamMoverMaker(MoverMaker[StreamCopies[SavedPlace]]):
                 stack.callback(copies.close)
             if made:
                 self._device.synchronise()
+
+
+def _leaving(step_plan: StepPlan, size: int) -> list[tuple[int, int]]:
+    """Return addresses and sizes in the arena in the order in which copies leave for them."""
+    assert step_plan.timetable is not None
+    offsets = step_plan.host.offsets
+    gaps = [
+        action.gap
+        for row in step_plan.timetable.actions
+        for action in row
+        if action.act is Act.COPY_OUT
+    ]
+    places = [place for gap in gaps for place in step_plan.parts[step_plan.trace.gaps[gap].tensor]]
+    found = [(offsets[place], place.size) for place in places if place.size]
+    return [(begin, part) for begin, part in found if begin < size]
 
 
 def _returning(step_plan: StepPlan, file: Arena) -> list[list[Staged[SavedPlace]]]:

@@ -11,7 +11,7 @@ import torch
 
 from offcert.core.errors import OffcertError
 from offcert.core.platform import Kind
-from offcert.runtime.device.interface import Device, DeviceEvent, Stream
+from offcert.runtime.device.interface import Device, DeviceEvent, Pinning, Stream
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.plan.timetable import Act, Action
 from offcert.runtime.streaming.copies import StreamCopies
@@ -149,6 +149,11 @@ class StreamMover(Mover):
     def outside_bytes(self) -> int:
         """Bytes of the copies outside of the arena."""
         return self._copies.outside_bytes - self._outside_before[1]
+
+    @property
+    def pinning(self) -> Pinning | None:
+        """How far the arena has been registered."""
+        return self._copies.pinning
 
     @property
     def is_here(self) -> bool:

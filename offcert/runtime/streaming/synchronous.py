@@ -16,7 +16,7 @@ from offcert.core.platform import Kind
 from offcert.core.trace import Trace
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule, Transfer
-from offcert.runtime.device.interface import DeviceEvent
+from offcert.runtime.device.interface import DeviceEvent, Pinning
 from offcert.runtime.device.store import HostStore
 from offcert.runtime.plan.predict import Prediction
 from offcert.runtime.plan.reports import Unfreed
@@ -91,6 +91,11 @@ class Mover(ABC):
     @abstractmethod
     def outside_bytes(self) -> int:
         """Bytes of the copies outside of the arena."""
+
+    @property
+    def pinning(self) -> Pinning | None:
+        """How far the arena has been registered; None without a device."""
+        return None
 
     @property
     def is_here(self) -> bool:
