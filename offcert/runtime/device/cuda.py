@@ -21,7 +21,12 @@ from offcert.core.errors import InputError, OffcertError
 from offcert.core.platform import Kind
 from offcert.runtime.device.clerk import ThreadClerk
 from offcert.runtime.device.host import node_of_device
-from offcert.runtime.device.interface import CopiedStorage, DeviceEvent, MemoryReading
+from offcert.runtime.device.interface import (
+    CopiedStorage,
+    DeviceEvent,
+    GraphCaptureError,
+    MemoryReading,
+)
 from offcert.runtime.device.pinned import (
     CHUNK,
     CudaRegistrar,
@@ -174,13 +179,13 @@ class CudaDevice:
                         _copy_waited(host, data, self.back.stream, pending)
 
     def require_movable(self) -> None:
-        """Raise an `OffcertError` while the current stream's work becomes a CUDA graph.
+        """Raise a `GraphCaptureError` while the current stream's work becomes a CUDA graph.
 
         A stream that waits for an event of it is captured, too, so nobody may by then.
         """
         if torch.cuda.is_current_stream_capturing():
             # A graph would copy from and to the same addresses again, whatever is there by then.
-            raise OffcertError(
+            raise GraphCaptureError(
                 "tensors cannot be moved by a plan while a CUDA graph is captured; leave out "
                 'torch.cuda.graph, or the mode "reduce-overhead" of torch.compile'
             )

@@ -25,7 +25,12 @@ from typing import Any, Protocol
 
 import torch
 
+from offcert.core.errors import OffcertError
 from offcert.core.platform import Kind
+
+
+class GraphCaptureError(OffcertError, RuntimeError):
+    """Tensors were to be moved while a CUDA graph is captured, whose replays follow no plan."""
 
 
 class DeviceEvent(Protocol):
@@ -285,7 +290,7 @@ class Device(Protocol):
         """Return who copies between memory of the host and files: one for each direction."""
 
     def require_movable(self) -> None:
-        """Raise an `OffcertError` if nothing can be moved now, before a stream is told anything."""
+        """Raise a `GraphCaptureError` if nothing can be moved now, before streams are told."""
 
     def copy_out(self, parts: Sequence[CopiedStorage]) -> None:
         """Let ``out`` copy storages to the host, as one transfer.

@@ -194,7 +194,7 @@ class PinnedArena:
         return stretches(offset, size, self._chunk)
 
     def pending(self, offset: int) -> AbstractContextManager[None] | None:
-        """Return what to hold while a piece is copied that is not registered, or None."""
+        """Return a context in which a piece is copied that is not registered yet, or None."""
         registration = self._registration
         if registration is None or registration.is_ready(offset):
             return None
@@ -352,7 +352,7 @@ class SplitArena:
             yield begin - within + offset, piece
 
     def pending(self, offset: int) -> AbstractContextManager[None] | None:
-        """Return what to hold while a piece is copied that is not registered, or None."""
+        """Return a context in which a piece is copied that is not registered yet, or None."""
         arena, within = self.locate(offset)
         return arena.pending(within)
 

@@ -205,7 +205,7 @@ class StreamMover(Mover):
             if entry is not None:
                 found.append(entry)
             elif step.deviation is None:
-                lacking(step, place, operation)
+                lacking(step, place, operation, self._device.tensors.type)
         return [] if step.deviation is not None else found
 
     def _send(self, step: FollowedStep, gap: int, tensor: int, entries: Sequence[Entry]) -> bool:

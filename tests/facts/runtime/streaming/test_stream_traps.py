@@ -4,11 +4,13 @@ import copy
 import gc
 import warnings
 import weakref
+from functools import partial
 
 import pytest
 import torch
 
 from offcert.core.errors import InputError, OffcertError
+from offcert.runtime.device.interface import GraphCaptureError
 from offcert.runtime.follow.offload import OffloadWarning, follow
 from offcert.runtime.plan.timetable import Act
 from offcert.runtime.simulated import SimulatedDevice
@@ -297,7 +299,7 @@ class Capturing(SimulatedDevice):
 
     def require_movable(self):
         if self.capturing:
-            raise OffcertError("while a CUDA graph is captured")
+            raise GraphCaptureError("while a CUDA graph is captured")
 
     def _copy(self, stream, kind, parts):
         self.require_movable()
@@ -305,8 +307,8 @@ class Capturing(SimulatedDevice):
 
 
 @pytest.mark.filterwarnings("ignore::offcert.runtime.watch.guard.OffloadWarning")
-@pytest.mark.parametrize("backward", [False, True])
-def test_no_stream_is_told_anything_while_a_graph_is_captured(backward):
+@pytest.mark.parametrize("where", ["around", "in the forward pass", "in the backward pass"])
+def test_no_stream_is_told_anything_while_a_graph_is_captured(where, monkeypatch):
     # One that waited for an event of the captured stream would be captured, too.
     model, on = Layers(), On("simulated")
     problem = captured_problem(model)
@@ -314,20 +316,32 @@ def test_no_stream_is_told_anything_while_a_graph_is_captured(backward):
     device = Capturing.of(problem.platform)
     expected = gradients(on, copy.deepcopy(model))
     with follow(model, plan, tight(problem, plan), device=device):
-        if backward:
-            loss = mean(model, on.randn(4, 8))
-        device.capturing = True
+        steps = partial(gradients, on, model)
+        if where == "in the backward pass":
+            steps = mean(model, on.randn(4, 8)).backward
         told = device.out.given, device.back.given
-        if backward:
-            with pytest.raises(OffcertError, match="while a CUDA graph is captured"):
-                loss.backward()
+        if where == "in the forward pass":
+            monkeypatch.setattr(model, "middle", _capturing(device))
         else:
-            # Nothing has left yet, and nothing leaves.
-            assert same(gradients(on, model), expected)
-        assert (device.out.given, device.back.given) == told
+            device.capturing = True
+        with pytest.raises(GraphCaptureError, match="while a CUDA graph is captured"):
+            steps()
+        if where != "in the forward pass":
+            assert (device.out.given, device.back.given) == told
         device.capturing = False
+        monkeypatch.undo()
         assert same(gradients(on, model), expected)
     on.settled(device)
+
+
+def _capturing(device):
+    """Return what begins to capture a graph in the middle of a model."""
+
+    def begin(x):
+        device.capturing = True
+        return x
+
+    return begin
 
 
 @pytest.mark.cuda
