@@ -8,8 +8,8 @@ once, and is the reason why the step has not followed its plan.
 Meant for the user are changes in place that would make gradients wrong, segments that have made
 something else, what PyTorch's checkpoints find, a CUDA graph that is captured around a step (its
 replays would keep to no plan, and nobody would see them), warnings that the user's filters turn
-into errors, and whatever is no `Exception`. Bytes that are lost are asked for outside of any guard: gradients
-without them would be wrong.
+into errors, and whatever is no `Exception`. Bytes that are lost are asked for outside of any guard:
+gradients without them would be wrong.
 """
 
 from __future__ import annotations
