@@ -29,10 +29,10 @@ from offcert.runtime.device.interface import Pinning
 
 # Threads that register one arena at most; half of the processors are left to the training in any
 # case. Arbitrary.
-_THREADS = 8
+THREADS = 8
 
 # Seconds between two lines about one arena. Arbitrary.
-_EVERY = 2.0
+EVERY = 2.0
 _BYTES = Units("ns", "B")
 
 # Whether this is a thread that registers.
@@ -129,7 +129,7 @@ class Registration:
             while self._left:
                 self._next()
             return
-        count = min(_THREADS, len(self._left), max(1, (os.cpu_count() or 1) // 2))
+        count = min(THREADS, len(self._left), max(1, (os.cpu_count() or 1) // 2))
         for number in range(count):
             thread = threading.Thread(
                 target=self._work, name=f"offcert-register-{number}", daemon=True
@@ -191,7 +191,7 @@ class Registration:
     def _show(self) -> None:
         """Show on a terminal how far it has come, if it takes long."""
         now = time.monotonic()
-        if now - self._shown < _EVERY or not _is_shown():
+        if now - self._shown < EVERY or not _is_shown():
             return
         self._shown = now
         done = format_size(self.pinning.registered, _BYTES)

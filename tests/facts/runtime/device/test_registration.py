@@ -53,7 +53,7 @@ class Registrar:
 @pytest.fixture
 def alone(monkeypatch):
     """One thread registers, so that the order is known."""
-    monkeypatch.setattr(registration, "_THREADS", 1)
+    monkeypatch.setattr(registration, "THREADS", 1)
 
 
 def ended(arena):
@@ -169,7 +169,7 @@ def test_an_error_of_another_kind_ends_the_registering_not_the_program():
 
 
 def test_the_host_is_asked_before_each_chunk(monkeypatch):
-    monkeypatch.setattr(registration, "_THREADS", 1)
+    monkeypatch.setattr(registration, "THREADS", 1)
     asked = []
 
     def require_free(size, of):
@@ -260,7 +260,7 @@ def test_without_threads_the_caller_registers_everything(monkeypatch):
 @pytest.mark.usefixtures("alone")
 def test_a_terminal_shows_how_far_it_has_come(monkeypatch, capsys):
     log = logging.getLogger("offcert.training")
-    monkeypatch.setattr(registration, "_EVERY", 0.0)
+    monkeypatch.setattr(registration, "EVERY", 0.0)
     monkeypatch.setattr(log, "hasHandlers", lambda: False)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     registrar = Registrar()
