@@ -175,7 +175,7 @@ class Making(Placing):
         return None if self._spills else self._left_without(number)
 
     def _look(self, number: int) -> None:
-        """Take the plan of a search that has ended, or what a long one has found so far."""
+        """Take the plan of a search that has ended, or the best so far of one that takes long."""
         made = self._made[number]
         search, made.search = made.search, None
         if search is None:
@@ -205,7 +205,7 @@ class Making(Placing):
             search.close()
 
     def _ended(self, found: Found, number: int) -> None:
-        """Follow what a search has found, unless it is no better than what is followed."""
+        """Follow the plan of a search that has ended, unless the followed one is as good."""
         made, certificate = self._made[number], found.certificate
         if made.certificate is None or certificate is None:
             self._arrived(made.problem, found, number)

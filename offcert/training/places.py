@@ -124,7 +124,7 @@ class Placing(Offload):
             return len(self.step_plans) - 1
         self._segments.replace(number, made.segments)
         self._kinds.forget(self.step_plans[number])
-        self._mover_maker.forget(self.step_plans[number])
+        self._mover_maker.forget(self.step_plans[number], instead=made)
         self._counting.forget(self.step_plans[number])
         self.step_plans[number] = made
         return number

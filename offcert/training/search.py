@@ -247,7 +247,7 @@ class SearchProcess:
             self.close()
 
     def so_far(self) -> Found | None:
-        """Return what a search has found that goes on; None if nothing yet."""
+        """Return the best plan so far, while the search goes on; None if there is none."""
         path = self._path / _SO_FAR
         try:
             certificate = read_certificate(path)

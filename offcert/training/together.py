@@ -39,7 +39,7 @@ class Searching(Protocol):
         """Return the outcome of the search; None as long as it goes on."""
 
     def so_far(self) -> Found | None:
-        """Return what has been found while it goes on; None if nothing, or if others wait, too."""
+        """Return the best plan so far; None if there is none, or if others wait, too."""
 
     def close(self) -> None:
         """End the search, and forget it."""

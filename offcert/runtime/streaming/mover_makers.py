@@ -62,17 +62,19 @@ class MoverMaker(ABC, Generic[Room]):
         if room is not None:
             self._rooms.setdefault(id(step_plan), []).append((room, weakref.ref(step)))
 
-    def forget(self, step_plan: StepPlan) -> None:
+    def forget(self, step_plan: StepPlan, instead: StepPlan | None = None) -> None:
         """Give back the rooms of a plan that no step follows any more.
 
-        What a step still needs is kept until all are closed.
+        What a step still needs is kept until all are closed; the plan that is followed `instead`
+        may have the rest.
         """
+        again = instead is not None and not instead.moves_nothing
         for room, reference in self._rooms.pop(id(step_plan), []):
             user = reference()
             if user is not None and user.uses_store:
                 self._rooms.setdefault(0, []).append((room, reference))
             else:
-                self._give_back(room)
+                self._give_back(room, again=again)
 
     def distrust(self, step: User) -> None:
         """Let no other step use the room of one in which something has gone wrong."""
@@ -95,8 +97,8 @@ class MoverMaker(ABC, Generic[Room]):
             self._give_back(room)
         return good[0] if good else None
 
-    def _give_back(self, room: Room) -> None:
-        """Give room back that is not needed: more steps were under way at once than now."""
+    def _give_back(self, room: Room, *, again: bool = False) -> None:
+        """Give room back that no step needs, unless it is to be used `again`."""
 
     def close(self) -> None:
         """Give all memory of the host back."""
@@ -162,6 +164,8 @@ class StreamMoverMaker(MoverMaker[StreamCopies[SavedPlace]]):
         self._timed = timed
         self._spill = spill
         self._made: list[StreamCopies[SavedPlace]] = []
+        # The arena of a plan that is not followed any more: to register another one takes seconds.
+        self._spare: Arena | None = None
         self._told = False
 
     def mover(self, step_plan: StepPlan) -> tuple[Mover | None, StreamCopies[SavedPlace] | None]:
@@ -201,6 +205,11 @@ class StreamMoverMaker(MoverMaker[StreamCopies[SavedPlace]]):
     def _arena(self, step_plan: StepPlan) -> Arena:
         """Return memory of the host, registered unless the device refuses that."""
         size = step_plan.host.pool - step_plan.in_file
+        spare = self._spare
+        if spare is not None and size <= spare.size:
+            self._spare = None
+            return spare
+        self._drop_spare()
         try:
             return self._device.arena(size, _leaving(step_plan, size))
         except RegistrationError as error:
@@ -233,10 +242,19 @@ class StreamMoverMaker(MoverMaker[StreamCopies[SavedPlace]]):
                 stacklevel=2,
             )
 
-    def _give_back(self, room: StreamCopies[SavedPlace]) -> None:
+    def _give_back(self, room: StreamCopies[SavedPlace], *, again: bool = False) -> None:
         self._made.remove(room)
         self._device.synchronise()
-        room.close()
+        keep = again and room.arena.registered and not isinstance(room.arena, SplitArena)
+        arena = room.close(keep_arena=keep)
+        if keep:
+            self._drop_spare()
+            self._spare = arena
+
+    def _drop_spare(self) -> None:
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            spare.close()
 
     def close(self) -> None:
         """Wait for the device, and give all memory of the host back.
@@ -249,6 +267,7 @@ class StreamMoverMaker(MoverMaker[StreamCopies[SavedPlace]]):
         self.record = None
         with ExitStack() as stack:
             # Arenas are given back whatever the device says, and each whatever becomes of others.
+            stack.callback(self._drop_spare)
             for copies in made:
                 stack.callback(copies.close)
             if made:

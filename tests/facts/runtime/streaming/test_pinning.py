@@ -8,9 +8,11 @@ import warnings
 import pytest
 import torch
 
+from offcert.questions.schedule.plan import Plan
 from offcert.runtime.device.pinned import PinnedArena
 from offcert.runtime.device.registration import RegistrationError
 from offcert.runtime.follow.offload import OffloadWarning, follow
+from offcert.runtime.plan.step_plan import step_plan
 from offcert.runtime.simulated import SimulatedDevice
 from offcert.runtime.simulated.arena import PinnedBudget, SimulatedArena
 from support.runtime.stream_steps import (
@@ -174,4 +176,35 @@ def test_a_context_that_ends_meanwhile_leaves_nothing_registered(backward):
         model.zero_grad()
         assert all(each.isfinite().all() for each in found)
     assert threading.active_count() == threads
+    on.settled(device)
+
+
+@pytest.mark.parametrize("larger", [False, True])
+def test_the_arena_of_a_plan_is_that_of_the_next_one_if_it_is_large_enough(larger):
+    on, model = On("simulated"), Layers(16)
+    plain = copy.deepcopy(model)
+    problem = captured_problem(model, *SHAPE)
+    every, few = evicting(problem), evicting(problem, lambda gap: gap % 2 == 0)
+    limited = tight(problem, few)
+    first, second = (
+        step_plan(limited, plan, streams=True)
+        for plan in ((few, every) if larger else (every, few))
+    )
+    device = SimulatedDevice.of(limited.platform)
+    made = follow(model, few, limited, device=device)
+    made.step_plans[:] = [first]
+    with made:
+        for turn in range(4):
+            assert same(steps(on, model, turn), steps(on, plain, turn))
+            assert made.report.planned
+            assert device.pinned_bytes == (second if larger and turn > 1 else first).host.pool
+            if turn == 1:
+                # As where a certified plan takes the place of a makeshift.
+                made._mover_maker.forget(first, instead=second)
+                made.step_plans[:] = [second]
+        assert (second.host.pool > first.host.pool) is larger
+        # Of a plan by which nothing moves no memory is kept.
+        idle = step_plan(problem, Plan(()), streams=True)
+        made._mover_maker.forget(second, instead=idle)
+        assert device.pinned_bytes == 0
     on.settled(device)

@@ -164,7 +164,7 @@ def test_pinned_memory_is_not_rounded_up(on):
         assert size == made.step_plans[0].host.pool == made.report.arena_bytes
         assert size & (size - 1), "a power of two would show nothing"
         (room,) = made._mover_maker._made
-        assert room._arena.view(0, size).untyped_storage().nbytes() == size
+        assert room.arena.view(0, size).untyped_storage().nbytes() == size
         if on.is_simulated:
             assert device.pinned_bytes == size
     on.settled(device)
