@@ -191,33 +191,42 @@ class Making(Placing):
             call = first_call(made.problem)
             self._tell("study", f"no better plan can be made for {_shown(call)}: {error}")
             return
-        if made.certificate is None and made.steps >= _SOON:
+        if made.steps >= _SOON and (made.certificate is None or made.steps.bit_count() == 1):
             found = search.so_far()
             # One that cannot be followed is none; another one may come.
             with suppress(InputError, PlanError):
-                if found is not None:
-                    self._arrived(made.problem, found, number)
+                if found is not None and self._is_better(found, number):
+                    self._replace(found, number)
         # Another search may have begun for what could not be followed.
-        made = self._made[number]
-        if made.search is None:
-            made.search = search
+        now = self._made[number]
+        if now.search is None:
+            now.search, now.steps = search, made.steps
         else:
             search.close()
 
     def _ended(self, found: Found, number: int) -> None:
         """Follow the plan of a search that has ended, unless the followed one is as good."""
-        made, certificate = self._made[number], found.certificate
-        if made.certificate is None or certificate is None:
-            self._arrived(made.problem, found, number)
-            return
-        before, now = made.certificate.result.objective, certificate.result.objective
-        if now is not None and before is not None and now < _WORTH * before:
+        if self._is_better(found, number):
+            self._replace(found, number)
+        elif found.certificate is not None:
+            asked = self._planner.limited(without(self._made[number].problem, self._barred))
+            self._kept.keep(found.certificate, asked, self._room(number))
+            tell_of_end(found.certificate)
+
+    def _is_better(self, found: Found, number: int) -> bool:
+        """Whether a plan is worth to be followed in the place of a certified one, if there is."""
+        known = self._made[number].certificate
+        if known is None:
+            return True
+        before = known.result.objective
+        now = None if found.certificate is None else found.certificate.result.objective
+        return now is not None and before is not None and now < _WORTH * before
+
+    def _replace(self, found: Found, number: int) -> None:
+        made = self._made[number]
+        self._arrived(made.problem, found, number)
+        if made.certificate is not None:
             self.certificates.remove(made.certificate)
-            self._arrived(made.problem, found, number)
-            return
-        asked = self._planner.limited(without(made.problem, self._barred))
-        self._kept.keep(certificate, asked, self._room(number))
-        tell_of_end(certificate)
 
     def _arrived(self, problem: Problem, found: Found, number: int | None) -> None:
         """Follow a plan that was found."""

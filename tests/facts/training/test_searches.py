@@ -111,8 +111,12 @@ def test_a_better_plan_at_the_end_takes_the_place_of_the_one_so_far(training):
     told.now = Found(broken)
     take(model, 9)
     assert made.certificates == []
-    told.now = Found(certificate_of(told.order, 2))
+    told.now = Found(certificate_of(told.order, 4))
     take(model, 3)
+    assert made.certificates == [told.now.certificate]
+    # Later it is looked at what has been found since, and now and then only.
+    told.now = Found(certificate_of(told.order, 2))
+    take(model, 20)
     assert made.certificates == [told.now.certificate]
     told.end = Found(best)
     take(model, 2)
