@@ -103,6 +103,7 @@ class Registration:
         self._left = deque(dict.fromkeys([*first, *range(len(self._chunks))]))
         self._chunk = chunk
         self._locks = [threading.RLock() for _ in self._chunks]
+        self._one = threading.Lock()
         # Of each chunk, whether it is registered, and whether something may have been copied to it.
         self._ready = [False] * len(self._chunks)
         self._used = [False] * len(self._chunks)
@@ -173,13 +174,17 @@ class Registration:
                 # Without the interpreter's lock, and before the device holds its own.
                 ctypes.memset(address, 0, size)
             # What may or may not have been registered when an interrupt comes is unregistered,
-            # which does no harm.
-            self._known.append(address)
-            try:
-                self._registrar.register(address, size)
-            except OffcertError:
-                self._known.remove(address)
-                raise
+            # which does no harm. One at a time: others that wait for the device's own lock would
+            # keep operators from it.
+            with self._one:
+                if self._stopped:
+                    return
+                self._known.append(address)
+                try:
+                    self._registrar.register(address, size)
+                except OffcertError:
+                    self._known.remove(address)
+                    raise
             if self._released:
                 # Whoever released it has not waited for this thread.
                 with suppress(OffcertError):

@@ -4,6 +4,7 @@ import logging
 import os
 from dataclasses import replace
 from fractions import Fraction
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from torch import nn
 from offcert.core.platform import Platform
 from offcert.training import offload, search, together
 from offcert.training.search import Found, Order, SearchProcess, at_once
+from offcert.training.study import Times
 from support.runtime.captured import mean_step, problem_of_step
 
 
@@ -143,6 +145,23 @@ def test_where_nothing_is_found_the_makeshift_is_kept_and_that_is_said(training,
     )
     assert made.step_plans[0] is plan
     assert made.steps == {"studied": 1, "planned": 23}
+
+
+def test_no_times_are_taken_while_memory_is_registered_unless_that_takes_long():
+    times, rows = Times(None), []
+    for number in range(14):
+        disturbed = number < 2 or number > 4
+        run = SimpleNamespace(
+            disturbed=disturbed, timed=True, share=1.0, durations=lambda n=number: [n]
+        )
+        times.take(run)
+        rows.append(times.complete)
+    # The third, fourth and fifth, which are enough.
+    assert rows.index(True) == 4
+    slow = Times(None)
+    while not slow.complete:
+        slow.take(SimpleNamespace(disturbed=True, timed=True, share=1.0, durations=lambda: [7]))
+    assert slow.durations() == [7]
 
 
 @pytest.fixture(scope="module")
