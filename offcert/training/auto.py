@@ -111,6 +111,9 @@ class AutoOffload(Making):
         if self._study is None:
             if self._foretold(call):
                 return self.begin(args, kwargs)
+            if self._device is not None:
+                # What is recorded is copied, too, if it has no room.
+                self._device.require_movable()
             begun = self._kinds.now()
             known = is_covered(self.step_plans, call, self._hooks.parts.device)
             if known and not self._wants_small(call):

@@ -60,7 +60,8 @@ class Accounts:
         # Plans of which segments are still to be rehearsed, if it has been said how many.
         self._rehearsing: list[StepPlan] = []
         self._warned: set[str] = set()
-        self._pinned: Pinning | None = None
+        # What has been said of arenas that were registered while steps ran.
+        self._pinned: set[Pinning] = set()
 
     def begin(self) -> None:
         """Begin anew; what has been warned of is not warned of again."""
@@ -203,8 +204,10 @@ class Accounts:
 
     def _tell_of_pinning(self, pinning: Pinning | None) -> None:
         """Say once of an arena that was registered while steps ran how long that has taken."""
-        if pinning is not None and pinning.threads and pinning.ended and pinning != self._pinned:
-            self._pinned = pinning
+        if pinning is None or not (pinning.threads and pinning.ended):
+            return
+        if pinning not in self._pinned:
+            self._pinned.add(pinning)
             size, whole = (f"{each / 2**20:.0f} MiB" for each in (pinning.registered, pinning.size))
             rate = pinning.registered / max(pinning.seconds, 1e-9) / 1e9
             say(

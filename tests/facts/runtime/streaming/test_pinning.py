@@ -4,13 +4,16 @@ import copy
 import logging
 import threading
 import warnings
+from dataclasses import replace
 
 import pytest
 import torch
 
 from offcert.questions.schedule.plan import Plan
+from offcert.runtime.device.interface import Pinning
 from offcert.runtime.device.pinned import PinnedArena
 from offcert.runtime.device.registration import RegistrationError
+from offcert.runtime.follow.accounts import Accounts
 from offcert.runtime.follow.offload import OffloadWarning, follow
 from offcert.runtime.plan.step_plan import step_plan
 from offcert.runtime.simulated import SimulatedDevice
@@ -208,3 +211,19 @@ def test_the_arena_of_a_plan_is_that_of_the_next_one_if_it_is_large_enough(large
         made._mover_maker.forget(second, instead=idle)
         assert device.pinned_bytes == 0
     on.settled(device)
+
+
+def test_of_several_arenas_each_is_told_of_once(caplog):
+    accounts = Accounts(strict=False)
+    found = [Pinning(2**30, 2**30, float(seconds), threads=2) for seconds in (1, 2)]
+    under_way = replace(found[0], registered=5, ended=False)
+    at_once = replace(found[0], threads=0)
+    with caplog.at_level(logging.INFO, logger="offcert.training"):
+        for each in (None, at_once, under_way, *found, *found):
+            accounts._tell_of_pinning(each)
+    assert [each.message for each in caplog.records] == [
+        "pinned 1024 MiB of 1024 MiB of the host's memory in 1.0 s (1.1 GB/s) by 2 threads, while "
+        "steps ran",
+        "pinned 1024 MiB of 1024 MiB of the host's memory in 2.0 s (0.5 GB/s) by 2 threads, while "
+        "steps ran",
+    ]

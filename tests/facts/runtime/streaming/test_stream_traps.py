@@ -14,6 +14,7 @@ from offcert.runtime.device.interface import GraphCaptureError
 from offcert.runtime.follow.offload import OffloadWarning, follow
 from offcert.runtime.plan.timetable import Act
 from offcert.runtime.simulated import SimulatedDevice
+from offcert.training import offload as make_plans
 from support.runtime.stream_steps import (
     Layers,
     On,
@@ -331,6 +332,21 @@ def test_no_stream_is_told_anything_while_a_graph_is_captured(where, monkeypatch
         device.capturing = False
         monkeypatch.undo()
         assert same(gradients(on, model), expected)
+    on.settled(device)
+
+
+def test_a_step_is_not_studied_while_a_graph_is_captured():
+    model, on = Layers(), On("simulated")
+    device = Capturing.of(captured_problem(model).platform)
+    device.capturing = True
+    asked = {"memory": "50%", "hardware": "v100-pcie", "background": False, "time_limit": 0.2}
+    with make_plans(model, "auto", device=device, **asked) as training:
+        with pytest.raises(GraphCaptureError, match="while a CUDA graph is captured"):
+            gradients(on, model)
+        device.capturing = False
+        gradients(on, model)
+        gradients(on, model)
+        assert training.steps == {"studied": 1, "planned": 1}
     on.settled(device)
 
 
