@@ -125,6 +125,9 @@ class Arena(Protocol):
     def pinning(self) -> Pinning | None:
         """How far it has been registered; None if it never is."""
 
+    def finish(self) -> None:
+        """Wait until all of it is registered that ever will be."""
+
     def close(self) -> None:
         """Give the memory back; no stream may use it any more."""
 

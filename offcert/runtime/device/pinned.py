@@ -211,6 +211,11 @@ class PinnedArena:
                 self._registration = None
         return self._pinning
 
+    def finish(self) -> None:
+        """Wait until all of it is registered, or refused."""
+        if self._registration is not None:
+            self._registration.finish()
+
     @property
     def closed(self) -> bool:
         """Whether the device does not know the memory any more."""
@@ -257,6 +262,9 @@ class _Unregistered:
 
     def pending(self, offset: int) -> None:
         """Return None: it stays as it is."""
+
+    def finish(self) -> None:
+        """Do nothing: none of it is registered."""
 
     def close(self) -> None:
         """Give the memory back, once no view of it is left."""
@@ -355,6 +363,11 @@ class SplitArena:
         """Return a context in which a piece is copied that is not registered yet, or None."""
         arena, within = self.locate(offset)
         return arena.pending(within)
+
+    def finish(self) -> None:
+        """Wait until all of both is registered that ever will be."""
+        self._first.finish()
+        self._second.finish()
 
     @property
     def pinning(self) -> Pinning | None:

@@ -237,6 +237,12 @@ class Registration:
             "" if self._refused is None else str(self._refused),
         )
 
+    def finish(self) -> None:
+        """Wait until everything is registered, or refused."""
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join()
+
     # The end.
 
     def release(self) -> None:
@@ -252,9 +258,7 @@ class Registration:
         self._stopped = True
         self._left.clear()
         try:
-            for thread in self._threads:
-                if thread.ident is not None:
-                    thread.join()
+            self.finish()
             self._registrar.settle()
         finally:
             # Also after an error of the device, which is told to whoever closes.

@@ -160,6 +160,10 @@ class SimulatedArena:
         """How far it has been registered."""
         return self._memory.pinning
 
+    def finish(self) -> None:
+        """Wait until all of it is registered."""
+        self._memory.finish()
+
     def address(self, offset: int) -> int:
         """Return the address of one of its bytes in this process."""
         return self._data.data_ptr() + offset

@@ -211,7 +211,11 @@ class StreamMoverMaker(MoverMaker[StreamCopies[SavedPlace]]):
             return spare
         self._drop_spare()
         try:
-            return self._device.arena(size, _leaving(step_plan, size))
+            arena = self._device.arena(size, _leaving(step_plan, size))
+            if self._timed:
+                # Steps that are timed are steps as they are later.
+                arena.finish()
+            return arena
         except RegistrationError as error:
             self._refused(f"{error};")
         # What has been mapped in vain is gone by now.

@@ -66,12 +66,12 @@ class Slow(SimulatedDevice):
             thread.join(timeout=10)
 
 
-def slow(model, on):
+def slow(model, on, **options):
     problem = captured_problem(model, *SHAPE)
     plan = evicting(problem)
     limited = tight(problem, plan)
     device = Slow.of(limited.platform, memory=limited.platform.memory, policy="ideal")
-    return follow(model, plan, limited, device=device, count=True), device
+    return follow(model, plan, limited, device=device, count=True, **options), device
 
 
 def steps(on, model, turn):
@@ -108,6 +108,28 @@ def test_steps_follow_their_plan_while_the_arena_is_registered(caplog):
     said = [each.message for each in caplog.records if each.message.startswith("pinned ")]
     assert len(said) == 1
     assert "while steps ran" in said[0]
+    on.settled(device)
+
+
+def test_a_step_that_is_timed_waits_for_all_of_its_arena():
+    on, model = On("simulated"), Layers(16)
+    made, device = slow(model, on, timed=True)
+    letting = threading.Timer(0.05, lambda: device.budget.turn.release(100))
+    with made:
+        # Whatever makes the arena would wait for ever otherwise.
+        arena = device.arena
+
+        def let(*asked):
+            found = arena(*asked)
+            letting.start()
+            return found
+
+        device.arena = let
+        steps(on, model, 0)
+        pinning = made.report.pinning
+        assert pinning.registered == pinning.size
+        assert pinning.threads > 0
+    letting.join()
     on.settled(device)
 
 
