@@ -47,9 +47,13 @@ def describe_host(report: dict[str, Any], units: Units) -> str:
     """Return the host memory that a plan needs, for people."""
     spilled = report.get("host", {}).get("spilled", 0)
     file = f", {format_size(spilled, units)} of it in a file" if spilled else ""
+    pinned = ""
+    if report.get("device") == "cuda" and "pinned_seconds" in report:
+        size = format_size(report["pinned_bytes"], units)
+        pinned = f"; {size} pinned in {report['pinned_seconds']:.1f} s"
     return (
         f"arena on the host {format_size(report['arena_bytes'], units)}, of which "
-        f"{format_size(report['arena_load'], units)} are needed at a time{file}"
+        f"{format_size(report['arena_load'], units)} are needed at a time{file}{pinned}"
     )
 
 

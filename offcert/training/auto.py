@@ -32,9 +32,10 @@ from offcert.training.buckets import Candidates
 from offcert.training.feedback import tell_of_study
 from offcert.training.foretold import varied
 from offcert.training.growth import Sizes, is_covered
-from offcert.training.making import Made, Making
+from offcert.training.making import Making
+from offcert.training.places import Made
 from offcert.training.planner import Planner, first_call
-from offcert.training.search import Order
+from offcert.training.search import Order, forget_prepared, prepare
 from offcert.training.study import Study, TimedRun
 from offcert.training.together import Searching
 
@@ -110,11 +111,16 @@ class AutoOffload(Making):
         if self._study is None:
             if self._foretold(call):
                 return self.begin(args, kwargs)
+            if self._device is not None:
+                # What is recorded is copied, too, if it has no room.
+                self._device.require_movable()
             begun = self._kinds.now()
             known = is_covered(self.step_plans, call, self._hooks.parts.device)
             if known and not self._wants_small(call):
                 self._own.append(call)
             self._study = Study(self._root, call, begun)
+            if self._background and self._searches.alone:
+                prepare()
             self._reserved.begin(fresh=True)
         self._close_run("another step began")
         self._counting.leave()
@@ -257,6 +263,7 @@ class AutoOffload(Making):
 
     def _detach(self) -> None:
         self._unfollowed = 0
+        forget_prepared()
         self._forget_searches()
         self._forget_candidates()
         study, self._study = self._study, None

@@ -55,6 +55,22 @@ def tell_of_search(order: Order, makeshift: StepPlan | None) -> None:
     )
 
 
+def tell_of_makeshift(problem: Problem, why: str) -> None:
+    """Say that the plan without a certificate is followed on, and why."""
+    say(f"no certified plan for {problem.name} yet: {why}; the one without a certificate is kept")
+
+
+def tell_of_end(certificate: Certificate) -> None:
+    """Say that a search has ended, and that what it had found before is followed on."""
+    result = certificate.result
+    assert result.objective is not None
+    gap = format_gap(relative_gap(result.objective, result.proved_bound))
+    say(
+        f"the search for {certificate.problem.name} has ended after {result.runtime:.1f} s: the "
+        f"plan is kept, time proved within {gap}"
+    )
+
+
 def said_of_moves(plan: StepPlan) -> str:
     """Return in words how many bytes leave in a step by a plan, and what runs again."""
     sizes = [plan.trace.tensors[each].size for row in plan.prediction.releases for each in row]

@@ -3,64 +3,48 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import nn
 
 from offcert.certify.kept_plans import KeptPlans
-from offcert.certify.methods import solve
 from offcert.core.errors import InputError, PlanError
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Problem, Recompute
-from offcert.runtime.follow.memory import host_memory_of
-from offcert.runtime.follow.offload import Offload
 from offcert.runtime.follow.run import StepRun
 from offcert.runtime.plan.step_plan import StepPlan, step_plan
-from offcert.runtime.segments.placed import NOTHING_AGAIN
 from offcert.runtime.watch.signature import Signature
 from offcert.training.barred import opaque_modules, price, without
 from offcert.training.branches import Branches
-from offcert.training.feedback import tell_of_plans, tell_of_search, tell_of_waiting
+from offcert.training.feedback import (
+    tell_of_end,
+    tell_of_makeshift,
+    tell_of_plans,
+    tell_of_search,
+    tell_of_waiting,
+)
 from offcert.training.growth import contained, outgrown
+from offcert.training.places import Made, Placing
 from offcert.training.plan_folder import PlanFolder
 from offcert.training.planner import Planner, first_call
-from offcert.training.search import Done, Found, Order
+from offcert.training.search import Done, Found, Order, at_once
 from offcert.training.study import Times
-from offcert.training.together import Searching, searches_for
+from offcert.training.together import searches_for
 
 # Plans in the place of others of which something was refused; after so many plans only move
 # tensors. Arbitrary.
 _MOST_ANEW = 6
+# Steps by a makeshift, after which what a search has found so far is followed; and after which it
+# is said that nothing has been found. Arbitrary.
+_SOON, _LATE = 8, 16
+# Part of the time of a followed plan, below which it is worth the while to follow another one.
+# Arbitrary.
+_WORTH = 0.98
 
 
-@dataclass
-class Made:
-    """A plan's problem and certificate, and the search for a better one.
-
-    Attributes
-    ----------
-    problem : Problem
-        A problem in which everything may run again.
-    certificate : Certificate or None
-        The certificate of the plan; None as long as it is a makeshift.
-    times : Times or None
-        Taken of its steps, before a better plan is searched for.
-    search : Searching or None
-        The search that is under way.
-    before : Certificate or None
-        Of the plan of which something was refused, in whose place this one is.
-    """
-
-    problem: Problem
-    certificate: Certificate | None = None
-    times: Times | None = None
-    search: Searching | None = None
-    before: Certificate | None = None
-
-
-class Making(Offload):
+class Making(Placing):
     """A model that is trained under plans that are made meanwhile.
 
     A makeshift evicts just before an operation needs room; it is found at once, and keeps to the
@@ -85,11 +69,10 @@ class Making(Offload):
         plans: KeptPlans | None = None,
         **following: Any,
     ) -> None:
-        super().__init__(model, (), **following)
+        super().__init__(model, host_memory, **following)
         self.certificates: list[Certificate] = []
         self._planner = planner
         self._max_plans = max_plans
-        self._host_memory = host_memory
         self._spills = spills
         self._background = background
         self._searches = searches_for(self._root)
@@ -100,14 +83,11 @@ class Making(Offload):
         self._settled: list[Signature] = []
         self._reasons: list[str] = []
         self._branches = Branches()
-        # One a plan; modules that must not run again, and why; plans in the place of refused ones.
-        self._made: list[Made] = []
+        # Modules that must not run again, and why; plans in the place of refused ones.
         self._barred: dict[str, str] = {}
         self._anew = 0
         # Programs that wait for the end of a step, as modules are wrapped for them.
         self._waiting: dict[int, StepPlan] = {}
-        # Calls of the model that are still to be made in the step in which modules were wrapped.
-        self._unfollowed = 0
 
     # From a problem to a plan.
 
@@ -142,11 +122,12 @@ class Making(Offload):
     def _makeshift(self, problem: Problem) -> StepPlan | None:
         """Return a plan that keeps to the limit, found at once; None if there is none."""
         plain = self._planner.limited(replace(problem, recompute=Recompute.NONE))
+        found = at_once(plain)
+        if found is None:
+            return None
         with suppress(InputError, PlanError):
-            schedule = solve(plain, "sequential").result.schedule
-            if schedule is None:
-                return None
-            made = step_plan(plain, schedule, streams=self._device is not None)
+            assert found.result.schedule is not None
+            made = step_plan(plain, found.result.schedule, streams=self._device is not None)
             left = self._left
             return made if left is None else made.within_host(left, self._spills)
         return None
@@ -170,7 +151,7 @@ class Making(Offload):
     def _know(self, number: int, made: Made) -> Made:
         """Take note of what a plan was made for; no search goes on for what was there before."""
         before, self._made[number] = self._made[number], made
-        if before.search is not None:
+        if before.search is not None and before is not made:
             before.search.close()
         return made
 
@@ -194,38 +175,77 @@ class Making(Offload):
         return None if self._spills else self._left_without(number)
 
     def _look(self, number: int) -> None:
-        """Take the plan of a search that has ended."""
+        """Take the plan of a search that has ended, or the best so far of one that takes long."""
         made = self._made[number]
-        if made.search is None:
+        search, made.search = made.search, None
+        if search is None:
             return
-        call = first_call(made.problem)
         try:
-            found = made.search.poll()
+            found = search.poll()
             if found is not None:
-                made.search = None
                 found.unbarred = found.unbarred or made.before
-                self._arrived(made.problem, found, number)
+                self._ended(found, number)
+                return
         except (InputError, PlanError) as error:
-            made.search = None
+            search.close()
+            call = first_call(made.problem)
             self._tell("study", f"no better plan can be made for {_shown(call)}: {error}")
+            return
+        if made.steps >= _SOON and (made.certificate is None or made.steps.bit_count() == 1):
+            found = search.so_far()
+            # One that cannot be followed is none; another one may come.
+            with suppress(InputError, PlanError):
+                if found is not None and self._is_better(found, number):
+                    self._replace(found, number)
+        # Another search may have begun for what could not be followed.
+        now = self._made[number]
+        if now.search is None:
+            now.search, now.steps = search, made.steps
+        else:
+            search.close()
+
+    def _ended(self, found: Found, number: int) -> None:
+        """Follow the plan of a search that has ended, unless the followed one is as good."""
+        if self._is_better(found, number):
+            self._replace(found, number)
+        elif found.certificate is not None:
+            asked = self._planner.limited(without(self._made[number].problem, self._barred))
+            self._kept.keep(found.certificate, asked, self._room(number))
+            tell_of_end(found.certificate)
+
+    def _is_better(self, found: Found, number: int) -> bool:
+        """Whether a plan is worth to be followed in the place of a certified one, if there is."""
+        known = self._made[number].certificate
+        if known is None:
+            return True
+        before = known.result.objective
+        now = None if found.certificate is None else found.certificate.result.objective
+        return now is not None and before is not None and now < _WORTH * before
+
+    def _replace(self, found: Found, number: int) -> None:
+        made = self._made[number]
+        self._arrived(made.problem, found, number)
+        if made.certificate is not None:
+            self.certificates.remove(made.certificate)
 
     def _arrived(self, problem: Problem, found: Found, number: int | None) -> None:
         """Follow a plan that was found."""
         if found.told:
             self._tell("plainly", found.told)
         certificate = found.certificate
-        if certificate is not None:
-            self.certificates.append(certificate)
-        result = None if certificate is None else certificate.result
-        if result is None or result.schedule is None:
-            if number is None or self._made[number].certificate is None:
-                why = found.reason if certificate is None else self._planner.why_none(certificate)
+        if certificate is None or certificate.result.schedule is None:
+            if certificate is not None:
+                self.certificates.append(certificate)
+            why = found.reason if certificate is None else self._planner.why_none(certificate)
+            if number is None:
                 self._settle(first_call(problem), why)
+            elif self._made[number].certificate is None:
+                tell_of_makeshift(problem, why)
             return
-        assert certificate is not None
+        made = self._step_plan(certificate, number)
+        self.certificates.append(certificate)
         asked = self._planner.limited(without(problem, self._barred))
         self._kept.keep(certificate, asked, self._room(number))
-        made = self._step_plan(certificate, number)
         if number is not None and self._must_wait(made, number):
             self._waiting[number] = made
             self._know(number, Made(problem, certificate))
@@ -310,6 +330,11 @@ class Making(Offload):
     def ended(self, run: StepRun) -> None:
         """Take stock of a step whose backward pass has ended; a plan may take its place then."""
         super().ended(run)
+        for each, followed in zip(self._made, self.step_plans, strict=True):
+            if each.search is not None and followed is run.step_plan:
+                each.steps += 1
+                if each.steps == _LATE and each.certificate is None:
+                    tell_of_makeshift(each.problem, f"{_LATE} steps by it, and none found")
         self._advance()
         waiting, self._waiting = self._waiting, {}
         for number, made in waiting.items():
@@ -323,69 +348,6 @@ class Making(Offload):
         """Return the number of the plan in whose place one for a larger call is followed."""
         full = len(self.step_plans) >= self._max_plans
         return outgrown(self.step_plans, call, self._hooks.parts.device, self._own, full=full)
-
-    @property
-    def _left(self) -> int | None:
-        return self._left_without(None)
-
-    def _left_without(self, number: int | None) -> int | None:
-        """Bytes of the host's memory that no plan takes; None if there may be any number."""
-        if self._host_memory is None:
-            return None
-        others = [each for n, each in enumerate(self.step_plans) if n != number]
-        return self._host_memory - host_memory_of(others).held
-
-    def _must_wait(self, made: StepPlan, number: int) -> bool:
-        """Whether modules are wrapped for a plan, which the call under way cannot follow.
-
-        It need not wait for a step in which nothing moves: nobody says when such a step has ended.
-        """
-        before = self.step_plans[number]
-        wraps = bool(made.segments or before.segments)
-        return self._open is not None and wraps and not before.is_idle
-
-    def _take(self, made: StepPlan, number: int | None = None) -> int:
-        """Follow one more plan from the next step on, or from this one if no module changes.
-
-        With a number it takes the place of another one. Returns the number.
-        """
-        assert self._segments is not None
-        before = NOTHING_AGAIN if number is None else self.step_plans[number].segments
-        if self._open is None or not (made.segments or before):
-            return self._put(made, number)
-        wrapped = any(each.segments for each in self.step_plans)
-        if not wrapped:
-            # Refused before anything is changed.
-            number = self._put(made, number)
-        # The call that has just begun is one of the model as it was: it runs as it is. As in the
-        # beginning, what runs again is attached before the clock.
-        self._hooks.detach()
-        self._segments.detach()
-        try:
-            if wrapped:
-                number = self._put(made, number)
-        finally:
-            self._unfollowed = len(made.capture.calls)
-            try:
-                self._segments.attach()
-            finally:
-                self._hooks.attach()
-        assert number is not None
-        return number
-
-    def _put(self, made: StepPlan, number: int | None) -> int:
-        assert self._segments is not None
-        if number is None:
-            self._segments.add(made.segments)
-            self.step_plans.append(made)
-            self._made.append(Made(made.problem))
-            return len(self.step_plans) - 1
-        self._segments.replace(number, made.segments)
-        self._kinds.forget(self.step_plans[number])
-        self._mover_maker.forget(self.step_plans[number])
-        self._counting.forget(self.step_plans[number])
-        self.step_plans[number] = made
-        return number
 
     def _forget_searches(self) -> None:
         """End all searches that are under way."""

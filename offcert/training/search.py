@@ -1,17 +1,27 @@
-"""The search for a plan: here, or in a process of its own while the training goes on."""
+"""The search for a plan: here, or in a process of its own while the training goes on.
+
+Such a process takes seconds to begin with, most of them for imports; so it can be made before it is
+known what to search for. What it has found so far lies in its folder about a second after it has
+begun, for steps to follow while it goes on. Its limit is one of searching, and kernels that have
+never run on a machine are compiled beside that; so it is ended when it takes far longer.
+"""
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from offcert.certify.ladder import certify
+from offcert.certify.methods import solve
 from offcert.core.documents import read_json, write_json
 from offcert.core.errors import InputError, NoPlanError, PlanError
 from offcert.proofs.certificate import Certificate, read_certificate
@@ -23,6 +33,10 @@ from offcert.training.host_room import certify_within_host
 # Of the time for a plan, what goes into one that only says what it costs that less may run again.
 # Arbitrary.
 _SHARE_OF_PRICE = 0.25
+# How many times its seconds a process may take, and seconds besides, until it is ended. Arbitrary.
+TIMES, MORE = 4, 60
+
+Keep = Callable[[Certificate], None]
 
 
 @dataclass(frozen=True)
@@ -83,23 +97,71 @@ class Found:
     told: str = ""
 
 
-def find(order: Order) -> Found:
-    """Search for a plan.
+def find(order: Order, keep: Keep | None = None) -> Found:
+    """Search for a plan; it is no slower than the one that is found at once (`at_once`).
+
+    Parameters
+    ----------
+    order : Order
+        The plan that is wanted.
+    keep : callable, optional
+        Given a certificate of what has been found, as often as something is.
 
     Raises
     ------
     InputError, PlanError
         If no plan could be followed.
     """
+    quick = _followable(order)
+
+    def keep_quicker(certificate: Certificate) -> None:
+        found = certificate.result.schedule is not None
+        if keep is not None and found and not _is_quicker(quick, certificate):
+            keep(certificate)
+
     unbarred = None
     if order.unbarred is not None:
         unbarred = certify(order.unbarred, time_limit=_SHARE_OF_PRICE * order.seconds)
-    found = _find(order)
+    found = _find(order, keep_quicker)
+    if found.certificate is not None and _is_quicker(quick, found.certificate):
+        found.certificate = quick
     found.unbarred = unbarred
     return found
 
 
-def _find(order: Order) -> Found:
+def _followable(order: Order) -> Certificate | None:
+    """Return the plan that is found at once, if the host has room for it."""
+    quick = at_once(order.problem if order.plain is None else order.plain)
+    if quick is None or order.room is None or _pool(quick, order.streams) <= order.room:
+        return quick
+    return None
+
+
+def _best_at_once(order: Order) -> Certificate | None:
+    """Return the plan that is found at once if none takes less time: nothing waits in it."""
+    quick = None if order.unbarred is not None else _followable(order)
+    if quick is None or quick.result.objective is None:
+        return None
+    waits = quick.result.objective > quick.problem.trace.compute_time
+    return None if waits else quick
+
+
+def at_once(problem: Problem) -> Certificate | None:
+    """Return a plan that evicts just before an operation needs room; None if there is none."""
+    with suppress(InputError, PlanError):
+        found = solve(problem, "sequential")
+        return None if found.result.schedule is None else found
+    return None
+
+
+def _is_quicker(one: Certificate | None, other: Certificate) -> bool:
+    if one is None or other.result.schedule is None:
+        return False
+    quick, slow = one.result.objective, other.result.objective
+    return quick is not None and slow is not None and quick < slow
+
+
+def _find(order: Order, keep: Keep | None = None) -> Found:
     otherwise = None
     if order.plain is not None:
         otherwise = replace(order, problem=order.plain, plain=None)
@@ -107,7 +169,7 @@ def _find(order: Order) -> Found:
     pool = partial(_pool, streams=order.streams)
     try:
         if room is None:
-            certificate = certify(problem, time_limit=order.seconds)
+            certificate = certify(problem, time_limit=order.seconds, keep=keep)
         else:
             certificate = certify_within_host(problem, room, order.seconds, pool)
         result = certificate.result
@@ -115,14 +177,14 @@ def _find(order: Order) -> Found:
             # A plan that cannot be followed is refused now.
             pool(certificate)
         elif otherwise is not None and result.infeasibility is None:
-            return _find(otherwise)
+            return _find(otherwise, keep)
     except NoPlanError as error:
         # Another plan may do all the same: that search is another one.
-        return Found(None, reason=str(error)) if otherwise is None else _find(otherwise)
+        return Found(None, reason=str(error)) if otherwise is None else _find(otherwise, keep)
     except (InputError, PlanError) as error:
         if otherwise is None:
             raise
-        found = _find(otherwise)
+        found = _find(otherwise, keep)
         found.told = found.told or f"nothing runs again, plans only move tensors: {error}"
         return found
     return Found(certificate)
@@ -141,21 +203,26 @@ class SearchProcess:
 
     Parameters
     ----------
-    order : Order
-        The plan that is wanted.
+    order : Order, optional
+        The plan that is wanted; without one the process waits for `give`.
     """
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: Order | None = None) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="offcert-search-")
-        folder = Path(self._folder.name)
-        _write(order, folder)
-        with open(folder / "errors", "wb") as errors:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(folder)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=errors,
-            )
+        self._path = Path(self._folder.name)
+        self._ends = math.inf
+        self._process = _begun(self._path)
+        if order is not None:
+            self.give(order)
+
+    def give(self, order: Order) -> None:
+        """Let the process search for a plan."""
+        _write(order, self._path)
+        self._ends = time.monotonic() + TIMES * order.seconds + MORE
+        assert self._process.stdin is not None
+        # One that has failed says so when it is asked.
+        with suppress(OSError), self._process.stdin:
+            self._process.stdin.write(b"search\n")
 
     def poll(self) -> Found | None:
         """Return the plan and its certificate; None as long as the search goes on.
@@ -166,25 +233,50 @@ class SearchProcess:
             If it has failed.
         """
         ended = self._process.poll()
-        if ended is None:
+        if ended is None and time.monotonic() < self._ends:
             return None
-        folder = Path(self._folder.name)
         try:
+            if ended is None:
+                found = self.so_far()
+                return Found(None, reason="the search did not end") if found is None else found
             if ended:
-                said = (folder / "errors").read_text(errors="replace").strip().splitlines()
+                said = (self._path / "errors").read_text(errors="replace").strip().splitlines()
                 raise InputError(said[-1] if said else f"the search ended with code {ended}")
-            return _read(folder)
+            return _read(self._path)
         finally:
             self.close()
+
+    def so_far(self) -> Found | None:
+        """Return the best plan so far, while the search goes on; None if there is none."""
+        path = self._path / _SO_FAR
+        try:
+            certificate = read_certificate(path)
+        except (OSError, InputError):
+            return None
+        return Found(certificate)
 
     def close(self) -> None:
         """End the search, and forget it."""
         if self._process.poll() is None:
             self._process.terminate()
             self._process.wait()
+        if self._process.stdin is not None:
+            with suppress(OSError):
+                self._process.stdin.close()
         self._folder.cleanup()
 
 
+def _begun(folder: Path) -> subprocess.Popen[bytes]:
+    with open(folder / "errors", "wb") as errors:
+        return subprocess.Popen(
+            [sys.executable, "-m", __name__, str(folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+        )
+
+
+_SO_FAR = "so_far.json"
 _PROBLEMS = ("problem", "plain", "unbarred")
 _CERTIFICATES = ("certificate", "unbarred")
 
@@ -219,7 +311,8 @@ def _read(folder: Path) -> Found:
 
 def search_in(folder: Path) -> None:
     """Carry out the order that lies in a folder, and leave the outcome there."""
-    found = find(_read_order(folder))
+    order = _read_order(folder)
+    found = find(order, lambda certificate: certificate.write(folder / _SO_FAR))
     document: dict[str, Any] = {"reason": found.reason, "told": found.told}
     for name in _CERTIFICATES:
         certificate = getattr(found, name)
@@ -239,20 +332,48 @@ class Done:
         """Return the outcome of the search, which has ended."""
         return self._found
 
+    def so_far(self) -> None:
+        """Return None: all that was found is the outcome."""
+
     def close(self) -> None:
         """Nothing is under way."""
 
 
+# A process that waits for an order, if there is one.
+PREPARED: list[SearchProcess] = []
+
+
+def prepare() -> None:
+    """Make a process for the next search in the background, which takes it seconds."""
+    if not PREPARED:
+        PREPARED.append(SearchProcess())
+
+
+def forget_prepared() -> None:
+    """End the process that waits for an order, if there is one."""
+    while PREPARED:
+        PREPARED.pop().close()
+
+
 def begin(order: Order, *, apart: bool) -> SearchProcess | Done:
-    """Begin a search in a process of its own, or carry it out, unless a plan is kept."""
+    """Begin a search in a process of its own, or carry it out, unless there is nothing to find."""
     known = order.known()
     if known is not None:
         return Done(known)
-    return SearchProcess(order) if apart else Done(find(order))
+    if not apart:
+        return Done(find(order))
+    best = _best_at_once(order)
+    if best is not None:
+        return Done(Found(best))
+    search = PREPARED.pop() if PREPARED else SearchProcess()
+    search.give(order)
+    return search
 
 
 if __name__ == "__main__":
     try:
-        search_in(Path(sys.argv[1]))
+        # Whoever asked may be gone by the time that everything is imported.
+        if sys.stdin.readline():
+            search_in(Path(sys.argv[1]))
     except (InputError, PlanError) as error:
         sys.exit(str(error))

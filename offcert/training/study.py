@@ -29,6 +29,8 @@ from offcert.training.planner import Planner
 # times are scaled then. Arbitrary.
 _TIMED = 3
 _SMALLEST = 2
+# Steps whose times are not taken while memory of the host is being registered, at most. Arbitrary.
+_DISTURBED = 6
 
 
 class Times:
@@ -43,9 +45,14 @@ class Times:
     def __init__(self, step_plan: StepPlan) -> None:
         self.step_plan = step_plan
         self._rows: list[list[float]] = []
+        self._disturbed = 0
 
     def take(self, run: TimedRun) -> None:
         """Take the times of a step that has ended."""
+        if run.disturbed and self._disturbed < _DISTURBED:
+            # What is launched waits for the device's lock meanwhile, now and then.
+            self._disturbed += 1
+            return
         if run.timed and run.share * _SMALLEST >= 1:
             self._rows.append([each / run.share for each in run.durations()])
 
@@ -66,6 +73,8 @@ class TimedRun(StepRun):
     ----------
     timed : bool
         Whether it has followed its plan to the end.
+    disturbed : bool
+        Whether memory of the host was being registered as it began.
     share : float
         How many elements it is called with, of those of the captured one.
     """
@@ -77,6 +86,8 @@ class TimedRun(StepRun):
         self._watch = watch
         self._begun: list[int | DeviceEvent] = []
         self._over: list[int | DeviceEvent] = []
+        pinning = None if self._mover is None else self._mover.pinning
+        self.disturbed = pinning is not None and not pinning.ended
 
     @property
     def timed(self) -> bool:

@@ -38,6 +38,9 @@ class Searching(Protocol):
     def poll(self) -> Found | None:
         """Return the outcome of the search; None as long as it goes on."""
 
+    def so_far(self) -> Found | None:
+        """Return the best plan so far; None if there is none, or if others wait, too."""
+
     def close(self) -> None:
         """End the search, and forget it."""
 
@@ -139,6 +142,9 @@ class _Mine:
             )
         return found
 
+    def so_far(self) -> None:
+        """Return None: all processes follow the same plans."""
+
     def close(self) -> None:
         """End the search, and forget it."""
         self._search.close()
@@ -184,6 +190,9 @@ class _Theirs:
         found = self.poll()
         assert found is not None
         return Done(found)
+
+    def so_far(self) -> None:
+        """Return None: all processes follow the same plans."""
 
     def close(self) -> None:
         """Nothing is under way here."""

@@ -9,10 +9,8 @@ order of that stream, so nothing here ever asks it to remember the streams that 
 
 from __future__ import annotations
 
-import ctypes
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -21,8 +19,14 @@ from torch import nn
 
 from offcert.core.errors import InputError, OffcertError
 from offcert.core.platform import Kind
+from offcert.runtime.device.clerk import ThreadClerk
 from offcert.runtime.device.host import node_of_device
-from offcert.runtime.device.interface import Arena, CopiedStorage, DeviceEvent, MemoryReading
+from offcert.runtime.device.interface import (
+    CopiedStorage,
+    DeviceEvent,
+    GraphCaptureError,
+    MemoryReading,
+)
 from offcert.runtime.device.pinned import (
     CHUNK,
     CudaRegistrar,
@@ -30,85 +34,6 @@ from offcert.runtime.device.pinned import (
     PageableArena,
     PinnedArena,
 )
-
-# Whether this is a thread of a clerk.
-_local = threading.local()
-
-
-class Done:
-    """A flag: whether a thread has made a copy."""
-
-    __slots__ = ("_future",)
-
-    def __init__(self, future: Future[None]) -> None:
-        self._future = future
-
-    @property
-    def reached(self) -> bool:
-        """Whether it has been made."""
-        return self._future.done() and self._future.exception() is None
-
-    def wait_here(self) -> None:
-        """Wait until it has been made; raise what went wrong."""
-        if getattr(_local, "copies", False) and not self._future.done():
-            # Whatever is collected as garbage is collected in any thread, also in one of these.
-            raise OffcertError("a thread that copies cannot wait for copies to be made")
-        self._future.result()
-
-    def wait_as_clerk(self) -> None:
-        """Wait likewise, in a thread that copies, for something that was ordered before."""
-        self._future.result()
-
-
-class ThreadClerk:
-    """Copies in a thread of its own, which ends when it is closed or nobody has it any more.
-
-    Parameters
-    ----------
-    name : str
-        Name of the thread.
-    begin : callable, optional
-        Called in the thread before all else.
-    """
-
-    def __init__(self, name: str, begin: Callable[[], None] | None = None) -> None:
-        self._pool = ThreadPoolExecutor(
-            1, thread_name_prefix=name, initializer=_begin, initargs=(begin,)
-        )
-
-    def copy(
-        self,
-        source: tuple[Arena, int],
-        target: tuple[Arena, int],
-        size: int,
-        after: Sequence[DeviceEvent] = (),
-    ) -> Done:
-        """Let bytes be copied once events have been reached."""
-        # Views hold the memory, whatever becomes of the arenas.
-        there, here = (arena.view(at, size) for arena, at in (source, target))
-        return Done(self._pool.submit(copy_after, there, here, tuple(after)))
-
-    def close(self) -> None:
-        """Wait until all is done."""
-        self._pool.shutdown(wait=not getattr(_local, "copies", False))
-
-
-def _begin(begin: Callable[[], None] | None) -> None:
-    _local.copies = True
-    if begin is not None:
-        begin()
-
-
-def copy_after(source: torch.Tensor, target: torch.Tensor, after: Sequence[DeviceEvent]) -> None:
-    """Copy bytes, once every event has been reached."""
-    for event in after:
-        if isinstance(event, Done):
-            event.wait_as_clerk()
-        else:
-            event.wait_here()
-    # Neither here nor while it waits does the thread hold the interpreter's lock.
-    ctypes.memmove(target.data_ptr(), source.data_ptr(), source.numel())
-
 
 # Nanoseconds in a millisecond. By definition.
 _MILLISECOND = 10**6
@@ -211,11 +136,12 @@ class CudaDevice:
         """Return bytes of the device, given out in the order of ``compute``."""
         return torch.empty(size, dtype=torch.uint8, device=self.tensors)
 
-    def arena(self, size: int) -> PinnedArena:
+    def arena(self, size: int, order: Sequence[tuple[int, int]] | None = None) -> PinnedArena:
         """Return memory of the host, registered with the device, near to it where that is known."""
         streams = (self.out.stream, self.back.stream)
         node = node_of_device(bus_id(self.tensors))
-        return PinnedArena(size, CudaRegistrar(self.tensors, streams), node, chunk=CHUNK)
+        registrar = CudaRegistrar(self.tensors, streams)
+        return PinnedArena(size, registrar, node, chunk=CHUNK, order=order)
 
     def pageable(self, size: int) -> PageableArena:
         """Return memory of the host that is not registered."""
@@ -235,25 +161,31 @@ class CudaDevice:
         self._require(parts)
         with torch.cuda.stream(self.out.stream):
             for part in parts:
-                for data, host in _pairs(part):
-                    host.copy_(data, non_blocking=True)
+                for data, host, pending in _pairs(part):
+                    if pending is None:
+                        host.copy_(data, non_blocking=True)
+                    else:
+                        _copy_waited(data, host, self.out.stream, pending)
 
     def copy_back(self, parts: Sequence[CopiedStorage]) -> None:
         """Let ``back`` copy storages from the host, as one transfer."""
         self._require(parts)
         with torch.cuda.stream(self.back.stream):
             for part in parts:
-                for data, host in _pairs(part):
-                    data.copy_(host, non_blocking=True)
+                for data, host, pending in _pairs(part):
+                    if pending is None:
+                        data.copy_(host, non_blocking=True)
+                    else:
+                        _copy_waited(host, data, self.back.stream, pending)
 
     def require_movable(self) -> None:
-        """Raise an `OffcertError` while the current stream's work becomes a CUDA graph.
+        """Raise a `GraphCaptureError` while the current stream's work becomes a CUDA graph.
 
         A stream that waits for an event of it is captured, too, so nobody may by then.
         """
         if torch.cuda.is_current_stream_capturing():
             # A graph would copy from and to the same addresses again, whatever is there by then.
-            raise OffcertError(
+            raise GraphCaptureError(
                 "tensors cannot be moved by a plan while a CUDA graph is captured; leave out "
                 'torch.cuda.graph, or the mode "reduce-overhead" of torch.compile'
             )
@@ -333,12 +265,27 @@ def _streams(device: torch.device) -> tuple[torch.cuda.Stream, torch.cuda.Stream
     return known
 
 
-def _pairs(part: CopiedStorage) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Yield bytes of the device and of the host, each pair to be copied by one call."""
-    whole = part.data.numel()
-    for begin, size in part.arena.pieces(part.offset, whole):
+_Pair = tuple[torch.Tensor, torch.Tensor, AbstractContextManager[Any] | None]
+
+
+def _pairs(part: CopiedStorage) -> Iterator[_Pair]:
+    """Yield bytes of device and host that one call copies, and what is held meanwhile."""
+    whole, arena = part.data.numel(), part.arena
+    for begin, size in arena.pieces(part.offset, whole):
         data = part.data if size == whole else part.data.narrow(0, begin - part.offset, size)
-        yield data, part.arena.view(begin, size)
+        yield data, arena.view(begin, size), arena.pending(begin)
+
+
+def _copy_waited(
+    source: torch.Tensor,
+    target: torch.Tensor,
+    stream: torch.cuda.Stream,
+    pending: AbstractContextManager[Any],
+) -> None:
+    """Copy in the current stream, and wait: the host's memory must not be registered meanwhile."""
+    with pending:
+        target.copy_(source, non_blocking=True)
+        stream.synchronize()
 
 
 def cuda_device(model: nn.Module, *, timed: bool = False) -> CudaDevice | None:

@@ -19,12 +19,18 @@ tensor is dropped.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 
+from offcert.core.errors import OffcertError
 from offcert.core.platform import Kind
+
+
+class GraphCaptureError(OffcertError, RuntimeError):
+    """Tensors were to be moved while a CUDA graph is captured, whose replays follow no plan."""
 
 
 class DeviceEvent(Protocol):
@@ -48,6 +54,32 @@ class Stream(Protocol):
         """Let work that is given from now on begin only after an event."""
 
 
+@dataclass(frozen=True, slots=True)
+class Pinning:
+    """How far memory of the host has been registered.
+
+    Attributes
+    ----------
+    size, registered : int
+        Bytes in all, and of those the registered ones.
+    seconds : float
+        How long that has taken so far.
+    threads : int
+        Threads that have registered them; 0 if whoever made the arena did.
+    ended : bool
+        Whether no more will be registered.
+    refused : str
+        Why the others were not, if the device or the host has refused them.
+    """
+
+    size: int
+    registered: int
+    seconds: float
+    threads: int = 0
+    ended: bool = True
+    refused: str = ""
+
+
 class Arena(Protocol):
     """Memory of the host that the device's streams copy to and from.
 
@@ -56,8 +88,8 @@ class Arena(Protocol):
     size : int
         Bytes; exactly as many as were asked for.
     registered : bool
-        Whether streams copy to and from it by themselves. Otherwise whoever hands a copy over may
-        have to wait for it.
+        Whether streams copy to and from it by themselves, once all of it is registered. Otherwise
+        whoever hands a copy over may have to wait for it.
     where : str
         Where its memory is, in words that follow "the arena is".
     """
@@ -77,6 +109,24 @@ class Arena(Protocol):
 
     def pieces(self, offset: int, size: int) -> Iterator[tuple[int, int]]:
         """Yield bytes of it as addresses and sizes, each of which can be copied by one call."""
+
+    def pending(self, offset: int) -> AbstractContextManager[Any] | None:
+        """Return a context in which a piece is copied, and waited for, that is not registered yet.
+
+        None if streams copy it by themselves, or nothing of the arena ever is registered.
+
+        Parameters
+        ----------
+        offset : int
+            Where the piece begins.
+        """
+
+    @property
+    def pinning(self) -> Pinning | None:
+        """How far it has been registered; None if it never is."""
+
+    def finish(self) -> None:
+        """Wait until all of it is registered that ever will be."""
 
     def close(self) -> None:
         """Give the memory back; no stream may use it any more."""
@@ -195,15 +245,23 @@ class Device(Protocol):
             If there are not so many.
         """
 
-    def arena(self, size: int) -> Arena:
+    def arena(self, size: int, order: Sequence[tuple[int, int]] | None = None) -> Arena:
         """Return memory of the host, registered with the device.
+
+        Parameters
+        ----------
+        size : int
+            Bytes.
+        order : sequence of (int, int), optional
+            Addresses and sizes, in the order in which they are needed: registering may go on in the
+            background then (`Arena.pending`).
 
         Raises
         ------
         OffcertError
             If there is not so much.
         RegistrationError
-            If there is, but the device does not take it (`offcert.runtime.device.pinned`).
+            If there is, but the device does not take it (`offcert.runtime.device.registration`).
         """
 
     def pageable(self, size: int) -> Arena:
@@ -235,7 +293,7 @@ class Device(Protocol):
         """Return who copies between memory of the host and files: one for each direction."""
 
     def require_movable(self) -> None:
-        """Raise an `OffcertError` if nothing can be moved now, before a stream is told anything."""
+        """Raise a `GraphCaptureError` if nothing can be moved now, before streams are told."""
 
     def copy_out(self, parts: Sequence[CopiedStorage]) -> None:
         """Let ``out`` copy storages to the host, as one transfer.

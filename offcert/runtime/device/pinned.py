@@ -2,56 +2,43 @@
 
 PyTorch's own pinned memory is rounded up to the next power of two, a 9 GiB arena to 16, and kept
 when it is given back. So an arena is a mapping of exactly the planned bytes, which is registered
-once and unregistered once, whatever happens in between. Drivers refuse to register 512 GiB and more
-by one call, however much memory there is. So it is registered in chunks, and no copy goes
-across the border of two, which CUDA would refuse, or let the host wait for. To register memory is
-to take it: before all of it, and again before each chunk, it is asked how much the host has left.
+once and unregistered once, whatever happens in between. It is registered in chunks
+(`offcert.runtime.device.registration`), and no copy goes across the border of two, which CUDA would
+refuse, or let the host wait for. To register memory is to take it: before all of it, and again
+before each chunk, it is asked how much the host has left.
 """
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
-from typing import Any, Protocol
+from contextlib import AbstractContextManager, suppress
+from typing import Any
 
 import torch
 
 from offcert.core.errors import OffcertError
 from offcert.runtime.device.host import near, require_free
-from offcert.runtime.device.interface import Arena
+from offcert.runtime.device.interface import Arena, Pinning
+from offcert.runtime.device.registration import (
+    Registrar,
+    Registration,
+    RegistrationError,
+    stretches,
+)
 from offcert.runtime.device.store import mapped_file
 
 # The flag "portable": for all devices of the process, whichever is current. Given by CUDA.
 _PORTABLE = 1
-# Bytes that are registered by one call: far from where drivers fail, whole pages of any size, and
-# few enough for the memory that others take meanwhile to be seen. Arbitrary.
-CHUNK = 2**32
-
-
-class RegistrationError(OffcertError):
-    """Memory that is there, but that a device refuses to register."""
-
-
-class Registrar(Protocol):
-    """Makes memory of the host known to a device."""
-
-    def register(self, address: int, size: int) -> None:
-        """Make it known.
-
-        Raises
-        ------
-        RegistrationError
-            If the device does not take so much.
-        """
-
-    def unregister(self, address: int) -> None:
-        """Make it unknown."""
-
-    def settle(self) -> None:
-        """Wait until no copy that has been handed over needs the host any more."""
+# The mode of captures in which a thread may call anything. Given by CUDA: `CUstreamCaptureMode`.
+_RELAXED = 2
+# Bytes that are registered by one call: whole pages of any size, few enough for kernels that are
+# launched meanwhile not to wait long for the driver, and for a first chunk to be there at once.
+# Arbitrary.
+CHUNK = 2**26
 
 
 class CudaRegistrar:
@@ -70,6 +57,14 @@ class CudaRegistrar:
         self._streams = tuple(streams)
         # CUDA does not survive a fork; what the parent has registered is the parent's.
         self._process = os.getpid()
+
+    def begin_thread(self) -> None:
+        """Let the thread register also while some other one captures a CUDA graph."""
+        # Otherwise such a graph would be lost, whoever captures it: CUDA takes calls like these for
+        # unsafe, in all threads, unless a thread says that it knows better.
+        with suppress(OSError, AttributeError):
+            mode = ctypes.c_int(_RELAXED)
+            ctypes.CDLL("libcuda.so.1").cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
 
     def register(self, address: int, size: int) -> None:
         """Make it known to CUDA."""
@@ -112,15 +107,6 @@ def _clear_error(device: torch.device) -> str:
     return ""
 
 
-def stretches(offset: int, size: int, chunk: int) -> Iterator[tuple[int, int]]:
-    """Yield bytes from an address on, cut at all multiples of a chunk: addresses, and sizes."""
-    end = offset + size
-    while offset < end:
-        border = min(end, (offset // chunk + 1) * chunk)
-        yield offset, border - offset
-        offset = border
-
-
 class PinnedArena:
     """Memory of the host, of exactly so many bytes, that a device can copy from and to by itself.
 
@@ -140,6 +126,10 @@ class PinnedArena:
         Of the memory that is nearest to the device (`offcert.runtime.device.host`).
     chunk : int
         Bytes that are registered at a time; for a real device, whole pages.
+    order : sequence of (int, int), optional
+        Addresses and sizes in the order in which they are needed: all but the first chunk is
+        registered in the background then. What is refused there stays as it is, and copies to and
+        from it are waited for.
 
     Attributes
     ----------
@@ -159,38 +149,41 @@ class PinnedArena:
     registered = True
 
     def __init__(
-        self, size: int, registrar: Registrar, node: int | None = None, *, chunk: int = CHUNK
+        self,
+        size: int,
+        registrar: Registrar,
+        node: int | None = None,
+        *,
+        chunk: int = CHUNK,
+        order: Sequence[tuple[int, int]] | None = None,
     ) -> None:
         self.size = size
         self.where = "empty"
         self._chunk = chunk
         self._bytes = torch.empty(0, dtype=torch.uint8)
         self._finalizer: weakref.finalize[..., PinnedArena] | None = None
+        self._registration: Registration | None = None
+        self._pinning = Pinning(0, 0, 0.0)
         if size == 0:
             return
         mapped = _mapped(size)
         self._bytes = torch.frombuffer(mapped, dtype=torch.uint8)
-        address = self._bytes.data_ptr()
-        # The mapping is held until it has been unregistered, views or no views. What may or may not
-        # have been registered when an interrupt comes is unregistered, which does no harm.
-        known: list[int] = []
-        self._finalizer = weakref.finalize(self, _release, registrar, known, mapped)
+        registration = Registration(registrar, self._bytes, chunk, order or ())
+        # The mapping is held until it has been unregistered, views or no views.
+        self._finalizer = weakref.finalize(self, registration.release)
         try:
             # Whole pages are placed; to register them is to touch them.
-            with near(node, address, -(-size // mmap.PAGESIZE) * mmap.PAGESIZE) as placement:
-                for begin, part in stretches(0, size, chunk):
-                    require_free(part, size)
-                    known.append(address + begin)
-                    try:
-                        registrar.register(address + begin, part)
-                    except OffcertError:
-                        known.pop()
-                        raise
+            pages = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
+            with near(node, self._bytes.data_ptr(), pages) as placement:
+                registration.begin(background=order is not None)
         except OffcertError:
             self._finalizer.detach()
-            _unregister(registrar, known)
+            registration.unregister()
             raise
         self.where = placement.text
+        self._pinning = registration.pinning
+        if not registration.complete:
+            self._registration = registration
 
     def view(self, offset: int, size: int) -> torch.Tensor:
         """Return bytes of it as a tensor over the same memory."""
@@ -200,6 +193,29 @@ class PinnedArena:
         """Yield bytes of it as they were registered, each to be copied by itself."""
         return stretches(offset, size, self._chunk)
 
+    def pending(self, offset: int) -> AbstractContextManager[None] | None:
+        """Return a context in which a piece is copied that is not registered yet, or None."""
+        registration = self._registration
+        if registration is None or registration.is_ready(offset):
+            return None
+        return registration.held(offset)
+
+    @property
+    def pinning(self) -> Pinning:
+        """How far it has been registered."""
+        registration = self._registration
+        if registration is not None:
+            self._pinning = registration.pinning
+            if registration.complete:
+                # From now on no copy asks any more.
+                self._registration = None
+        return self._pinning
+
+    def finish(self) -> None:
+        """Wait until all of it is registered, or refused."""
+        if self._registration is not None:
+            self._registration.finish()
+
     @property
     def closed(self) -> bool:
         """Whether the device does not know the memory any more."""
@@ -207,24 +223,11 @@ class PinnedArena:
 
     def close(self) -> None:
         """Wait for the copies that are still to be done, and give the memory back."""
+        self._pinning = self.pinning
+        self._registration = None
         if self._finalizer is not None:
             self._finalizer()
         self._bytes = torch.empty(0, dtype=torch.uint8)
-
-
-def _release(registrar: Registrar, known: Sequence[int], mapped: mmap.mmap) -> None:
-    try:
-        registrar.settle()
-    finally:
-        # Also after an error of the device, which is told to whoever closes.
-        _unregister(registrar, known)
-
-
-def _unregister(registrar: Registrar, known: Sequence[int]) -> None:
-    """Make every chunk unknown, whatever becomes of the others."""
-    with ExitStack() as stack:
-        for address in known:
-            stack.callback(registrar.unregister, address)
 
 
 def _mapped(size: int) -> mmap.mmap:
@@ -243,6 +246,7 @@ class _Unregistered:
     """
 
     registered = False
+    pinning = None
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -255,6 +259,12 @@ class _Unregistered:
     def pieces(self, offset: int, size: int) -> Iterator[tuple[int, int]]:
         """Yield all of it: the driver cuts what it copies by itself."""
         yield offset, size
+
+    def pending(self, offset: int) -> None:
+        """Return None: it stays as it is."""
+
+    def finish(self) -> None:
+        """Do nothing: none of it is registered."""
 
     def close(self) -> None:
         """Give the memory back, once no view of it is left."""
@@ -348,6 +358,21 @@ class SplitArena:
         arena, within = self.locate(offset)
         for begin, piece in arena.pieces(within, size):
             yield begin - within + offset, piece
+
+    def pending(self, offset: int) -> AbstractContextManager[None] | None:
+        """Return a context in which a piece is copied that is not registered yet, or None."""
+        arena, within = self.locate(offset)
+        return arena.pending(within)
+
+    def finish(self) -> None:
+        """Wait until all of both is registered that ever will be."""
+        self._first.finish()
+        self._second.finish()
+
+    @property
+    def pinning(self) -> Pinning | None:
+        """How far the first has been registered, if the second never is."""
+        return self._first.pinning
 
     def close(self) -> None:
         """Give both back."""

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from offcert.core.errors import PlanError
 from offcert.core.messages import plain
+from offcert.runtime.device.interface import Pinning
 from offcert.runtime.follow.run import StepRun
 from offcert.runtime.plan.reports import StepReport
 from offcert.runtime.plan.step_plan import StepPlan
@@ -59,6 +60,8 @@ class Accounts:
         # Plans of which segments are still to be rehearsed, if it has been said how many.
         self._rehearsing: list[StepPlan] = []
         self._warned: set[str] = set()
+        # What has been said of arenas that were registered while steps ran.
+        self._pinned: set[Pinning] = set()
 
     def begin(self) -> None:
         """Begin anew; what has been warned of is not warned of again."""
@@ -155,6 +158,7 @@ class Accounts:
         """Take stock of a step after which another one begins, or nothing."""
         self._account(run)
         self.report = run.report()
+        self._tell_of_pinning(self.report.pinning)
         self._warn(run)
         return self.report
 
@@ -197,6 +201,19 @@ class Accounts:
             what = "a plan" if promised else "a plan without a certificate"
             say(f"the first step by {what}: {run.report().said}")
         self._promising, self._said = waiting, True
+
+    def _tell_of_pinning(self, pinning: Pinning | None) -> None:
+        """Say once of an arena that was registered while steps ran how long that has taken."""
+        if pinning is None or not (pinning.threads and pinning.ended):
+            return
+        if pinning not in self._pinned:
+            self._pinned.add(pinning)
+            size, whole = (f"{each / 2**20:.0f} MiB" for each in (pinning.registered, pinning.size))
+            rate = pinning.registered / max(pinning.seconds, 1e-9) / 1e9
+            say(
+                f"pinned {size} of {whole} of the host's memory in {pinning.seconds:.1f} s "
+                f"({rate:.1f} GB/s) by {pinning.threads} threads, while steps ran"
+            )
 
     def _warn(self, run: StepRun) -> None:
         # A strict step has raised it.

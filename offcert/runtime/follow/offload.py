@@ -144,17 +144,13 @@ def follow(
 
 
 class Offload(Outcome, AbstractContextManager["Offload"]):
-    """A model that trains under plans; see `follow`.
+    """A model that trains under plans; see `follow`. Dropped, it undoes what it did as if left.
 
     Attributes
     ----------
     steps : Counter
         How many steps were ``"planned"`` (followed their plan to the end), ``"deviating"``,
         ``"unplanned"`` (there is no plan for such a step) or ``"unfinished"``.
-
-    Notes
-    -----
-    Dropped without being left, it undoes what it did as if it had been.
     """
 
     def __init__(
@@ -359,6 +355,8 @@ class Offload(Outcome, AbstractContextManager["Offload"]):
         return self._kinds.plans_for(self.step_plans, call, self._hooks.parts.device)
 
     def _start(self, chosen: StepPlan, counter: Any, call: Signature) -> StepRun | None:
+        if self._device is not None and not chosen.moves_nothing:
+            self._device.require_movable()
         # Memory of the host does not count.
         with nullcontext() if counter is None else counter.paused():
             try:

@@ -120,8 +120,7 @@ class StepRun(Clock):
         self._counts = Counts(counter)
         self._disordered = False
         self.room = step_plan.limit - max(step_plan.prediction.peaks, default=0)
-        self._beside: set[int] = set()  # Addresses of what a rehearsal has left on the device.
-        self._beside_bytes = 0
+        self._beside, self._beside_bytes = set[int](), 0  # Left on the device by a rehearsal.
 
     def choose_among(self, step_plans: Sequence[StepPlan]) -> None:
         """Take note of what tells the plan from those that it was chosen among."""
@@ -212,6 +211,7 @@ class StepRun(Clock):
             beside_bytes=self._beside_bytes,
             memory=self._memory,
             reserved_limit=self._reserved.limit,
+            pinning=None if mover is None else mover.pinning,
         )
 
     # The clock, of which `Clock` tells.

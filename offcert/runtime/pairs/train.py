@@ -253,6 +253,7 @@ def _report(
 ) -> TrainReport:
     prediction, reports = made.prediction, [each.report for each in pair.taken]
     counted = next((each for each in reversed(reports) if each.at_begin), reports[-1])
+    pinning = reports[-1].pinning
     return TrainReport(
         problem.name,
         problem.platform.memory,
@@ -269,6 +270,7 @@ def _report(
         made.host.load,
         where.kind,
         training_record(problem, schedule, made, where, pair.taken, host),
+        *((0, 0.0) if pinning is None else (pinning.registered, pinning.seconds)),
     )
 
 

@@ -108,6 +108,10 @@ class TrainReport:
         Of the arena on the host that offloaded tensors are laid out in.
     arena_load : int
         Most bytes of them that the plan needs at a time: no arena is smaller.
+    pinned_bytes : int
+        Bytes of the arena that were registered with the device when the last step ended.
+    pinned_seconds : float
+        How long that has taken, in the background but for its first part.
     device : str
         ``"cpu"``, ``"simulated"`` or ``"cuda"``.
     record : TrainingRecord or None
@@ -129,6 +133,8 @@ class TrainReport:
     arena_load: int = 0
     device: str = "cpu"
     record: TrainingRecord | None = None
+    pinned_bytes: int = 0
+    pinned_seconds: float = 0.0
 
     @property
     def bitwise_equal(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from offcert.core.messages import cut
-from offcert.runtime.device.interface import MemoryReading
+from offcert.runtime.device.interface import MemoryReading, Pinning
 from offcert.runtime.plan.predict import Prediction
 from offcert.runtime.segments.placed import PlacedSegment
 
@@ -83,6 +83,9 @@ class StepReport:
         Of the arena on the host that the plan's copies are laid out in.
     arena_load : int
         Most bytes of them that the plan needs at a time: no arena is smaller.
+    pinning : Pinning or None
+        How far the arena has been registered with the device, and the seconds that it took; None
+        on the CPU, and if nothing moves.
     outside_entries, outside_bytes : int
         Copies that were not where the layout wants them, since something there was still needed.
     again : tuple of PlacedSegment
@@ -123,6 +126,7 @@ class StepReport:
     beside_bytes: int = 0
     memory: MemoryReading | None = None
     reserved_limit: int | None = None
+    pinning: Pinning | None = None
 
     def __repr__(self) -> str:
         text = f"<StepReport: {self.what}"
@@ -172,6 +176,8 @@ class StepReport:
     def _moved_rows(self) -> list[tuple[str, str]]:
         late = f"{_mib(self.late_bytes)} came back only when asked for" if self.late_bytes else ""
         arena = f"{_mib(self.arena_bytes)} on the host, {_mib(self.arena_load)} of it at a time"
+        if self.pinning is not None:
+            arena += f"; {_mib(self.pinning.registered)} pinned in {self.pinning.seconds:.1f} s"
         if self.outside_bytes:
             arena += f"; {self.outside_entries} copies outside of it, {_mib(self.outside_bytes)}"
         again = _listed([str(each) for each in self.again])

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
 
 from offcert.core.errors import OffcertError
-from offcert.runtime.device.interface import Arena
-from offcert.runtime.device.pinned import RegistrationError
+from offcert.runtime.device.interface import Arena, Pinning
+from offcert.runtime.device.registration import RegistrationError
 from offcert.runtime.simulated.races import HostUses, Uses
 
 # A byte that stands for freed memory: no number 1 in any floating type, -1 in signed integers, the
@@ -149,6 +151,19 @@ class SimulatedArena:
         """Yield bytes of it as addresses and sizes, each of which can be copied by one call."""
         return self._memory.pieces(offset, size)
 
+    def pending(self, offset: int) -> AbstractContextManager[Any] | None:
+        """Return a context in which a piece is copied that is not registered yet, or None."""
+        return self._memory.pending(offset)
+
+    @property
+    def pinning(self) -> Pinning | None:
+        """How far it has been registered."""
+        return self._memory.pinning
+
+    def finish(self) -> None:
+        """Wait until all of it is registered."""
+        self._memory.finish()
+
     def address(self, offset: int) -> int:
         """Return the address of one of its bytes in this process."""
         return self._data.data_ptr() + offset
@@ -188,6 +203,9 @@ class PinnedBudget:
         """Bytes that are registered."""
         return sum(self.known.values())
 
+    def begin_thread(self) -> None:
+        """Do nothing: any thread will do."""
+
     def register(self, address: int, size: int) -> None:
         """Take exactly so many bytes.
 
@@ -214,3 +232,43 @@ class PinnedBudget:
 
     def settle(self) -> None:
         """Do nothing: that copies have ended is looked at when an arena is closed."""
+
+
+class Job:
+    """One storage of a copy, to be carried out later."""
+
+    __slots__ = ("arena", "begin", "known", "offset", "outwards", "size")
+
+    def __init__(
+        self,
+        outwards: bool,
+        known: Known,
+        begin: int,
+        arena: SimulatedArena,
+        offset: int,
+        size: int,
+    ) -> None:
+        self.outwards = outwards
+        self.known = known
+        self.begin = begin
+        self.arena = arena
+        self.offset = offset
+        self.size = size
+
+    def run(self) -> None:
+        """Copy; what is gone on one side is poison on the other, or lost."""
+        there = self.known.address(self.begin, self.size)
+        here = None if self.arena.closed else self.arena.address(self.offset)
+        target, source = (here, there) if self.outwards else (there, here)
+        if target is None or self.size == 0:
+            return
+        if source is None:
+            poison(target, self.size)
+        else:
+            ctypes.memmove(target, source, self.size)
+
+
+def run_all(jobs: Sequence[Job]) -> None:
+    """Carry out the parts of one copy."""
+    for job in jobs:
+        job.run()

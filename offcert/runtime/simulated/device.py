@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -16,12 +16,13 @@ from offcert.runtime.device.interface import CopiedStorage, DeviceEvent, MemoryR
 from offcert.runtime.device.pinned import CHUNK, FileArena, PageableArena, PinnedArena
 from offcert.runtime.simulated.allocator import Ledger, Policy, allocator
 from offcert.runtime.simulated.arena import (
+    Job,
     Known,
     PinnedBudget,
     SimulatedArena,
     Storages,
-    poison,
     poisoned,
+    run_all,
 )
 from offcert.runtime.simulated.clerk import SimulatedClerk
 from offcert.runtime.simulated.races import Race, RaceError, RaceKind
@@ -174,8 +175,8 @@ class SimulatedDevice:
         """
         self._ledger.watch(tracker)
 
-    def arena(self, size: int) -> SimulatedArena:
-        """Return exactly so many poisoned bytes of the host.
+    def arena(self, size: int, order: Sequence[tuple[int, int]] | None = None) -> SimulatedArena:
+        """Return exactly so many poisoned bytes of the host, registered at once.
 
         Raises
         ------
@@ -237,12 +238,16 @@ class SimulatedDevice:
         self._link_used = stream.index, stream.knows[stream.index]
         for job in jobs:
             self._note(stream, job)
-        stream.enqueue(partial(_run, jobs))
-        if not all(part.arena.registered for part in parts):
-            # The driver copies through memory of its own, and lets the host wait.
-            stream.record().wait_here()
+        held = [each for each in (job.arena.pending(job.offset) for job in jobs) if each]
+        with ExitStack() as stack:
+            for each in held:
+                stack.enter_context(each)
+            stream.enqueue(partial(run_all, jobs))
+            if held or not all(part.arena.registered for part in parts):
+                # The driver copies through memory of its own, and lets the host wait.
+                stream.record().wait_here()
 
-    def _jobs(self, part: CopiedStorage, kind: Kind) -> Iterator[_Job]:
+    def _jobs(self, part: CopiedStorage, kind: Kind) -> Iterator[Job]:
         """Yield the pieces of a copy, each of which is one call of CUDA's."""
         size, arena = part.data.numel(), part.arena
         assert isinstance(arena, SimulatedArena)
@@ -256,7 +261,7 @@ class SimulatedDevice:
         begin = part.data.data_ptr() - storage.data_ptr() - part.offset
         known = self._storages.know(storage)
         for offset, piece in arena.pieces(part.offset, size):
-            yield _Job(kind == Kind.OFFLOAD, known, begin + offset, arena, offset, piece)
+            yield Job(kind == Kind.OFFLOAD, known, begin + offset, arena, offset, piece)
 
     def hold(self, duration: int) -> None:
         """Do nothing: the host takes no time of this device."""
@@ -301,7 +306,7 @@ class SimulatedDevice:
 
     # Races.
 
-    def _note(self, stream: SimulatedStream, job: _Job) -> None:
+    def _note(self, stream: SimulatedStream, job: Job) -> None:
         """Take note of what a copy uses, which has just been given to a stream."""
         knows, known, number = stream.knows, job.known, stream.knows[stream.index]
         does = f"a copy {_STREAMS[stream.index]} of {job.size} bytes"
@@ -359,42 +364,3 @@ class SimulatedDevice:
 
     def _found(self, kind: RaceKind, size: int, what: str) -> None:
         self.races.append(Race(kind, size, f"{self.name}: {what}"))
-
-
-class _Job:
-    """One storage of a copy, to be carried out later."""
-
-    __slots__ = ("arena", "begin", "known", "offset", "outwards", "size")
-
-    def __init__(
-        self,
-        outwards: bool,
-        known: Known,
-        begin: int,
-        arena: SimulatedArena,
-        offset: int,
-        size: int,
-    ) -> None:
-        self.outwards = outwards
-        self.known = known
-        self.begin = begin
-        self.arena = arena
-        self.offset = offset
-        self.size = size
-
-    def run(self) -> None:
-        """Copy; what is gone on one side is poison on the other, or lost."""
-        there = self.known.address(self.begin, self.size)
-        here = None if self.arena.closed else self.arena.address(self.offset)
-        target, source = (here, there) if self.outwards else (there, here)
-        if target is None or self.size == 0:
-            return
-        if source is None:
-            poison(target, self.size)
-        else:
-            ctypes.memmove(target, source, self.size)
-
-
-def _run(jobs: Sequence[_Job]) -> None:
-    for job in jobs:
-        job.run()

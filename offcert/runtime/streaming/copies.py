@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
-from offcert.runtime.device.interface import Arena, CopiedStorage, Device
+from offcert.runtime.device.interface import Arena, CopiedStorage, Device, Pinning
 from offcert.runtime.device.pinned import SplitArena
 from offcert.runtime.plan.host_layout import HostLayout
 from offcert.runtime.streaming.host_copies import Addresses
@@ -82,6 +82,8 @@ class StreamCopies(Generic[Key]):
     ----------
     outside_entries, outside_bytes : int
         Copies outside of the arena.
+    arena : Arena
+        The arena.
     closed : bool
         Whether the host's memory has been given back: nothing can leave any more.
     """
@@ -98,7 +100,7 @@ class StreamCopies(Generic[Key]):
         self.outside_bytes = 0
         self._device = device
         self._offsets = layout.offsets
-        self._arena = arena
+        self.arena = arena
         self._apart = device.arena if apart is None else apart
         self._staging = staging
         self._inside: Addresses[Copy] = Addresses()
@@ -111,6 +113,11 @@ class StreamCopies(Generic[Key]):
         """Take note that a step begins to use them."""
         if self._staging is not None:
             self._staging.begin()
+
+    @property
+    def pinning(self) -> Pinning | None:
+        """How far the arena has been registered."""
+        return self.arena.pinning
 
     def room(self, entries: Sequence[Entry]) -> list[Copy]:
         """Return bytes of the host that storages can be copied to.
@@ -171,13 +178,15 @@ class StreamCopies(Generic[Key]):
         inside = self._inside.at(self._offsets[entry.key])
         return inside is not None and inside.entry() is entry
 
-    def close(self) -> None:
-        """Give the host's memory back.
+    def close(self, *, keep_arena: bool = False) -> Arena:
+        """Give the host's memory back, and return the arena, which another plan may `keep_arena`.
 
         No stream may be at work. What autograd may still ask for moves into ordinary memory.
         """
         copies = [*self._inside, *self._outside.values()]
-        arenas = {id(copy.arena): copy.arena for copy in copies} | {id(self._arena): self._arena}
+        arenas = {id(copy.arena): copy.arena for copy in copies} | {id(self.arena): self.arena}
+        if keep_arena:
+            del arenas[id(self.arena)]
         with ExitStack() as stack:
             for arena in arenas.values():
                 stack.callback(arena.close)
@@ -190,6 +199,7 @@ class StreamCopies(Generic[Key]):
                 if entry is not None and entry.away:
                     size = copy.high - copy.low
                     self._kept[entry] = copy.arena.view(copy.low, size).clone()
+        return self.arena
 
     def _forget(self) -> None:
         self.closed = True
@@ -224,7 +234,7 @@ class StreamCopies(Generic[Key]):
         high = low + entry.size
         if any(each.is_needed for each in self._inside.met(low, high)):
             return None
-        copy = Copy(self._arena, low, high, _nobody)
+        copy = Copy(self.arena, low, high, _nobody)
         self._inside.put(low, high, copy)
         return copy
 

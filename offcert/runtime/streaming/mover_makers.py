@@ -10,7 +10,8 @@ from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from offcert.runtime.device.interface import Arena, Device
-from offcert.runtime.device.pinned import RegistrationError, SplitArena
+from offcert.runtime.device.pinned import SplitArena
+from offcert.runtime.device.registration import RegistrationError
 from offcert.runtime.device.store import HostStore, SplitStore
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.plan.timetable import Act
@@ -61,17 +62,19 @@ class MoverMaker(ABC, Generic[Room]):
         if room is not None:
             self._rooms.setdefault(id(step_plan), []).append((room, weakref.ref(step)))
 
-    def forget(self, step_plan: StepPlan) -> None:
+    def forget(self, step_plan: StepPlan, instead: StepPlan | None = None) -> None:
         """Give back the rooms of a plan that no step follows any more.
 
-        What a step still needs is kept until all are closed.
+        What a step still needs is kept until all are closed; the plan that is followed `instead`
+        may have the rest.
         """
+        again = instead is not None and not instead.moves_nothing
         for room, reference in self._rooms.pop(id(step_plan), []):
             user = reference()
             if user is not None and user.uses_store:
                 self._rooms.setdefault(0, []).append((room, reference))
             else:
-                self._give_back(room)
+                self._give_back(room, again=again)
 
     def distrust(self, step: User) -> None:
         """Let no other step use the room of one in which something has gone wrong."""
@@ -94,8 +97,8 @@ class MoverMaker(ABC, Generic[Room]):
             self._give_back(room)
         return good[0] if good else None
 
-    def _give_back(self, room: Room) -> None:
-        """Give room back that is not needed: more steps were under way at once than now."""
+    def _give_back(self, room: Room, *, again: bool = False) -> None:
+        """Give room back that no step needs, unless it is to be used `again`."""
 
     def close(self) -> None:
         """Give all memory of the host back."""
@@ -161,6 +164,8 @@ class StreamMoverMaker(MoverMaker[StreamCopies[SavedPlace]]):
         self._timed = timed
         self._spill = spill
         self._made: list[StreamCopies[SavedPlace]] = []
+        # The arena of a plan that is not followed any more: to register another one takes seconds.
+        self._spare: Arena | None = None
         self._told = False
 
     def mover(self, step_plan: StepPlan) -> tuple[Mover | None, StreamCopies[SavedPlace] | None]:
@@ -170,14 +175,18 @@ class StreamMoverMaker(MoverMaker[StreamCopies[SavedPlace]]):
         self.record = StepEvents(self._device) if self._timed else None
         copies = self._free_room(step_plan) or self._new(step_plan)
         copies.begin()
+        pinning = copies.pinning
+        if pinning is not None and pinning.refused:
+            size = f"{pinning.registered} of {pinning.size} bytes are registered"
+            self._refused(f"{pinning.refused}; {size}, and other")
         return StreamMover(step_plan, self._device, copies, self.record), copies
 
     def _new(self, step_plan: StepPlan) -> StreamCopies[SavedPlace]:
         device = self._device
         with ExitStack() as undo:
-            arena = self._arena(step_plan.host.pool - step_plan.in_file)
+            arena = self._arena(step_plan)
             undo.callback(arena.close)
-            apart, staging = self._arena, None
+            apart, staging = self._apart, None
             if step_plan.in_file:
                 file = device.file(step_plan.in_file, self._spill)
                 undo.callback(file.close)
@@ -193,13 +202,31 @@ class StreamMoverMaker(MoverMaker[StreamCopies[SavedPlace]]):
             undo.pop_all()
         return copies
 
-    def _arena(self, size: int) -> Arena:
+    def _arena(self, step_plan: StepPlan) -> Arena:
         """Return memory of the host, registered unless the device refuses that."""
+        size = step_plan.host.pool - step_plan.in_file
+        spare = self._spare
+        if spare is not None and size <= spare.size:
+            self._spare = None
+            return spare
+        self._drop_spare()
+        try:
+            arena = self._device.arena(size, _leaving(step_plan, size))
+            if self._timed:
+                # Steps that are timed are steps as they are later.
+                arena.finish()
+            return arena
+        except RegistrationError as error:
+            self._refused(f"{error};")
+        # What has been mapped in vain is gone by now.
+        return self._device.pageable(size)
+
+    def _apart(self, size: int) -> Arena:
+        """Return memory for one copy, likewise."""
         try:
             return self._device.arena(size)
         except RegistrationError as error:
-            self._refused(error)
-        # What has been mapped in vain is gone by now.
+            self._refused(f"{error};")
         return self._device.pageable(size)
 
     def _staging(self, step_plan: StepPlan, file: Arena) -> Staging[SavedPlace] | None:
@@ -207,22 +234,31 @@ class StreamMoverMaker(MoverMaker[StreamCopies[SavedPlace]]):
         try:
             return Staging(self._device, step_plan.staging, _returning(step_plan, file))
         except RegistrationError as error:
-            self._refused(error)
+            self._refused(f"{error};")
         return None
 
-    def _refused(self, error: RegistrationError) -> None:
+    def _refused(self, what: str) -> None:
         if not self._told:
             self._told = True
             warnings.warn(
-                f"{error}; copies go through other memory, and the host waits for each of them",
+                f"{what} copies go through other memory, and the host waits for each of them",
                 OffloadWarning,
                 stacklevel=2,
             )
 
-    def _give_back(self, room: StreamCopies[SavedPlace]) -> None:
+    def _give_back(self, room: StreamCopies[SavedPlace], *, again: bool = False) -> None:
         self._made.remove(room)
         self._device.synchronise()
-        room.close()
+        keep = again and room.arena.registered and not isinstance(room.arena, SplitArena)
+        arena = room.close(keep_arena=keep)
+        if keep:
+            self._drop_spare()
+            self._spare = arena
+
+    def _drop_spare(self) -> None:
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            spare.close()
 
     def close(self) -> None:
         """Wait for the device, and give all memory of the host back.
@@ -235,10 +271,26 @@ class StreamMoverMaker(MoverMaker[StreamCopies[SavedPlace]]):
         self.record = None
         with ExitStack() as stack:
             # Arenas are given back whatever the device says, and each whatever becomes of others.
+            stack.callback(self._drop_spare)
             for copies in made:
                 stack.callback(copies.close)
             if made:
                 self._device.synchronise()
+
+
+def _leaving(step_plan: StepPlan, size: int) -> list[tuple[int, int]]:
+    """Return addresses and sizes in the arena in the order in which copies leave for them."""
+    assert step_plan.timetable is not None
+    offsets = step_plan.host.offsets
+    gaps = [
+        action.gap
+        for row in step_plan.timetable.actions
+        for action in row
+        if action.act is Act.COPY_OUT
+    ]
+    places = [place for gap in gaps for place in step_plan.parts[step_plan.trace.gaps[gap].tensor]]
+    found = [(offsets[place], place.size) for place in places if place.size]
+    return [(begin, part) for begin, part in found if begin < size]
 
 
 def _returning(step_plan: StepPlan, file: Arena) -> list[list[Staged[SavedPlace]]]:

@@ -11,7 +11,7 @@ import torch
 
 from offcert.core.errors import OffcertError
 from offcert.core.platform import Kind
-from offcert.runtime.device.interface import Device, DeviceEvent, Stream
+from offcert.runtime.device.interface import Device, DeviceEvent, Pinning, Stream
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.plan.timetable import Act, Action
 from offcert.runtime.streaming.copies import StreamCopies
@@ -151,6 +151,11 @@ class StreamMover(Mover):
         return self._copies.outside_bytes - self._outside_before[1]
 
     @property
+    def pinning(self) -> Pinning | None:
+        """How far the arena has been registered."""
+        return self._copies.pinning
+
+    @property
     def is_here(self) -> bool:
         """Whether the calling thread's operators run in the stream of the step."""
         return self._device.compute == self._compute
@@ -200,7 +205,7 @@ class StreamMover(Mover):
             if entry is not None:
                 found.append(entry)
             elif step.deviation is None:
-                lacking(step, place, operation)
+                lacking(step, place, operation, self._device.tensors.type)
         return [] if step.deviation is not None else found
 
     def _send(self, step: FollowedStep, gap: int, tensor: int, entries: Sequence[Entry]) -> bool:

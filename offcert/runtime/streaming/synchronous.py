@@ -16,7 +16,7 @@ from offcert.core.platform import Kind
 from offcert.core.trace import Trace
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule, Transfer
-from offcert.runtime.device.interface import DeviceEvent
+from offcert.runtime.device.interface import DeviceEvent, Pinning
 from offcert.runtime.device.store import HostStore
 from offcert.runtime.plan.predict import Prediction
 from offcert.runtime.plan.reports import Unfreed
@@ -93,6 +93,11 @@ class Mover(ABC):
         """Bytes of the copies outside of the arena."""
 
     @property
+    def pinning(self) -> Pinning | None:
+        """How far the arena has been registered; None without a device."""
+        return None
+
+    @property
     def is_here(self) -> bool:
         """Whether the calling thread's operators come after those of the step, and before more."""
         return True
@@ -114,14 +119,33 @@ class Mover(ABC):
         """Take note that nothing more will move; a step that is `complete` ran all operations."""
 
 
-def lacking(step: FollowedStep, place: SavedPlace, operation: int) -> None:
-    """Tell a step that it has not saved a tensor that is to leave, unless it does less."""
+def lacking(step: FollowedStep, place: SavedPlace, operation: int, here: str = "cpu") -> None:
+    """Tell a step that it has not saved a tensor that is to leave, unless it does less.
+
+    Parameters
+    ----------
+    step : FollowedStep
+        The step that follows a plan.
+    place : SavedPlace
+        The tensor that its plan knows.
+    operation : int
+        The operation before which it is to leave.
+    here : str
+        The kind of device that the step runs on.
+    """
     if place.operation in step.left_out:
         return
     shape = "x".join(map(str, place.shape)) or "scalar"
+    captured = step.step_plan.capture.device
+    why = ""
+    if captured != here:
+        why = (
+            f"; it was captured from a model on {captured}, whose kernels may keep other tensors, "
+            f"such as masks of dropout: profile the model where it is trained, on {here}"
+        )
     step.deviate(
         f"{step.name(place.operation)} has not saved the {place.dtype} tensor of shape {shape} "
-        f"that should leave before {step.name(operation)}"
+        f"that should leave before {step.name(operation)}{why}"
     )
 
 

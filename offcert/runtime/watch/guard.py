@@ -6,9 +6,10 @@ end of a context. Whatever an entrance raises that is not meant for the user is 
 once, and is the reason why the step has not followed its plan.
 
 Meant for the user are changes in place that would make gradients wrong, segments that have made
-something else, what PyTorch's checkpoints find, warnings that the user's filters turn into errors,
-and whatever is no `Exception`. Bytes that are lost are asked for outside of any guard: gradients
-without them would be wrong.
+something else, what PyTorch's checkpoints find, a CUDA graph that is captured around a step (its
+replays would keep to no plan, and nobody would see them), warnings that the user's filters turn
+into errors, and whatever is no `Exception`. Bytes that are lost are asked for outside of any guard:
+gradients without them would be wrong.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any, Protocol, TypeVar
 from torch.utils.checkpoint import CheckpointError, _StopRecomputationError
 
 from offcert.core.errors import OffcertError
+from offcert.runtime.device.interface import GraphCaptureError
 from offcert.runtime.watch.entries import InPlaceError
 from offcert.runtime.watch.proof import RecomputeError, StopRunning
 
@@ -51,6 +53,7 @@ def quiet() -> Iterator[None]:
 # PyTorch and we leave by the last two what has been run again as far as it is needed.
 _MEANT = (
     InPlaceError, CheckpointError, RecomputeError, Warning, _StopRecomputationError, StopRunning,
+    GraphCaptureError,
 )  # fmt: skip
 
 GUARDED: dict[str, Callable[..., Any]] = {}

@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from offcert.runtime.watch.entries import Entry
 from offcert.runtime.watch.foreign import foreign_name
 from offcert.runtime.watch.guard import quiet
+from offcert.runtime.watch.host_blocks import BLOCK, HostBlocks
 from offcert.runtime.watch.tracker import LiveBytes, StorageRecord
 
 
@@ -61,6 +62,7 @@ class Rule:
         self._saved: list[weakref.ref[Entry]] = []
         self._away: dict[int, _Away] = {}
         self._known: dict[str, int] = {}
+        self._blocks = HostBlocks(BLOCK if host is None else max(1, min(BLOCK, host)))
 
     def note(self, entry: Entry) -> None:
         """Take note that autograd has saved a storage."""
@@ -98,7 +100,10 @@ class Rule:
             return True
         with torch._C._DisableTorchDispatch():
             device = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
-            host = device.to("cpu", copy=True)
+            if storage.device.type == "cpu":
+                host = device.to("cpu", copy=True)
+            else:
+                host = self._blocks.take(device.numel()).copy_(device)
             del device
         entry.drop()
         key = id(entry)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from offcert.core.units import Units
-from offcert.report.training import describe_training
+from offcert.report.training import describe_host, describe_training
 
 UNITS = Units("ns", "B")
 
@@ -55,7 +55,10 @@ def test_all_is_well() -> None:
 
 def test_the_arena_on_the_host_is_said_with_what_is_needed_of_it() -> None:
     text = describe_training(report(3, step(), arena_bytes=3072, arena_load=2048), UNITS)
-    assert "  arena on the host 3.00 KiB, of which 2.00 KiB are needed at a time" in text
+    assert "  arena on the host 3.00 KiB, of which 2.00 KiB are needed at a time\n" in text
+    changes = {"device": "cuda", "pinned_bytes": 3072, "pinned_seconds": 1.25}
+    text = describe_host(report(3, step(), arena_bytes=3072, arena_load=2048, **changes), UNITS)
+    assert "are needed at a time; 3.00 KiB pinned in 1.2 s" in text
 
 
 def test_whatever_is_wrong_is_said_and_long_lists_are_cut() -> None:

@@ -21,7 +21,7 @@ def test_plans_are_followed_and_ratios_written(
     try:
         path = tmp_path / "overhead.json"
         arguments = ["--steps", "2", "--time-limit", "0.5", "-o", str(path)]
-        assert overhead.main(arguments, cases) == 0
+        assert overhead.main(arguments, cases, cases) == 0
     finally:
         torch.set_num_threads(threads)
     document = json.loads(path.read_text())
@@ -33,4 +33,9 @@ def test_plans_are_followed_and_ratios_written(
     assert again["blocks"] == 1
     assert again["ratios"].keys() == {"rehearsal", "samples"}
     assert all(ratio > 0 for ratio in again["ratios"].values())
+    (begun,) = document["first"]
+    assert begun["kinds"]["studied"] == 1
+    assert set(begun["kinds"]) == {"studied", "planned"}
+    # One step is studied, three are timed.
+    assert 5 <= begun["followed"] <= overhead.PATIENCE
     assert "| tiny |" in capsys.readouterr().out

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from offcert.runtime.device.pinned import stretches
+from offcert.runtime.device.registration import stretches
 
 
 class FakeCuda:
@@ -150,10 +150,20 @@ class Bytes:
 
 
 class Host:
-    """Stands for an arena that is registered in chunks."""
+    """Stands for an arena that is registered in chunks, some of which are still to come."""
 
-    def __init__(self, cuda: FakeCuda, chunk: int = 2**30) -> None:
-        self.cuda, self.chunk = cuda, chunk
+    def __init__(self, cuda: FakeCuda, chunk: int = 2**30, missing: tuple[int, ...] = ()) -> None:
+        self.cuda, self.chunk, self.missing = cuda, chunk, missing
+
+    def pending(self, offset: int) -> Any:
+        number = offset // self.chunk
+        return self._held(number) if number in self.missing else None
+
+    @contextmanager
+    def _held(self, number: int) -> Iterator[None]:
+        self.cuda.log.append(("hold", number))
+        yield
+        self.cuda.log.append(("let go", number))
 
     def pieces(self, offset: int, size: int) -> Any:
         return stretches(offset, size, self.chunk)

@@ -141,12 +141,12 @@ def watched(device: Device, arenas: list[weakref.ref[Any]]) -> Device:
     """Return a device whose arenas are known."""
     made = device.arena
 
-    def arena(size: int) -> Any:
-        found = made(size)
+    def arena(size: int, *order: Any) -> Any:
+        found = made(size, *order)
         arenas.append(weakref.ref(found))
         return found
 
-    device.arena = arena  # type: ignore[method-assign]
+    device.arena = arena  # type: ignore[method-assign, assignment]
     return device
 
 

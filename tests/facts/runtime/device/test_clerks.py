@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from offcert.core.errors import OffcertError
-from offcert.runtime.device.cuda import ThreadClerk
+from offcert.runtime.device.clerk import ThreadClerk
 from offcert.runtime.device.pinned import FileArena
 
 

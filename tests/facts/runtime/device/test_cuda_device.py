@@ -1,5 +1,8 @@
 """`CudaDevice` without CUDA: in which order it calls the few functions that it uses."""
 
+import threading
+import time
+
 import pytest
 import torch
 from torch import nn
@@ -49,6 +52,55 @@ def test_no_copy_goes_from_one_registration_to_the_next(monkeypatch):
         ("host[8:16]", "tensor[0:8]"),
         ("host[16:28]", "tensor[8:20]"),
     ]
+
+
+def test_what_is_not_registered_yet_is_held_until_its_copy_has_ended(monkeypatch):
+    cuda = FakeCuda(monkeypatch)
+    device = CudaDevice("cuda")
+    host = Host(cuda, chunk=16, missing=(1,))
+    part = CopiedStorage(Bytes(cuda, "tensor", "cuda:0", 30), host, 8)
+    device.copy_out([part])
+    device.copy_back([part])
+    assert cuda.log == [
+        ("copy", "stream 0", "tensor[0:8]", "host[8:16]"),
+        ("hold", 1),
+        ("copy", "stream 0", "tensor[8:24]", "host[16:32]"),
+        ("settle", "stream 0"),
+        ("let go", 1),
+        ("copy", "stream 0", "tensor[24:30]", "host[32:38]"),
+        ("copy", "stream 1", "host[8:16]", "tensor[0:8]"),
+        ("hold", 1),
+        ("copy", "stream 1", "host[16:32]", "tensor[8:24]"),
+        ("settle", "stream 1"),
+        ("let go", 1),
+        ("copy", "stream 1", "host[32:38]", "tensor[24:30]"),
+    ]
+
+
+def test_an_arena_with_an_order_is_registered_by_threads_that_may(monkeypatch):
+    cuda = FakeCuda(monkeypatch)
+    modes = []
+
+    class Driver:
+        def __init__(self, name):
+            assert name == "libcuda.so.1"
+
+        def cuThreadExchangeStreamCaptureMode(self, mode):  # noqa: N802
+            modes.append((threading.current_thread().name, mode._obj.value))
+
+    monkeypatch.setattr("offcert.runtime.device.pinned.ctypes.CDLL", Driver)
+    monkeypatch.setattr("offcert.runtime.device.cuda.CHUNK", 4096)
+    arena = CudaDevice("cuda").arena(9 * 4096, [(8 * 4096, 4096)])
+    first = arena.view(0, 1).data_ptr()
+    assert first + 8 * 4096 in cuda.registered
+    while not arena.pinning.ended:
+        time.sleep(0.001)
+    assert sorted(cuda.registered) == [first + 4096 * number for number in range(9)]
+    # Otherwise a graph that somebody captures meanwhile would be lost.
+    assert modes
+    assert all(name.startswith("offcert-register") and mode == 2 for name, mode in modes)
+    arena.close()
+    assert cuda.registered == {}
 
 
 def test_what_a_driver_does_not_register_by_one_call_it_registers_in_chunks(monkeypatch):

@@ -12,8 +12,8 @@ from test_stream_cleanup import hooked
 from torch import nn
 
 from offcert.core.platform import Kind
-from offcert.runtime.device import cuda as clerk
-from offcert.runtime.device.cuda import ThreadClerk
+from offcert.runtime.device import clerk
+from offcert.runtime.device.clerk import ThreadClerk
 from offcert.runtime.follow.offload import follow
 from offcert.runtime.simulated import SimulatedDevice, by_chance, early, late
 from offcert.runtime.simulated.clerk import SimulatedClerk

@@ -185,7 +185,7 @@ def test_a_device_that_fails_as_the_context_ends_gives_its_arenas_back():
 
 
 def test_a_host_with_too_little_memory_says_so_and_nothing_is_left(monkeypatch):
-    def refuses(size):
+    def refuses(size, *order):
         raise OffcertError(f"no room for {size} bytes")
 
     model = Layers()

@@ -4,14 +4,17 @@ import copy
 import gc
 import warnings
 import weakref
+from functools import partial
 
 import pytest
 import torch
 
 from offcert.core.errors import InputError, OffcertError
+from offcert.runtime.device.interface import GraphCaptureError
 from offcert.runtime.follow.offload import OffloadWarning, follow
 from offcert.runtime.plan.timetable import Act
 from offcert.runtime.simulated import SimulatedDevice
+from offcert.training import offload as make_plans
 from support.runtime.stream_steps import (
     Layers,
     On,
@@ -154,7 +157,7 @@ def test_pinned_memory_is_not_rounded_up(on):
     made, device = context(on, Layers(4), 3, 8)
     sizes = []
     arena = device.arena
-    device.arena = lambda size: sizes.append(size) or arena(size)
+    device.arena = lambda size, *order: sizes.append(size) or arena(size, *order)
     model = made._root
     with made:
         mean(model, on.randn(3, 8)).backward()
@@ -162,7 +165,7 @@ def test_pinned_memory_is_not_rounded_up(on):
         assert size == made.step_plans[0].host.pool == made.report.arena_bytes
         assert size & (size - 1), "a power of two would show nothing"
         (room,) = made._mover_maker._made
-        assert room._arena.view(0, size).untyped_storage().nbytes() == size
+        assert room.arena.view(0, size).untyped_storage().nbytes() == size
         if on.is_simulated:
             assert device.pinned_bytes == size
     on.settled(device)
@@ -297,7 +300,7 @@ class Capturing(SimulatedDevice):
 
     def require_movable(self):
         if self.capturing:
-            raise OffcertError("while a CUDA graph is captured")
+            raise GraphCaptureError("while a CUDA graph is captured")
 
     def _copy(self, stream, kind, parts):
         self.require_movable()
@@ -305,8 +308,8 @@ class Capturing(SimulatedDevice):
 
 
 @pytest.mark.filterwarnings("ignore::offcert.runtime.watch.guard.OffloadWarning")
-@pytest.mark.parametrize("backward", [False, True])
-def test_no_stream_is_told_anything_while_a_graph_is_captured(backward):
+@pytest.mark.parametrize("where", ["around", "in the forward pass", "in the backward pass"])
+def test_no_stream_is_told_anything_while_a_graph_is_captured(where, monkeypatch):
     # One that waited for an event of the captured stream would be captured, too.
     model, on = Layers(), On("simulated")
     problem = captured_problem(model)
@@ -314,20 +317,47 @@ def test_no_stream_is_told_anything_while_a_graph_is_captured(backward):
     device = Capturing.of(problem.platform)
     expected = gradients(on, copy.deepcopy(model))
     with follow(model, plan, tight(problem, plan), device=device):
-        if backward:
-            loss = mean(model, on.randn(4, 8))
-        device.capturing = True
+        steps = partial(gradients, on, model)
+        if where == "in the backward pass":
+            steps = mean(model, on.randn(4, 8)).backward
         told = device.out.given, device.back.given
-        if backward:
-            with pytest.raises(OffcertError, match="while a CUDA graph is captured"):
-                loss.backward()
+        if where == "in the forward pass":
+            monkeypatch.setattr(model, "middle", _capturing(device))
         else:
-            # Nothing has left yet, and nothing leaves.
-            assert same(gradients(on, model), expected)
-        assert (device.out.given, device.back.given) == told
+            device.capturing = True
+        with pytest.raises(GraphCaptureError, match="while a CUDA graph is captured"):
+            steps()
+        if where != "in the forward pass":
+            assert (device.out.given, device.back.given) == told
         device.capturing = False
+        monkeypatch.undo()
         assert same(gradients(on, model), expected)
     on.settled(device)
+
+
+def test_a_step_is_not_studied_while_a_graph_is_captured():
+    model, on = Layers(), On("simulated")
+    device = Capturing.of(captured_problem(model).platform)
+    device.capturing = True
+    asked = {"memory": "50%", "hardware": "v100-pcie", "background": False, "time_limit": 0.2}
+    with make_plans(model, "auto", device=device, **asked) as training:
+        with pytest.raises(GraphCaptureError, match="while a CUDA graph is captured"):
+            gradients(on, model)
+        device.capturing = False
+        gradients(on, model)
+        gradients(on, model)
+        assert training.steps == {"studied": 1, "planned": 1}
+    on.settled(device)
+
+
+def _capturing(device):
+    """Return what begins to capture a graph in the middle of a model."""
+
+    def begin(x):
+        device.capturing = True
+        return x
+
+    return begin
 
 
 @pytest.mark.cuda
