@@ -63,7 +63,7 @@ WAYS: dict[str, Callable[[], Way]] = {
 
 
 def ways(part: Part) -> None:
-    """Measure what others do, each at its own peak."""
+    """Measure the ways of others, each at its own peak."""
     for network in part.wanted(*WAYS):
         bench = Bench(network)
         plain = bench.gradients(bench.step.execute)
