@@ -352,7 +352,7 @@ def slug(name: str) -> str:
 def write(
     folder: Path, name: str, rows: list[Row], python: Interpreter, ended: dict[str, Any]
 ) -> dict[str, Any]:
-    """Write what is known of a device, with the parts of earlier calls; return it.
+    """Write the document of a device, with the parts of earlier calls; return it.
 
     Rows that were measured on a card, and were brought along, are of that card.
     """
@@ -378,7 +378,7 @@ def write(
 
 
 def say(rows: list[Row]) -> None:
-    """Print all rows, and what of the goals they miss."""
+    """Print all rows, and the goals that they miss."""
     print("\n".join(table(rows)))
     for network, way, missed in goals(rows):
         print(f"{network}, {way}: {'; '.join(missed) or 'as it should be'}")

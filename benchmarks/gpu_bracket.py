@@ -45,7 +45,7 @@ def bracket(part: Part) -> None:
 
 
 def plain_ms(rows: Iterable[Mapping[str, Any]], network: str) -> float | None:
-    """Return what a plain step of a network took, if that was measured."""
+    """Return the milliseconds of a plain step of a network, if that was measured."""
     found = (row["ms"] for row in rows if row["network"] == network and row["way"] == "plain")
     return next(found, None)
 

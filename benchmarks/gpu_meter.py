@@ -213,7 +213,7 @@ class Bench:
         return [each.grad.clone() for each in trained if each.grad is not None]
 
     def free(self) -> None:
-        """Give back what nothing uses, so that the next way begins as this one did."""
+        """Give back memory that nothing uses, so that the next way begins as this one did."""
         gc.collect()
         if not self.simulated:
             torch.cuda.empty_cache()

@@ -1,4 +1,4 @@
-"""What the parts of `make gpu` share: their folder, their rows, and the time that is left."""
+"""A part of `make gpu`: its folder, its rows, and the time that is left."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Part:
 
     @contextmanager
     def row(self, network: str, way: str) -> Iterator[dict[str, Any]]:
-        """Let a block fill in the columns of a row, and write it; also what went wrong."""
+        """Let a block fill in the columns of a row, and write it, also if something went wrong."""
         found: dict[str, Any] = {}
         begun = time.monotonic()
         try:

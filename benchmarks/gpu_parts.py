@@ -153,7 +153,7 @@ def _followed(bench: Bench, certificate: Certificate, plain: list[torch.Tensor])
 
 
 def _hosted(training: Offload, certificate: Certificate) -> float | None:
-    """Return what is forecast where no operation ends before the host has handed it over."""
+    """Return the forecast in which no operation ends before the host has handed it over."""
     [made] = training.step_plans
     launches = launch_times(certificate.problem, certificate.result.execution)
     if launches is None or made.timetable is None or len(launches) != len(made.problem.trace):

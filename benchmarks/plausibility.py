@@ -218,7 +218,7 @@ _MEDIUM = {**SHAPES["gpt2"].config, "n_embd": 1024, "n_layer": 24, "n_head": 16}
 
 
 def _h200(name: str, model: Any, unit: str, milliseconds: float, **others: Any) -> Row:
-    """Return a row of what a plain step took on the H200 that `benchmarks/gpu` is about."""
+    """Return a row of a plain step on the H200 that `benchmarks/gpu` is about."""
     row = Row(f"{name}, H200", model, "h200", others.pop("batch"), unit, 0, _OWN, **others)
     return replace(row, published=round(1000 * row.items / milliseconds))
 

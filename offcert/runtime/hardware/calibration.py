@@ -26,5 +26,5 @@ def calibrated(card: Hardware) -> Hardware:
         card,
         name=card.name + CALIBRATED,
         sustained=SUSTAINED,
-        source=f"{card.source}; {float(SUSTAINED):g} of these in training: fitted to throughputs",
+        source=f"{card.source}; in training {float(SUSTAINED):g} of that, but for traffic: fitted",
     )

@@ -63,8 +63,9 @@ def hardware(name: str | Hardware, *, peak: bool = False, attention: str | None 
     if attention is not None and attention != found.attention:
         found = _with_kernel(found, attention)
     none: Mapping[str, Fraction] = MappingProxyType({})
-    best = {"efficiency": none, "kernels": none, "once": True, "sustained": Fraction(1)}
-    return replace(found, **best) if peak else found
+    if not peak:
+        return found
+    return replace(found, efficiency=none, kernels=none, once=True, sustained=Fraction(1))
 
 
 def write_hardware(path: str | Path, card: Hardware) -> None:

@@ -35,7 +35,7 @@ _IN_FLOAT32 = frozenset(_functions())
 
 
 class CardAutocast(TorchFunctionMode):
-    """Casts what a card's autocast casts to float32, where autocast of the CPU is on."""
+    """Computes in float32 as a card's autocast does, where autocast of the CPU is on."""
 
     def __torch_function__(
         self,
