@@ -63,7 +63,8 @@ def _made_small(bench: Bench, certificate: Certificate) -> Iterator[Device]:
             yield device
         return
     whole = torch.cuda.get_device_properties(bench.where).total_memory
-    cap = torch.cuda.memory_allocated() + beyond
+    # Segments of which a tensor has a part stay, whatever has been given back.
+    cap = torch.cuda.memory_reserved() + beyond
     torch.cuda.set_per_process_memory_fraction(min(1.0, cap / whole))
     try:
         yield bench.device()
