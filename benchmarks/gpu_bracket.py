@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gpu_part import Part
-from gpu_rows import Row, outside
+from gpu_rows import SUMS, Row, outside
 from measured_machine import reading_of, row_of
 
 from offcert.core.documents import read_json
@@ -52,6 +52,6 @@ def plain_ms(rows: Iterable[Mapping[str, Any]], network: str) -> float | None:
 
 def _sums(operations: float, plain: float | None) -> list[str]:
     """Return that a profile does not add up to the plain step, within 2 %, if it does not."""
-    if plain is None or abs(operations / plain - 1) <= 0.02:
+    if plain is None or abs(operations / plain - 1) <= SUMS:
         return []
     return [f"the profile adds up to {operations:.1f} ms, a plain step took {plain:.1f}"]

@@ -17,6 +17,7 @@ from gpu_rows import CHECKPOINTED, JOINT, MOVING, WAYS, Row
 
 from offcert.core.platform import Kind
 from offcert.questions.schedule.files import read_problem, write_problem
+from offcert.questions.schedule.launches import with_host
 from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.questions.schedule.training_record import AllocatorPeaks
 
@@ -70,6 +71,7 @@ def columns(problem: Problem) -> dict[str, Any]:
     return {
         "measured_ms": trace.compute_time / 1e6,
         "host_ms": None if launches is None else sum(launches) / 1e6,
+        "hosted_ms": None if launches is None else with_host(trace.durations, launches) / 1e6,
         "peak_allocated": trace.peak_memory,
         "note": note,
     }

@@ -228,6 +228,11 @@ def test_what_misses_a_goal_is_said(rows):
         "421.0 ms are above 3 plain steps and pinning in the first: 420.0"
     ]
     assert rows.goals(others) == []
+    profile = rows.Row("profiles", "resnet50", "profile", measured_ms=91.0)
+    assert rows.goals([*others, profile]) == [("resnet50", "profile", [])]
+    # The host's part counts where it is known.
+    [(_, _, found)] = rows.goals([*others, replace(profile, hosted_ms=92.0)])
+    assert found == ["operations add up to 92.0 ms, a plain step took 90.0"]
     text = "\n".join(rows.table([*others, planned(limit=2**30)]))
     assert "| train | joint | 1,024 | 98.0 | 105.0 | 105.0 | 106.0 |" in text
 
