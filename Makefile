@@ -12,7 +12,7 @@ LIMIT := 60
 # Hundreds of processes of the tests would compile all sources, each for itself.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test test-fast check lint types tests docs claims claims-again gpu clean
+.PHONY: setup demo test test-fast check lint types tests docs claims claims-again gpu gpu-wheels clean
 
 setup: $(STAMP)
 
@@ -96,8 +96,18 @@ claims-again: $(STAMP)
 	@$(BIN)/python benchmarks/claims_check.py --again
 
 # Needs no .venv where python3 has PyTorch, and no GPU: then everything runs on the simulated device.
+# PART and NETWORK choose some, as in `make gpu PART=train NETWORK=gpt2-medium`; MORE is for options.
 gpu:
-	@python3 benchmarks/gpu.py
+	@python3 benchmarks/gpu.py $(PART:%=--part %) $(NETWORK:%=--network %) $(MORE)
+
+# For a machine that has PyTorch and reaches nothing: to be carried there, and found by `make gpu`.
+# Searches, which need more, run elsewhere.
+gpu-wheels: $(STAMP)
+	@mkdir -p out/wheels
+	@$(BIN)/python -m pip download -qq --disable-pip-version-check --only-binary=:all: -d out/wheels \
+		--python-version 3.12 --platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 \
+		-c constraints.txt numba transformers pytest
+	@du -sh out/wheels
 
 clean:
 	rm -rf .venv out

@@ -1,16 +1,24 @@
-"""Everything that needs a GPU, in one command and in under nine minutes: `make gpu`.
+"""Everything that needs a GPU, in one command, in parts of at most four minutes: `make gpu`.
 
     python3 benchmarks/gpu.py
-    python3 benchmarks/gpu.py -o FOLDER --minutes 5 --only profiles
+    python3 benchmarks/gpu.py --part train --network gpt2-medium --minutes 4
+    python3 benchmarks/gpu.py --part certificates        (where there is no card)
 
-Runs the tests that are marked for CUDA beside those of the simulated device, the measured profiles,
-and benchmarks/runtime.py, and leaves one JSON document with the device's name and versions:
-benchmarks/gpu/<device>.json, which is to be committed. Where there is no GPU the same parts run on
-the simulated device, and the document is out/gpu/simulated.json; it says so.
+Parts, the most valuable first: measured `profiles`; what others do (`ways`); `certificates`, which
+need no card; what training under them takes (`train`); the same `compiled`; a card made `small`;
+two cards (`distributed`); and `tests` that are marked for CUDA. Each row is on the disk before the
+next one begins, in rows.jsonl of the folder out/gpu/<device>, and is not measured again unless
+`--again` says so: a call goes on where the last one ended. To make certificates elsewhere, that
+folder is copied there and back, and named by `-o`.
+
+The rows, and what of the goals they miss, are in benchmarks/gpu/<device>.json, which is to be
+committed. Where there is no GPU the same parts run on the simulated device with tiny networks, and
+the document is out/gpu/simulated.json; it says so.
 
 Nothing has to be installed: of the Python that runs this, that of .venv, and python3 the first is
-taken whose PyTorch sees a GPU, else the first that has PyTorch. Each part is a process of its own
-with a limit of time, and what was done by then is kept. This file uses the standard library alone.
+taken whose PyTorch sees a GPU, else the first that has PyTorch. What it lacks may lie as wheels in
+out/wheels (`make gpu-wheels` fetches them). Each part is a process of its own with a limit of time.
+This file uses the standard library alone.
 """
 
 from __future__ import annotations
@@ -26,18 +34,22 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
-from dataclasses import dataclass
+import zipfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from gpu_rows import Row, Rows, goals, table
+
 ROOT = Path(__file__).resolve().parent.parent
-PARTS = ("tests", "profiles", "runtime")
-# What a part may take of the time that is left when it begins.
-SHARES = {"tests": 0.4, "profiles": 0.45, "runtime": 1.0}
-# Of the benchmark, one process each.
-NETWORKS = {True: ("gpt", "resnet50", "densenet121"), False: ("gpt-tiny",)}
-# Plans that the benchmark makes for each network.
-PLANS = 8
+WHEELS = ROOT / "out/wheels"
+PARTS = (
+    "profiles", "ways", "certificates", "train", "compiled", "small", "distributed", "tests",
+    "bracket",
+)  # fmt: skip
+# Seconds of a part at most; of these, a row is begun within the first part.
+SECONDS, BEGIN = 240.0, 0.7
 # Beside those that are marked for CUDA: what a machine without a GPU runs in their place.
 SIMULATED = (
     "tests/facts/runtime/device",
@@ -82,10 +94,21 @@ class Interpreter:
 
 
 def environment() -> dict[str, str]:
-    """Return the variables of a part: the package is found where it lies."""
-    known = os.environ.get("PYTHONPATH")
-    path = str(ROOT) if not known else os.pathsep.join((str(ROOT), known))
+    """Return the variables of a part: the package is found where it lies, wheels behind it."""
+    paths = [str(ROOT), os.environ.get("PYTHONPATH", ""), str(WHEELS / "unpacked")]
+    path = os.pathsep.join(each for each in paths if each)
     return {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
+
+
+def unpack(folder: Path) -> None:
+    """Unpack the wheels of a folder, once: what they hold need not be installed to be found."""
+    target = folder / "unpacked"
+    for wheel in sorted(folder.glob("*.whl")):
+        done = target / f".{wheel.name}"
+        if not done.exists():
+            with zipfile.ZipFile(wheel) as packed:
+                packed.extractall(target)
+            done.touch()
 
 
 def interpreters() -> list[Interpreter]:
@@ -237,44 +260,15 @@ def _counts(report: Path) -> dict[str, Any]:
     return {**counts, "failures": failures, "skipped_because": sorted(reasons)}
 
 
-def profiles(python: Interpreter, folder: Path, seconds: float) -> dict[str, Any]:
-    """Measure networks of the zoo."""
-    # It writes as it goes, and ends by itself before its time is up.
-    script = [str(ROOT / "benchmarks/gpu_profiles.py"), "--seconds", str(round(seconds * 0.8))]
-    return _script(python, folder, "profiles", script, seconds)
-
-
-def runtime(python: Interpreter, folder: Path, seconds: float) -> dict[str, Any]:
-    """Run the benchmark of the runtime, network by network, as far as the time goes."""
-    script = ROOT / "benchmarks/runtime.py"
-    names = NETWORKS[python.cuda]
-    until = time.monotonic() + seconds
-    found: dict[str, Any] = {"status": 0, "networks": {}, "said": []}
-    for number, name in enumerate(names):
-        left = (until - time.monotonic()) / (len(names) - number)
-        command = [str(script), "--device", "cuda" if python.cuda else "simulated"]
-        # Half of the time for plans, the other half for steps.
-        limit = max(1, round(left / 2 / PLANS))
-        command += ["--networks", name, "--time-limit", str(limit)]
-        done = _script(python, folder, f"runtime-{name}", command, left)
-        found["networks"][name] = done
-        found["said"] = done["said"]
-        if done["status"] != 0:
-            found["status"] = f"{name}: {done['status']}"
-    return found
-
-
-def _script(
-    python: Interpreter, folder: Path, name: str, command: list[str], seconds: float
+def measured(
+    part: str, python: Interpreter, folder: Path, seconds: float, chosen: Sequence[str]
 ) -> dict[str, Any]:
-    """Run a script that writes a document."""
-    output = folder / f"{name}.json"
-    output.unlink(missing_ok=True)
-    done = run([python.path, *command, "-o", str(output)], seconds, folder / f"{name}.log")
-    try:
-        return {**done, "result": json.loads(output.read_text())}
-    except (OSError, ValueError):
-        return done
+    """Run a part that writes rows."""
+    command = [python.path, str(ROOT / "benchmarks/gpu_parts.py"), part, "--folder", str(folder)]
+    command += ["--seconds", str(round(BEGIN * seconds)), *chosen]
+    found = run(command, seconds, folder / f"{part}.log")
+    found["failed"] = sum(row.failed for row in Rows(folder / "rows.jsonl") if row.part == part)
+    return found
 
 
 def _commit() -> str | None:
@@ -287,14 +281,23 @@ def _commit() -> str | None:
     return done.stdout.strip()
 
 
+def _chosen() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("-o", "--output", type=Path, help="folder of rows and of the document")
+    parser.add_argument("--minutes", type=float, default=14.0, help="for everything (default: 14)")
+    parser.add_argument("--part", choices=PARTS, action="append", help="may be repeated")
+    parser.add_argument("--network", action="append", help="of the rows; may be repeated")
+    parser.add_argument("--search-seconds", type=float, default=20.0, help="for each certificate")
+    parser.add_argument("--documents", type=Path, help="folder of another machine's, for bracket")
+    parser.add_argument("--again", action="store_true", help="measure rows that are there already")
+    return parser.parse_args()
+
+
 def main() -> int:
     """Run the parts; return 0 if all ended well."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("-o", "--output", type=Path, help="folder (default: benchmarks/gpu)")
-    parser.add_argument("--minutes", type=float, default=8.5, help="for everything (default: 8.5)")
-    parser.add_argument("--only", choices=PARTS, action="append", help="a part; may be repeated")
-    options = parser.parse_args()
+    options = _chosen()
     until = time.monotonic() + 60 * options.minutes
+    unpack(WHEELS)
     known = interpreters()
     if not known:
         print("no Python here has PyTorch: make setup installs it", file=sys.stderr)
@@ -306,36 +309,79 @@ def main() -> int:
         print("== no CUDA device here: everything runs on the simulated one, CUDA is not seen")
     for missing in python.found["missing"]:
         print(f"== missing: {missing}", flush=True)
-    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-    folder = options.output or ROOT / ("benchmarks/gpu" if python.cuda else "out/gpu")
-    work = ROOT / "out/gpu" if options.output is None else folder
-    for each in (folder, work):
+    work = options.output or ROOT / "out/gpu" / slug(name)
+    work = work.resolve()
+    kept = options.output or ROOT / ("benchmarks/gpu" if python.cuda else "out/gpu")
+    for each in (kept, work):
         each.mkdir(parents=True, exist_ok=True)
-    document: dict[str, Any] = {
-        "device": name,
-        "simulated": not python.cuda,
-        "interpreter": python.found,
-        "commit": _commit(),
-        "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "parts": {},
-    }
-    target = folder / f"{slug}.json"
+    chosen = ["--networks", ",".join(options.network)] if options.network else []
+    chosen += ["--again"] if options.again else []
+    chosen += ["--search-seconds", str(options.search_seconds)]
+    if options.documents is not None:
+        chosen += ["--documents", str(options.documents.resolve())]
+    document: dict[str, Any] = {}
     done = True
-    for part in options.only or PARTS:
-        left = until - time.monotonic()
-        print(f"== {part}: at most {left * SHARES[part]:.0f} s", flush=True)
-        found = globals()[part](python, work, left * SHARES[part])
-        document["parts"][part] = found
-        target.write_text(json.dumps(document, indent=2) + "\n")
-        if part == "profiles" and (work / "card.toml").exists():
-            # For --hardware, on machines without the card.
-            shutil.copy(work / "card.toml", target.with_suffix(".toml"))
-        for line in found.get("said", [])[-4:]:
+    for part in options.part or PARTS:
+        seconds = min(SECONDS, until - time.monotonic())
+        print(f"== {part}: at most {seconds:.0f} s", flush=True)
+        if seconds <= 0:
+            found: dict[str, Any] = {"status": "no time was left"}
+        elif part == "tests":
+            found = tests(python, work, seconds)
+        else:
+            found = measured(part, python, work, seconds, chosen)
+        document = write(kept, name, list(Rows(work / "rows.jsonl")), python, {part: found})
+        for line in found.get("said", []):
             print(f"   {line}")
         print(f"== {part} ended with {found['status']}", flush=True)
         done &= found["status"] == 0 and not found.get("failed")
+    say(list(Rows(work / "rows.jsonl")))
+    target = kept / f"{slug(document['device'])}.json"
+    if (work / "card.toml").exists() and python.cuda:
+        # For --hardware, on machines without the card.
+        shutil.copy(work / "card.toml", target.with_suffix(".toml"))
     print(f"== {target}")
     return 0 if done else 1
+
+
+def slug(name: str) -> str:
+    """Return a device's name as that of a file."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
+def write(
+    folder: Path, name: str, rows: list[Row], python: Interpreter, ended: dict[str, Any]
+) -> dict[str, Any]:
+    """Write the document of a device, with the parts of earlier calls; return it.
+
+    Rows that were measured on a card, and were brought along, are of that card.
+    """
+    brought = {row.device for row in rows} - {"", "cpu", "simulated"}
+    if not python.cuda and len(brought) == 1:
+        [name] = brought
+    target = folder / f"{slug(name)}.json"
+    parts: dict[str, Any] = {}
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        parts = json.loads(target.read_text())["parts"]
+    document = {
+        "device": name,
+        "simulated": name == "simulated",
+        "interpreter": {key: found for key, found in python.found.items() if key != "missing"},
+        "commit": _commit(),
+        "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "parts": parts | ended,
+        "rows": [asdict(row) for row in rows],
+        "missed": [list(each) for each in goals(rows) if each[2]],
+    }
+    target.write_text(json.dumps(document, indent=2) + "\n")
+    return document
+
+
+def say(rows: list[Row]) -> None:
+    """Print all rows, and the goals that they miss."""
+    print("\n".join(table(rows)))
+    for network, way, missed in goals(rows):
+        print(f"{network}, {way}: {'; '.join(missed) or 'as it should be'}")
 
 
 if __name__ == "__main__":

@@ -6,21 +6,25 @@ Every row names a model, a card, what a step computes on, and where the throughp
 published. The step is captured on fake tensors, so neither weights nor a GPU are needed.
 *Predicted* is what a step reaches that lasts as long as its computations; *products alone* is the
 same on a card whose memory is so fast that only products, convolutions and attention take time, as
-if all else were fused away. All predictions leave out the optimiser, the input pipeline and
-communication; what else a published run does differently is in its row. ``--rows FILE`` takes rows
-from a JSON file instead (a list of objects with the fields of `Row`), ``--only`` those whose names
-match patterns.
+if all else were fused away; *calibrated* is the same on a card of which these reach less in
+training than at best (`offcert.runtime.hardware.calibration`). All predictions leave out the
+optimiser, the input pipeline and communication; what else a published run does differently is in
+its row. ``--rows FILE`` takes rows from a JSON file instead (a list of objects with the fields of
+`Row`), ``--only`` those whose names match patterns. ``--fit`` fits by how much less
+(`plausibility_fit`).
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch.nn import functional
@@ -34,12 +38,13 @@ from offcert import profile
 from offcert.core.documents import read_json, write_json
 from offcert.runtime import zoo
 from offcert.runtime.capture.step import TrainingStep
-from offcert.runtime.hardware import Hardware, hardware
+from offcert.runtime.hardware import Hardware, OperationClass, cost, hardware, roofline_ns
+from offcert.runtime.hardware.calibration import SUSTAINED
 from offcert.runtime.workloads.configured import training_step
 from offcert.runtime.workloads.shapes import SHAPES
 
 FORMAT = "offcert-plausibility"
-# Bytes per second of a memory that never makes an operation wait.
+# Bytes per second of a memory that never makes an operation wait. Arbitrary.
 _UNLIMITED = 10**21
 
 
@@ -111,6 +116,7 @@ _TITAN = "https://github.com/pytorch/torchtitan/blob/main/"
 _A100 = _TITAN + "docs/performance.md"
 _H100 = _TITAN + "benchmarks/llama3_h100_202412_torchtitan.md"
 _NANO = "https://github.com/karpathy/nanoGPT/issues/110"
+_OWN = "measured.md#what-an-h200-took"
 _HPC = "https://server-gear.com/blog/post/rtx4090-x4-exhaustive-tf-cnn-benchmarks"
 
 
@@ -207,6 +213,23 @@ ROWS = (
 )
 
 
+# The configuration of GPT-2 medium: Radford and others 2019, table 2.
+_MEDIUM = {**SHAPES["gpt2"].config, "n_embd": 1024, "n_layer": 24, "n_head": 16}
+
+
+def _h200(name: str, model: Any, unit: str, milliseconds: float, **others: Any) -> Row:
+    """Return a row of a plain step on the H200 that `benchmarks/gpu` is about."""
+    row = Row(f"{name}, H200", model, "h200", others.pop("batch"), unit, 0, _OWN, **others)
+    return replace(row, published=round(1000 * row.items / milliseconds))
+
+
+ROWS += (
+    _h200("ResNet-50, TF32", "resnet50", "images", 89.13, batch=192),
+    _h200("GPT-2 medium", _MEDIUM, "tokens", 226.135, batch=16, sequence=1024, autocast="bf16"),
+    _h200("GPT-2 124M", "gpt2", "tokens", 107.74, batch=16, sequence=1024, autocast="bf16"),
+)
+
+
 def step_of(row: Row) -> TrainingStep:
     """Return the step of a row, built where tensors have no data."""
     with torch.device("meta"):
@@ -268,38 +291,83 @@ def _selected() -> Any:
     return create_selective_checkpoint_contexts(keeps)
 
 
-def throughput(row: Row, card: Hardware) -> float:
-    """Return the images, sequences or tokens per second that a card reaches on a step."""
-    problem = profile(step_of(row), hardware=card, name=row.name)
-    return row.items * 1e9 / problem.trace.compute_time
+@dataclass(frozen=True)
+class Kernels:
+    """The kernels of a row's step, as often as they run.
+
+    Keys of `calls` are the card's kernel of attention, a key of `cards`, and what `roofline_ns` is
+    told beside the card.
+    """
+
+    row: Row
+    cards: Mapping[str, Hardware]
+    calls: Mapping[tuple[Any, ...], int]
+
+    def throughput(self, **changed: Any) -> float:
+        """Return the items per second of a card of which some attributes are changed."""
+        cards = {name: replace(card, **changed) for name, card in self.cards.items()}
+        times = (
+            count * roofline_ns(cards[name], *work) for (name, *work), count in self.calls.items()
+        )
+        return self.row.items * 1e9 / sum(times)
+
+    def ratio(self, **changed: Any) -> float:
+        """Return the predicted throughput over the published one."""
+        return self.throughput(**changed) / self.row.published
 
 
-def measure(row: Row) -> dict[str, Any]:
-    """Return the published and the predicted throughput, and their ratio."""
+def kernels(row: Row) -> Kernels:
+    """Return the kernels of a row's step, every layer of it."""
     card = hardware(row.card)
     if row.bandwidth is not None:
         card = replace(card, memory_bandwidth=row.bandwidth * 10**9)
-    predicted = throughput(row, card)
-    products = throughput(row, replace(card, memory_bandwidth=_UNLIMITED, overhead_ns=0))
-    return asdict(row) | {
+    calls: Counter[tuple[Any, ...]] = Counter()
+    cards: dict[str, Hardware] = {}
+
+    def noted(
+        card: Hardware,
+        flops: int,
+        bytes: int,
+        dtype: str = "float32",
+        work: str = OperationClass.PRODUCT,
+    ) -> int:
+        cards.setdefault(card.attention, card)
+        calls[card.attention, flops, bytes, dtype, work] += 1
+        return roofline_ns(card, flops, bytes, dtype, work)
+
+    with patch.object(cost, "roofline_ns", noted):
+        profile(replace(step_of(row), repeats=False), hardware=card, name=row.name)
+    return Kernels(row, cards, calls)
+
+
+def measure(found: Kernels) -> dict[str, Any]:
+    """Return the published and the predicted throughput, and their ratio."""
+    predicted = found.throughput()
+    quick = found.throughput(sustained=SUSTAINED)
+    return asdict(found.row) | {
         "predicted": predicted,
-        "products_alone": products,
-        "ratio": predicted / row.published,
+        "products_alone": found.throughput(memory_bandwidth=_UNLIMITED, overhead_ns=0),
+        "ratio": predicted / found.row.published,
+        "calibrated": quick,
+        "calibrated_ratio": quick / found.row.published,
     }
 
 
 def table(found: Iterable[dict[str, Any]]) -> list[str]:
     """Return the lines of a Markdown table."""
     lines = [
-        "| step | batch | unit | predicted | products alone | published | predicted / published |",
-        "| --- | ---: | --- | ---: | ---: | ---: | ---: |",
+        "| step | batch | unit | predicted | products alone | calibrated | published "
+        "| predicted / published | calibrated / published |",
+        "| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for each in found:
         size = str(each["batch"]) + (f" × {each['sequence']:,}" if each["sequence"] else "")
-        numbers = (each["predicted"], each["products_alone"], each["published"])
+        names = ("predicted", "products_alone", "calibrated", "published")
+        numbers = [each[name] for name in names]
         shown = " | ".join(f"{number:,.{0 if number >= 100 else 1}f}" for number in numbers)
         cells = f"[{each['name']}]({each['source']}) | {size} | {each['unit']}/s"
-        lines.append(f"| {cells} | {shown} | {each['ratio']:.2f} |")
+        ratios = f"{each['ratio']:.2f} | {each['calibrated_ratio']:.2f}"
+        lines.append(f"| {cells} | {shown} | {ratios} |")
     return lines
 
 
@@ -308,12 +376,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--only", default="*", help="patterns of names, with semicolons between")
     parser.add_argument("--rows", type=Path, help="a JSON file of rows instead of the published")
+    parser.add_argument("--fit", action="store_true", help="fit the part that training reaches")
     parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args()
     rows = ROWS if options.rows is None else [Row(**each) for each in read_json(options.rows)]
     patterns = options.only.split(";")
-    found = [measure(row) for row in rows if any(fnmatchcase(row.name, p) for p in patterns)]
+    chosen = [row for row in rows if any(fnmatchcase(row.name, p) for p in patterns)]
+    captured = [kernels(row) for row in chosen]
+    found = [measure(each) for each in captured]
     print("\n".join(table(found)))
+    if options.fit:
+        from plausibility_fit import held_out
+
+        print("\n".join(held_out(captured)))
     if options.output is not None:
         write_json(options.output, {"format": FORMAT, "rows": found})
 

@@ -143,6 +143,8 @@ def times_said(problem: Problem) -> str | None:
     rows = reached.items() if isinstance(reached, dict) else ()
     parts = [f"{cut(kind)} {cut(str(part))}" for kind, part in rows]
     said = f"; of its peaks are reached: {', '.join(parts)}" if parts else " at its peak rates"
+    if "sustained" in source:
+        said += f"; in training {cut(str(source['sustained']))} of that, but for traffic"
     by = f"; attention by {cut(str(source['attention']))}" if "attention" in source else ""
     return f"roofline of {cut(name)}{said}{by}"
 

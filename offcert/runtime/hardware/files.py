@@ -16,6 +16,7 @@ from offcert.core.documents import Fields, write_atomically
 from offcert.core.errors import InputError
 from offcert.core.messages import meant, show
 from offcert.core.units import parse_size
+from offcert.runtime.hardware.calibration import CALIBRATED, calibrated
 from offcert.runtime.hardware.cards import HARDWARE
 from offcert.runtime.hardware.model import EFFICIENT, FLASH_2, TYPES, Hardware, OperationClass
 from offcert.runtime.hardware.named import spelled
@@ -32,7 +33,8 @@ def hardware(name: str | Hardware, *, peak: bool = False, attention: str | None 
     ----------
     name : str or Hardware
         A key of `HARDWARE`, also as others spell it (``"RTX 4090"``, ``"NVIDIA A100-SXM4-80GB"``),
-        or the path of a TOML file, which ends in ``.toml``; or what it would be.
+        or the path of a TOML file, which ends in ``.toml``; or what it would be. With
+        ``-calibrated`` behind it, as quick as such cards are in steps of training.
     peak : bool
         Whether operations reach the peaks, whatever is known of what they do reach, and read what
         they take once, however many kernels they are.
@@ -47,6 +49,8 @@ def hardware(name: str | Hardware, *, peak: bool = False, attention: str | None 
     """
     if isinstance(name, Hardware):
         found = name
+    elif name.endswith(CALIBRATED):
+        found = calibrated(hardware(name.removesuffix(CALIBRATED)))
     elif name.endswith(_SUFFIX):
         found = _read(Path(name))
     else:
@@ -54,7 +58,9 @@ def hardware(name: str | Hardware, *, peak: bool = False, attention: str | None 
     if attention is not None and attention != found.attention:
         found = _with_kernel(found, attention)
     none: Mapping[str, Fraction] = MappingProxyType({})
-    return replace(found, efficiency=none, kernels=none, once=True) if peak else found
+    if not peak:
+        return found
+    return replace(found, efficiency=none, kernels=none, once=True, sustained=Fraction(1))
 
 
 def _named(name: str) -> Hardware:
@@ -94,6 +100,7 @@ def write_hardware(path: str | Path, card: Hardware) -> None:
     ]
     lines += [] if card.link_back is None else [f"link_back = {card.link_back}"]
     lines += [] if card.link_both is None else [f"link_both = {list(card.link_both)}"]
+    lines += [] if card.sustained == 1 else [f"sustained = {float(card.sustained)}"]
     lines += [f"overhead_ns = {card.overhead_ns}", f"source = {json.dumps(card.source)}", "[rates]"]
     lines += [f"{name} = {rate}" for name, rate in {"float32": card.flops, **card.rates}.items()]
     reached = {str(name): part for name, part in card.efficiency.items()}
@@ -151,7 +158,10 @@ def _parsed(fields: Fields) -> Hardware:
         efficiency=MappingProxyType(efficiency),
         link_back=int(_positive(fields, "link_back")) if fields.has("link_back") else None,
         link_both=_pair(fields, "link_both"),
+        sustained=_positive(fields, "sustained") if fields.has("sustained") else Fraction(1),
     )
+    if found.sustained > 1:
+        raise InputError(f"sustained must be at most 1, not {float(found.sustained):g}")
     fields.finish()
     return found
 

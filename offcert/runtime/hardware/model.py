@@ -79,6 +79,10 @@ class Hardware:
         serve one direction at a time.
     once
         Whether an operator reads all that it takes once, as at best, however many kernels it is.
+    sustained
+        Which part of what kernels reach at best products, convolutions and attention reach in a
+        step of training: 1 for a roofline, less for a calibrated card
+        (`offcert.runtime.hardware.calibration`).
     """
 
     name: str
@@ -95,6 +99,7 @@ class Hardware:
     link_back: int | None = None
     link_both: tuple[int, int] | None = None
     once: bool = False
+    sustained: Fraction = Fraction(1)
 
     def origin(self, attention: Mapping[str, Fraction] = MappingProxyType({})) -> dict[str, Any]:
         """Return the entry in a problem's ``source``: rates that are reached, and kernels.
@@ -109,14 +114,15 @@ class Hardware:
         parts |= {OperationClass.ATTENTION: min(known)} if known else {}
         reached = {str(name): str(float(part)) for name, part in parts.items()}
         kernel = {"attention": ", ".join(sorted(attention))} if attention else {}
-        return {"hardware": self.name} | ({"efficiency": reached} if reached else {}) | kernel
+        found = {"hardware": self.name} | ({"efficiency": reached} if reached else {}) | kernel
+        return found if self.sustained == 1 else found | {"sustained": str(float(self.sustained))}
 
     def rate(self, dtype: str) -> int:
         """Return the peak of a type in floating-point operations per second."""
         return self.rates.get(dtype, self.flops)
 
     def reached(self, work: str, dtype: str = "") -> Fraction:
-        """Return the part of its peak that a class of work reaches, in a type.
+        """Return the part of its peak that a class of work reaches at best, in a type.
 
         What the memory-efficient kernel reaches is not known: in half precision it counts as
         FlashAttention-2, than which it is no quicker (github.com/facebookresearch/xformers, issue
@@ -174,7 +180,8 @@ def roofline_ns(
         raise InputError(f"A kernel cannot have {flops} flops and move {bytes} bytes.")
     if flops == 0 and bytes == 0:
         return 0
-    compute = _ns(flops, hardware.rate(dtype), hardware.reached(work, dtype))
+    reached = hardware.sustained * hardware.reached(work, dtype)
+    compute = _ns(flops, hardware.rate(dtype), reached)
     traffic = _ns(bytes, hardware.memory_bandwidth, hardware.reached(OperationClass.TRAFFIC))
     return max(compute, traffic) + hardware.overhead_ns
 

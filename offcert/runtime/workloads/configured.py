@@ -20,6 +20,7 @@ from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.tail_chunks import with_tail_chunks
 from offcert.runtime.watch.guard import one_line, quiet
 from offcert.runtime.workloads.adapters import with_adapters
+from offcert.runtime.workloads.card_autocast import CardAutocast
 from offcert.runtime.workloads.quantised import quantisation_of, quantise
 from offcert.runtime.workloads.shapes import SHAPES
 from offcert.runtime.workloads.standard_step import device_of
@@ -314,6 +315,8 @@ def _contexts(model: nn.Module, autocast: str | None, attention: str) -> Callabl
             stack.enter_context(sdpa_kernel([k for k in ATTENTION[chosen] if k not in off]))
             if dtype is not None:
                 stack.enter_context(torch.autocast(kind, dtype))
+                if kind == "cpu":
+                    stack.enter_context(CardAutocast())
             yield
 
     return contexts

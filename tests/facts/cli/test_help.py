@@ -66,6 +66,7 @@ def test_what_the_help_repeats_of_other_rooms_is_what_they_say() -> None:
     """Loading them for a help text would take seconds."""
     from offcert.runtime.capture import Clock
     from offcert.runtime.hardware import HARDWARE
+    from offcert.runtime.hardware.calibration import CALIBRATED
     from offcert.runtime.pairs.train_device import DeviceKind
     from offcert.runtime.profiling.profile import profile as profile_function
     from offcert.runtime.workloads.workload import _DTYPES, DEFAULT_DTYPE, DEFAULT_LOSS, LOSSES
@@ -75,6 +76,7 @@ def test_what_the_help_repeats_of_other_rooms_is_what_they_say() -> None:
     assert tuple(DeviceKind) == train.DEVICES
     assert tuple(Clock) == profile.CLOCKS
     assert tuple(HARDWARE) == chosen.HARDWARE
+    assert chosen.CALIBRATED == CALIBRATED
     assert tuple(LOSSES) == chosen.LOSSES
     assert tuple(OPTIMISER_COPIES) == arguments.OPTIMISERS
     assert arguments.STATES == OPTIMISERS

@@ -44,6 +44,9 @@ def test_whose_times_these_are_is_said_beside_every_time() -> None:
         assert line.endswith(said)
     assert said in page([PageDocument("c", certificate)])
     assert times_lines(problem()) == []
+    calibrated = replace(problem(), source=source | {"sustained": "0.74"})
+    [line] = times_lines(calibrated)
+    assert "product 0.803; in training 0.74 of that, but for traffic; attention" in line
     measured = replace(problem(), source={"hardware": "NVIDIA L4", "measured": True})
     assert times_lines(measured) == ["  times        measured on NVIDIA L4"]
 

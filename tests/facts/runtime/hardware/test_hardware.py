@@ -45,6 +45,8 @@ def test_numbers_are_positive_integers_in_a_plausible_order(model):
             assert value is False
         elif field.name == "attention":
             assert value == "flash-2"
+        elif field.name == "sustained":
+            assert value == 1
         elif field.name == "link_both":
             # Each way is slower then, but more is moved than by turns.
             alone = model.link_rates(at_once=False)
@@ -115,6 +117,27 @@ def test_attention_is_that_of_the_kernel_that_is_named():
         InputError, match=r"a100-80gb-sxm must be by flash-2, efficient, not \"flash-3\""
     ):
         hardware("a100-80gb-sxm", attention="flash-3")
+
+
+def test_a_calibrated_card_by_hand(tmp_path):
+    """Of an H100's 989.4 TFLOP/s products reach 0.803 at best, and 0.74 of that in training."""
+    best, found = hardware("h100-sxm"), hardware("h100-sxm-calibrated")
+    for work, part in ((OperationClass.PRODUCT, 0.803), (OperationClass.ATTENTION, 0.35)):
+        took = roofline_ns(found, 10**12, 0, "bfloat16", work)
+        assert abs(took - (1e9 / (989.4 * part * 0.74) + 2000)) < 1
+    # Memory has no part in it.
+    assert roofline_ns(found, 0, 10**9) == roofline_ns(best, 0, 10**9)
+    assert found.origin()["sustained"] == "0.74"
+    assert "sustained" not in best.origin()
+    assert hardware(found.name) == found
+    assert hardware(found, peak=True).sustained == 1
+    write_hardware(tmp_path / "card.toml", found)
+    assert hardware(str(tmp_path / "card.toml")).sustained == found.sustained
+    (tmp_path / "card.toml").write_text("sustained = 1.5\n" + FILE)
+    with pytest.raises(InputError, match=r"sustained must be at most 1, not 1\.5"):
+        hardware(str(tmp_path / "card.toml"))
+    with pytest.raises(InputError, match="hardware must be one of"):
+        hardware("h1000-calibrated")
 
 
 def test_links_by_hand():
