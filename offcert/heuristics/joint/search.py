@@ -39,6 +39,9 @@ _ROUNDS = 60
 _PATIENCE, _DEARER = 5, 1.5
 # Coolings from other starts before those that start from the best state. Arbitrary.
 _FRESH = 2
+# Seconds between plans that are made of the best state while a cooling goes on, and how many times
+# as long as making one takes they are at least. Arbitrary.
+TAKING, RARELY = 1.0, 10.0
 # Share of the time that a cooling takes. Arbitrary.
 _COOLING = 0.2
 # The chance, at first, that a change is made in other copies of a repeated stretch, too; it falls
@@ -159,6 +162,7 @@ class _Search:
         self.tell = on_improvement
         self.best: JointPlan | None = None
         self.estimate = float("inf")
+        self.taken, self.seconds_taking = time.monotonic(), 0.0
         self.known: JointState | None = None
         weight = _DEAR * weight_of(self.tables, problem.trace.peak_memory)
         self.guided = bool(shares) and len(self.tables.range_first) > 0
@@ -252,8 +256,12 @@ class _Search:
                 for annealer in self.annealers:
                     if not annealer.fits:
                         annealer.penalise(_DEARER * annealer.weight)
-            if time.monotonic() >= end or min(e.makespan for e in self.annealers) <= self.target:
+            now = time.monotonic()
+            if now >= end or min(e.makespan for e in self.annealers) <= self.target:
                 return
+            # Whoever is interrupted before the cooling ends has lost little.
+            if now - self.taken > max(TAKING, RARELY * self.seconds_taking):
+                self._take_best()
 
     def _restart(self, done: int) -> None:
         """Begin again from other starts first, then from the best of all and that of each."""
@@ -268,10 +276,13 @@ class _Search:
 
     def _take_best(self) -> None:
         """Make a plan of the best state if it is new."""
+        begun = time.monotonic()
         leader = min(self.annealers, key=lambda each: each.makespan)
         if leader.makespan < self.estimate:
             self.estimate, self.known = leader.makespan, leader.best.copy()
             self._realise(tidied(self.tables, leader.best, self.work))
+        self.taken = time.monotonic()
+        self.seconds_taking = max(self.seconds_taking, self.taken - begun)
 
     def _realise(self, state: JointState, anyhow: bool = False) -> None:
         plan = realised(self.problem, self.tables, state, anyhow)

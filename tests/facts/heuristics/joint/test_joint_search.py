@@ -14,6 +14,7 @@ from offcert.core.errors import MethodError
 from offcert.core.platform import Link
 from offcert.core.program import Program, Segment, program_from_json
 from offcert.heuristics.combined.search import combined_plan
+from offcert.heuristics.joint import search
 from offcert.heuristics.joint.plans import JointPlan
 from offcert.heuristics.joint.search import joint_search
 from offcert.heuristics.orders.ordered import require_possible
@@ -281,3 +282,37 @@ def test_never_longer_than_the_combined_program(seed: int, part: Fraction) -> No
     found = plans(problem, coolings=4, steps=300, transfers=0.01)
     require_good(problem, found)
     assert found[-1].schedule.makespan <= min(each.makespan for each in combined)
+
+
+def test_what_a_cooling_has_found_is_told_before_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search that is ended in the midst of its first cooling has handed over more than starts."""
+    problem = residual_problem(6, Fraction(1, 2))
+    rounds, run = 0, search.JointAnnealer.run
+
+    def counted(annealer, *arguments):
+        nonlocal rounds
+        rounds += 1
+        if rounds == 50:
+            raise KeyboardInterrupt
+        return run(annealer, *arguments)
+
+    def told(taking: float) -> list[int]:
+        nonlocal rounds
+        rounds, found = 0, []
+        monkeypatch.setattr(search, "TAKING", taking)
+        with pytest.raises(KeyboardInterrupt):
+            joint_search(
+                problem,
+                time_limit=1e6,
+                coolings=1,
+                steps=100,
+                transfers=0.0,
+                on_improvement=lambda plan: found.append(plan.schedule.makespan),
+            )
+        return found
+
+    monkeypatch.setattr(search, "RARELY", 0.0)
+    monkeypatch.setattr(search.JointAnnealer, "run", counted)
+    only_starts, polled = told(1e9), told(0.0)
+    assert polled[: len(only_starts)] == only_starts
+    assert polled[-1] < only_starts[-1]
