@@ -13,6 +13,7 @@ from offcert.certify.running import UnsoundError as UnsoundError
 from offcert.certify.warm import warm_plans
 from offcert.core.errors import PlanError
 from offcert.core.execution import Execution
+from offcert.core.named import named
 from offcert.core.result import Infeasibility
 from offcert.core.strategy import Strategy
 from offcert.proofs.certificate import Certificate
@@ -201,6 +202,29 @@ class Search(Running[Certificate]):
         self.execution, self.schedule = execution, schedule
         self.memory = memory if least_bytes else None
         return self._took()
+
+    def exchange(self, schedule: Schedule) -> None:
+        """Take another schedule of what is executed in place of the best, which takes no less time.
+
+        Raises
+        ------
+        UnsoundError
+            If it is not a schedule of the problem, or takes longer.
+        """
+        problem = self.executed
+        faults = named("questions", self.question.answers)(problem, schedule)
+        if self.schedule is None or schedule.makespan > self.schedule.makespan:
+            faults = [*faults, "it takes longer than the one that it should replace"]
+        if faults:
+            raise UnsoundError(f"{self._step} returned an invalid schedule: {faults[0]}")
+        self.schedule = schedule
+        self._took()
+
+    @property
+    def executed(self) -> Problem:
+        """The problem whose schedule the best one is, with the memory within which it stays."""
+        problem = self.asked if self.execution is None else self.asked.executed(self.execution)
+        return problem if self.memory is None else problem.with_memory(self.memory)
 
     def _can_be_carried_out(self, execution: Execution) -> bool:
         """Whether the runtime can execute it, if the problem is a captured step of a program."""

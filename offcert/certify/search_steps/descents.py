@@ -104,3 +104,26 @@ def descend_order_search(search: Search, effort: Effort) -> None:
         on_improvement=search.offer,
         **options,
     )
+
+
+def move_less(search: Search, seconds: float, seed: int) -> None:
+    """Exchange the best schedule for one of the same time that moves fewer bytes, then fewer times.
+
+    Parameters
+    ----------
+    search : Search
+        A search that has ended.
+    seconds : float
+        Time for it.
+    seed : int
+        Seed of the random numbers.
+    """
+    from offcert.heuristics.orders.fewest_bytes import fewest_bytes
+
+    schedule = search.schedule
+    if schedule is None or search.best is not schedule or not schedule.transfers:
+        return
+    search.begin("fewest bytes")
+    found = fewest_bytes(search.executed, schedule, time_limit=seconds, seed=seed)
+    if found is not schedule:
+        search.exchange(found)
