@@ -110,7 +110,8 @@ def _require_use(chosen: Choice, problem: Problem, **settings: Any) -> dict[str,
 
 def _moves_there(method: Method, problem: Problem) -> bool:
     """Whether a method that only moves makes plans of a problem in which more is open."""
-    return problem.transfers is Transfers.ATOMIC and method.misfit(_moving(problem)) is None
+    atomic = problem.transfers is Transfers.ATOMIC
+    return atomic and problem.offload and method.misfit(_moving(problem)) is None
 
 
 def _moving(problem: Problem) -> Problem:
