@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from offcert.certify import placement_methods, registry  # noqa: F401 (rows say what to compile)
+from offcert.certify.background import BACKGROUND
 from offcert.certify.schedule_methods import warm_outward
 from offcert.certify.warm import GROUPS as GROUPS
 from offcert.certify.warm import compiling, noted_compilations, small
@@ -178,8 +180,13 @@ def main(lines: Sequence[str] | Any = sys.stdin) -> None:
     """Compile the groups that are named line by line, and say in JSON what was done."""
     for line in lines:
         group = compile_group(line.strip())
-        print(json.dumps({"group": vars(group), "seconds": time.process_time()}), flush=True)
+        # Who has asked may have ended; what is asked for is compiled all the same.
+        with suppress(BrokenPipeError):
+            print(json.dumps({"group": vars(group), "seconds": time.process_time()}), flush=True)
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] == [BACKGROUND]:
+        # Who searches meanwhile comes first.
+        os.nice(10)
     main()

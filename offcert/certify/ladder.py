@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from offcert.certify.climbing import climb
+from offcert.certify.background import waits_for_kernels
+from offcert.certify.climbing import climb, climb_at_once
 from offcert.certify.robust import certify_box
 from offcert.certify.running import keeper
 from offcert.certify.search import Search, SearchProgress
@@ -124,10 +125,16 @@ def certify(
     if problem.uncertainty is not None:
         # A plan that moves less has less to give where times are longer than was said.
         exact = partial(
-            _certified, workers=workers, target_gap=target_gap, seed=seed, moves_less=False
+            _certified,
+            workers=workers,
+            target_gap=target_gap,
+            seed=seed,
+            attested=attested,
+            moves_less=False,
         )
         return certify_box(problem, exact, time_limit, progress, keep, known)
-    return _certified(problem, time_limit, workers, target_gap, seed, progress, keep, known)
+    given = time_limit, workers, target_gap, seed, progress, keep, known, attested
+    return _certified(problem, *given)
 
 
 def _certified(
@@ -139,13 +146,14 @@ def _certified(
     progress: Callable[[SearchProgress], None] | None = None,
     keep: Callable[[Certificate], None] | None = None,
     known: Certificate | None = None,
-    *,
+    attested: bool = True,
     moves_less: bool = True,
 ) -> Certificate:
     """Return the certificate of a problem with exact times; parameters as for `certify`."""
     settings = Settings(time_limit=time_limit, workers=workers, target_gap=target_gap, seed=seed)
     keeping = keeper(SCHEDULE.command, settings, keep)
-    search = Search(problem, time_limit, target_gap, progress, keeping, attested)
+    waits = waits_for_kernels()
+    search = Search(problem, time_limit, target_gap, progress, keeping, attested, not waits)
     search.infeasibility = infeasibility(problem)
     so_far = partial(search.certificate, SCHEDULE.command, settings)
     if known is not None:
@@ -153,7 +161,7 @@ def _certified(
     try:
         if known is not None and search.infeasibility is None:
             offer_known(search, known)
-        climb(search, so_far, workers, seed)
+        (climb if waits else climb_at_once)(search, so_far, workers, seed)
         if moves_less:
             # What is left of the time, and a little more, for plans of the same time.
             seconds = min(max(search.remaining, _LEAST_SHARE * time_limit), _MOST_SECONDS)

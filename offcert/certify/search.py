@@ -56,6 +56,8 @@ class Search(Running[Certificate]):
         Given the search before every step, and about every second when something new is known.
     attested : bool
         Whether a bound that rests on a solver's word may end the search.
+    counts_compiling : bool
+        Whether the time limit counts compiling as it counts loading.
     """
 
     question = SCHEDULE
@@ -68,9 +70,11 @@ class Search(Running[Certificate]):
         progress: Callable[[SearchProgress], None] | None = None,
         keep: Callable[[Search], None] | None = None,
         attested: bool = True,
+        counts_compiling: bool = False,
     ) -> None:
         self._attested = attested
-        super().__init__(time_limit, progress, None if keep is None else lambda: keep(self))
+        keeping = None if keep is None else lambda: keep(self)
+        super().__init__(time_limit, progress, keeping, counts_compiling)
         self.asked = problem
         slows, platform = problem.platform.slows, problem.platform.alone
         self.problem = replace(problem, platform=platform) if slows else problem

@@ -147,7 +147,7 @@ def read_problem(options: argparse.Namespace) -> Problem:
     from offcert.core.errors import InputError
     from offcert.core.units import parse_bandwidth
     from offcert.questions.schedule import files
-    from offcert.questions.schedule.problem import parse_memory
+    from offcert.questions.schedule.problem import Recompute, parse_memory
 
     problem = chosen(files.read_problem(options.problem), options)
     require_no_limit(problem, options)
@@ -156,7 +156,7 @@ def read_problem(options: argparse.Namespace) -> Problem:
         captured = "capture" in (problem.source or {})
         if captured and options.transfers != TRANSFERS[0] and options.recompute is None:
             # Transfers in pieces are a paper's problem, in which nothing runs again.
-            problem = replace(problem, recompute="none")
+            problem = replace(problem, recompute=Recompute.NONE)
     if options.bandwidth is not None:
         problem = problem.with_bandwidth(parse_bandwidth(options.bandwidth, problem.units))
     if options.prefetch_bandwidth is not None:
