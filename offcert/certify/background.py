@@ -15,11 +15,10 @@ import threading
 from contextlib import suppress
 
 from offcert.certify.warm import group_of
+from offcert.core.kernel_cache import NotCompiledError
 
 # The environment variable that has searches wait for kernels instead, beside their time limits.
 WAIT = "OFFCERT_COMPILE"
-# The argument by which the process knows that others come first.
-BACKGROUND = "--background"
 
 
 def waits_for_kernels() -> bool:
@@ -28,12 +27,12 @@ def waits_for_kernels() -> bool:
 
 
 class Compiling:
-    """Groups of kernels that are compiled in another process; none at first.
+    """Kernels that are compiled in another process; none at first.
 
     Attributes
     ----------
     asked, finished : set of str
-        Names of groups.
+        What `offcert.certify.compile.compile_group` is told.
     """
 
     def __init__(self) -> None:
@@ -41,20 +40,20 @@ class Compiling:
         self.finished: set[str] = set()
         self._process: subprocess.Popen[str] | None = None
 
-    def ask(self, kernel: str) -> str:
-        """Have the group of a kernel compiled, if nobody has asked yet; return the group."""
-        group, _ = group_of(kernel)
-        if group in self.asked:
-            return group
-        self.asked.add(group)
+    def ask(self, missing: NotCompiledError) -> str:
+        """Have what is missing compiled, if nobody has asked yet; return what was asked for."""
+        asked = ",".join(missing.acts) or group_of(missing.kernel)[0]
+        if asked in self.asked:
+            return asked
+        self.asked.add(asked)
         if self._process is None:
             self._process = _process()
             threading.Thread(target=self._read, args=(self._process,), daemon=True).start()
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
-            self._process.stdin.write(f"{group}\n")
+            self._process.stdin.write(f"{asked}\n")
             self._process.stdin.flush()
-        return group
+        return asked
 
     def _read(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
@@ -77,7 +76,7 @@ class Compiling:
 def _process() -> subprocess.Popen[str]:
     """Start a process that goes on where this one, or its terminal, ends."""
     return subprocess.Popen(
-        [sys.executable, "-m", "offcert.certify.compile", BACKGROUND],
+        [sys.executable, "-m", "offcert.certify.compile"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

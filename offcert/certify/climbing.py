@@ -57,10 +57,11 @@ def climb_at_once(search: Any, so_far: Callable[[], Any], workers: int, seed: in
     the others go on. Only for a first answer is anything compiled here.
     """
     compiling = Compiling()
+    # What steps wait for.
     waiting: dict[Rung, str] = {}
 
     def run(rung: Rung) -> None:
-        group = waiting.pop(rung, None)
+        before = waiting.pop(rung, None)
         try:
             with only_loading():
                 _run(rung, search, so_far, workers, seed)
@@ -69,13 +70,13 @@ def climb_at_once(search: Any, so_far: Callable[[], Any], workers: int, seed: in
                 _run(rung, search, so_far, workers, seed)
                 return
             search.say_compiling(error.kernel, "compiling beside the search, once")
-            missing = compiling.ask(error.kernel)
-            if missing != group:
+            missing = compiling.ask(error)
+            if missing != before:
                 waiting[rung] = missing
 
     def run_ready() -> None:
-        for rung, group in list(waiting.items()):
-            if group in compiling.finished and not _is_over(search, rung):
+        for rung, missing in list(waiting.items()):
+            if missing in compiling.finished and not _is_over(search, rung):
                 run(rung)
 
     try:

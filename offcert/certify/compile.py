@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -15,7 +14,6 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from offcert.certify import placement_methods, registry  # noqa: F401 (rows say what to compile)
-from offcert.certify.background import BACKGROUND
 from offcert.certify.schedule_methods import warm_outward
 from offcert.certify.warm import GROUPS as GROUPS
 from offcert.certify.warm import compiling, noted_compilations, small
@@ -167,10 +165,21 @@ def _overloads() -> int:
 
 
 def compile_group(name: str) -> CompiledGroup:
-    """Compile a group of kernels in this process, or load what is on disk."""
+    """Compile a group of kernels in this process, or load what is on disk.
+
+    Parameters
+    ----------
+    name : str
+        One of `GROUPS`, or names of functions in them, with commas between them.
+    """
+    if name in GROUPS:
+        acts = GROUPS[name].acts
+    else:
+        known = {act.__name__: act for group in GROUPS.values() for act in group.acts}
+        acts = [known[each] for each in name.split(",")]
     with noted_compilations() as noted:
         began, before = time.process_time(), _overloads()
-        for act in GROUPS[name].acts:
+        for act in acts:
             act()
         spent = time.process_time() - began
         return CompiledGroup(name, len(noted), _overloads() - before - len(noted), spent)
@@ -186,7 +195,4 @@ def main(lines: Sequence[str] | Any = sys.stdin) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == [BACKGROUND]:
-        # Who searches meanwhile comes first.
-        os.nice(10)
     main()

@@ -129,7 +129,8 @@ class Method:
         try:
             for act in self.warm:
                 act()
-        except NotCompiledError:
+        except NotCompiledError as error:
+            error.acts = tuple(act.__name__ for act in self.warm)
             raise
         except Exception:
             # What is wrong comes out again when it runs, under the step's own name.

@@ -52,11 +52,17 @@ class NotCompiledError(MethodError):
     ----------
     kernel : str
         Its name, with its module.
+
+    Attributes
+    ----------
+    acts : tuple of str
+        Names of the functions that compile it and what it is used with, as far as is known.
     """
 
     def __init__(self, kernel: str) -> None:
         super().__init__(f"{kernel} is not compiled yet")
         self.kernel = kernel
+        self.acts: tuple[str, ...] = ()
 
 
 @contextmanager
