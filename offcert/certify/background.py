@@ -41,7 +41,7 @@ class Compiling:
         self._process: subprocess.Popen[str] | None = None
 
     def ask(self, missing: NotCompiledError) -> str:
-        """Have what is missing compiled, if nobody has asked yet; return what was asked for."""
+        """Ask for kernels, unless somebody has; return the request as `finished` will name it."""
         asked = ",".join(missing.acts) or group_of(missing.kernel)[0]
         if asked in self.asked:
             return asked

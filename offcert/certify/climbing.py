@@ -41,7 +41,9 @@ def climb(search: Any, so_far: Callable[[], Any], workers: int, seed: int) -> No
     missing: NotCompiledError | None = None
     for rung in _ladder(search):
         if _is_over(search, rung):
-            break
+            if _has_answer(search):
+                break
+            continue
         try:
             _run(rung, search, so_far, workers, seed)
         except NotCompiledError as error:
@@ -82,9 +84,10 @@ def climb_at_once(search: Any, so_far: Callable[[], Any], workers: int, seed: in
     try:
         for rung in _ladder(search):
             run_ready()
-            if _is_over(search, rung):
+            if not _is_over(search, rung):
+                run(rung)
+            elif _has_answer(search):
                 break
-            run(rung)
         while waiting and not search.done:
             if not compiling.finished.isdisjoint(waiting.values()):
                 run_ready()
@@ -102,6 +105,11 @@ def _ladder(search: Any) -> Iterable[Rung]:
         ladder = named("certify", search.question.ladder)
     rungs: Iterable[Rung] = ladder(search.problem)
     return rungs
+
+
+def _has_answer(search: Any) -> bool:
+    """Whether no step that always runs has to find a first answer."""
+    return search.impossible or search.objective is not None
 
 
 def _is_over(search: Any, rung: Rung) -> bool:

@@ -338,10 +338,15 @@ class Running(Bounded, Generic[Known]):
         """
         if self.objective is not None and value >= self.objective:
             return False
-        faults = named("questions", self.question.answers)(problem, answer)
+        faults = self._faults(problem, answer)
         if faults:
             raise UnsoundError(f"{self._step} returned {what}: {faults[0]}")
         return True
+
+    def _faults(self, problem: Any, answer: Any) -> list[str]:
+        """Return the faults that the question's checker finds in an answer."""
+        found: list[str] = named("questions", self.question.answers)(problem, answer)
+        return found
 
     def _took(self) -> bool:
         """Compare an answer with the bounds, and tell of it; return True."""

@@ -13,7 +13,6 @@ from offcert.certify.running import UnsoundError as UnsoundError
 from offcert.certify.warm import warm_plans
 from offcert.core.errors import PlanError
 from offcert.core.execution import Execution
-from offcert.core.named import named
 from offcert.core.result import Infeasibility
 from offcert.core.strategy import Strategy
 from offcert.proofs.certificate import Certificate
@@ -216,7 +215,7 @@ class Search(Running[Certificate]):
             If it is not a schedule of the problem, or takes longer.
         """
         problem = self.executed
-        faults = named("questions", self.question.answers)(problem, schedule)
+        faults = self._faults(problem, schedule)
         if self.schedule is None or schedule.makespan > self.schedule.makespan:
             faults = [*faults, "it takes longer than the one that it should replace"]
         if faults:

@@ -118,12 +118,16 @@ def move_less(search: Search, seconds: float, seed: int) -> None:
     seed : int
         Seed of the random numbers.
     """
+    from offcert.formulations.models.least_cover import least_cover_gaps
     from offcert.heuristics.orders.fewest_bytes import fewest_bytes
 
     schedule = search.schedule
     if schedule is None or search.best is not schedule or not schedule.transfers:
         return
     search.begin("fewest bytes")
-    found = fewest_bytes(search.executed, schedule, time_limit=seconds, seed=seed)
+    end, problem = time.monotonic() + seconds, search.executed
+    cover = least_cover_gaps(problem, seconds / 2)
+    left = end - time.monotonic()
+    found = fewest_bytes(problem, schedule, time_limit=left, seed=seed, cover=cover)
     if found is not schedule:
         search.exchange(found)

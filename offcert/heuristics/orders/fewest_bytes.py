@@ -1,20 +1,17 @@
 """Of schedules that take the same time, one that moves few bytes: transfers are left out again.
 
 A search for the least time stops caring about transfers that delay nothing. Here the plan of its
-schedule loses transfers as long as it takes no longer. The fewest bytes that could do, whatever the
-times, are a covering problem: in every operation enough has to be absent. If a plan of its answer
-is quick enough, nothing moves fewer bytes. Otherwise transfers are left out one after the other,
-large ones first, and from plans with few transfers all subsets are tried.
+schedule loses transfers as long as it takes no longer: of plans with few transfers all subsets are
+tried, of others transfers are left out one after the other, large ones first, and exchanged.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import combinations
-
-import numpy as np
 
 from offcert.core.errors import MethodError, PlanError
 from offcert.core.platform import Kind
@@ -29,8 +26,6 @@ from offcert.questions.schedule.simulate import Simulator, moves_to_arrays
 _ALL_SUBSETS = 10
 # Exchanges without success after which none is tried any more. Arbitrary.
 _PATIENCE = 200
-# Gaps of the largest trace whose covering problem is solved. Arbitrary.
-_MOST_TO_COVER = 2000
 
 # Bytes over the link, both ways, and transfers.
 Cost = tuple[int, int]
@@ -74,11 +69,6 @@ class _Trials:
         """Whether the time is over."""
         return time.monotonic() >= self._end
 
-    @property
-    def left(self) -> float:
-        """Seconds that are left."""
-        return self._end - time.monotonic()
-
     def quick(self, plan: Plan) -> bool:
         """Whether a plan takes no longer than it may."""
         if self._slows:
@@ -95,7 +85,12 @@ class _Trials:
 
 
 def fewest_bytes(
-    problem: Problem, schedule: Schedule, *, time_limit: float, seed: int = 0
+    problem: Problem,
+    schedule: Schedule,
+    *,
+    time_limit: float,
+    seed: int = 0,
+    cover: Sequence[int] | None = None,
 ) -> Schedule:
     """Return a schedule that takes no longer and moves the fewest bytes found, then fewest times.
 
@@ -109,13 +104,15 @@ def fewest_bytes(
         Seconds.
     seed : int
         Seed of the random numbers.
+    cover : sequence of int, optional
+        Gaps that may do with few bytes, whatever the schedule evicts: they are tried first.
     """
     trace = problem.trace
     if not schedule.transfers:
         return schedule
     trials = _Trials(problem, schedule.makespan, time_limit)
     best, kept = schedule, frozenset(schedule.evicted)
-    for plan in _starts(problem, schedule, trials):
+    for plan in _starts(problem, schedule, cover):
         if trials.late or not trials.quick(plan):
             continue
         fewer = _fewer(trials, plan, random.Random(seed))
@@ -125,50 +122,12 @@ def fewest_bytes(
     return best
 
 
-def _starts(problem: Problem, schedule: Schedule, trials: _Trials) -> Iterator[Plan]:
-    """Yield plans that may be quick enough: of the fewest bytes at all, and the schedule's own."""
-    if len(problem.trace.gaps) <= _MOST_TO_COVER:
-        cover = _least_cover(problem, trials.left / 2)
-        if cover is not None:
-            try:
-                yield ordered_plan(problem, cover)
-            except MethodError:
-                yield from ()
+def _starts(problem: Problem, schedule: Schedule, cover: Sequence[int] | None) -> Iterator[Plan]:
+    """Yield plans that may be quick enough: of a set of gaps, and the schedule's own."""
+    if cover is not None:
+        with suppress(MethodError):
+            yield ordered_plan(problem, cover)
     yield schedule.plan(problem.trace)
-
-
-def _least_cover(problem: Problem, seconds: float) -> list[int] | None:
-    """Return the gaps with the fewest bytes of transfers that make every operation fit."""
-    from scipy.optimize import Bounds, LinearConstraint, milp
-    from scipy.sparse import coo_array
-
-    trace, memory = problem.trace, problem.platform.memory
-    tight = [o for o, demand in enumerate(trace.demand) if demand > memory]
-    sizes = trace.gap_sizes
-    unit = float(max(sizes, default=1))
-    tensors = sorted({gap.tensor for gap in trace.gaps})
-    place = {tensor: len(sizes) + number for number, tensor in enumerate(tensors)}
-    # A variable a gap, that it is evicted, and one a tensor, that it leaves.
-    cost = np.zeros(len(sizes) + len(tensors))
-    entries: list[tuple[int, int, float]] = []
-    for number, gap in enumerate(trace.gaps):
-        # A little for each transfer: of as many bytes, the fewest tensors.
-        cost[number] = cost[place[gap.tensor]] = sizes[number] / unit + 1e-6
-        entries += [(r, number, sizes[number] / unit) for r, o in enumerate(tight) if gap.spans(o)]
-        row = len(tight) + number
-        entries += [(row, place[gap.tensor], 1.0), (row, number, -1.0)]
-    rows, columns, values = zip(*entries, strict=True)
-    matrix = coo_array((values, (rows, columns)), (len(tight) + len(sizes), len(cost)))
-    least = np.zeros(len(tight) + len(sizes))
-    least[: len(tight)] = [(trace.demand[o] - memory) / unit for o in tight]
-    found = milp(
-        cost,
-        integrality=np.ones(len(cost)),
-        bounds=Bounds(0, 1),
-        constraints=LinearConstraint(matrix.tocsc(), least, np.inf),
-        options={"time_limit": max(seconds, 0.01)},
-    )
-    return None if found.x is None else [g for g in range(len(sizes)) if found.x[g] > 0.5]
 
 
 def _fewer(trials: _Trials, plan: Plan, draw: random.Random) -> frozenset[int]:

@@ -7,7 +7,8 @@ import pytest
 from offcert.certify.ladder import certify
 from offcert.core.platform import Kind, Platform
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.heuristics.orders.fewest_bytes import fewest_bytes, moved
+from offcert.formulations.models.least_cover import least_cover_gaps
+from offcert.heuristics.orders.fewest_bytes import fewest_bytes, moved, without
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem
@@ -73,3 +74,24 @@ def test_certify_returns_the_plan_that_moves_least_and_proves_the_same_time() ->
     assert moved(problem.trace, schedule.evicted)[0] == 2 * 18
     assert len(schedule.evicted) == 2
     assert verify(certificate).valid
+
+
+def test_the_least_cover_is_what_is_lacking_and_tried_first() -> None:
+    problem = kept_over_a_peak([7, 7, 7, 5, 5, 5, 5, 5, 3, 3, 11], 18, memory=80)
+    cover = least_cover_gaps(problem, 10.0)
+    assert cover is not None
+    assert moved(problem.trace, cover) == (2 * 18, 2 * 2)
+    # Of a plan without these gaps no subset does with as little.
+    evicted = [gap for gap in range(11) if gap != 10]
+    schedule = simulate(
+        problem, without(everything_moves(problem), problem.trace, frozenset(evicted))
+    )
+    alone = fewest_bytes(problem, schedule, time_limit=5.0)
+    helped = fewest_bytes(problem, schedule, time_limit=5.0, cover=cover)
+    assert moved(problem.trace, alone.evicted) == (2 * 19, 2 * 3)
+    assert sorted(helped.evicted) == sorted(cover)
+
+
+def test_without_enough_to_move_there_is_no_cover() -> None:
+    problem = kept_over_a_peak([2, 3], 6)
+    assert least_cover_gaps(problem, 1.0) is None
