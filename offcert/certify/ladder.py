@@ -25,8 +25,8 @@ from offcert.questions.schedule.schedule import FluidSchedule, Schedule
 from offcert.questions.schedule.simulate import simulate
 
 # Part of a time limit, and seconds, that a plan of the same time which moves less is looked for:
-# at least the one, and at most the other. Arbitrary.
-_LEAST_SHARE, _MOST_SECONDS = 0.05, 5.0
+# at least the one, and at most the other; and seconds for which nothing is begun. Arbitrary.
+_LEAST_SHARE, _MOST_SECONDS, _LEAST_SECONDS = 0.05, 5.0, 0.01
 
 
 def require_known(problem: Problem, known: Certificate) -> None:
@@ -165,8 +165,9 @@ def _certified(
         if moves_less:
             # What is left of the time, and a little more, for plans of the same time.
             seconds = min(max(search.remaining, _LEAST_SHARE * time_limit), _MOST_SECONDS)
-            with watched(search, seconds, so_far), search.surviving():
-                move_less(search, seconds, seed)
+            if seconds >= _LEAST_SECONDS:
+                with watched(search, seconds, so_far), search.surviving():
+                    move_less(search, seconds, seed)
     except KeyboardInterrupt:
         search.note(interrupted=True)
     return so_far()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 
 from offcert.questions.schedule.problem import Problem
 
-# Gaps of the largest trace whose covering problem is solved. Arbitrary.
-_MOST_GAPS = 2000
+# Nonzeros of the largest covering problem that is solved. Arbitrary.
+_MOST_ENTRIES = 100_000
 # Cost of a transfer, as a part of the largest tensor's bytes: of as many bytes, the fewest tensors.
 # Arbitrary.
 _TRANSFER = 1e-6
@@ -33,11 +35,15 @@ def least_cover_gaps(problem: Problem, seconds: float) -> list[int] | None:
     list of int or None
         None if nothing was found in time, nothing can leave, or the trace is too large for it.
     """
-    if not 0 < len(problem.trace.gaps) <= _MOST_GAPS:
-        return None
     trace, memory = problem.trace, problem.platform.memory
     tight = [o for o, demand in enumerate(trace.demand) if demand > memory]
     sizes = trace.gap_sizes
+    # The places in `tight` of the operations in which a gap may be absent.
+    over = [
+        range(bisect_right(tight, gap.before), bisect_left(tight, gap.after)) for gap in trace.gaps
+    ]
+    if not 0 < sum(map(len, over)) <= _MOST_ENTRIES:
+        return None
     unit = float(max(sizes, default=1))
     tensors = sorted({gap.tensor for gap in trace.gaps})
     place = {tensor: len(sizes) + number for number, tensor in enumerate(tensors)}
@@ -46,7 +52,7 @@ def least_cover_gaps(problem: Problem, seconds: float) -> list[int] | None:
     entries: list[tuple[int, int, float]] = []
     for number, gap in enumerate(trace.gaps):
         cost[number] = cost[place[gap.tensor]] = sizes[number] / unit + _TRANSFER
-        entries += [(r, number, sizes[number] / unit) for r, o in enumerate(tight) if gap.spans(o)]
+        entries += [(row, number, sizes[number] / unit) for row in over[number]]
         row = len(tight) + number
         entries += [(row, place[gap.tensor], 1.0), (row, number, -1.0)]
     rows, columns, values = zip(*entries, strict=True)
