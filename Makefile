@@ -12,7 +12,7 @@ LIMIT := 60
 # Hundreds of processes of the tests would compile all sources, each for itself.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test test-fast check lint types tests docs claims claims-again gpu gpu-wheels clean
+.PHONY: setup demo test test-fast check lint types tests docs wheel claims claims-again gpu gpu-wheels clean
 
 setup: $(STAMP)
 
@@ -86,6 +86,10 @@ docs: $(STAMP)
 	@echo "== documentation, from docs/ and the docstrings"
 	@$(BIN)/python -m sphinx -b html -q -W --keep-going -j auto -d out/docs-cache docs out/docs
 	@echo "== done; see out/docs/index.html"
+
+wheel: $(STAMP)
+	@echo "== wheel and source distribution, installed into an empty environment, and the README run there"
+	@$(BIN)/python benchmarks/wheel.py -o out/wheel.json
 
 claims: $(STAMP)
 	@echo "== docs/claims.md against its evidence: a line a claim; minutes"

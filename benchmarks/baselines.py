@@ -47,6 +47,7 @@ def problems(options: argparse.Namespace) -> Iterator[tuple[str, Problem]]:
                 options.input,
                 clock="stages",
                 hardware=hardware(options.hardware, peak=True),
+                recompute="none",
             ),
         )
 

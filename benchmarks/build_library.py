@@ -97,7 +97,12 @@ def network(model: str, shape: str, suffix: str, group: str, stages: str | None 
 
         asked = {} if stages is None else {"stages": stages}
         problem = profile(
-            model, shape, clock="stages", hardware=hardware(HARDWARE, peak=True), options=asked
+            model,
+            shape,
+            clock="stages",
+            hardware=hardware(HARDWARE, peak=True),
+            options=asked,
+            recompute="none",
         )
         if stages != "blocks":
             return problem
@@ -124,7 +129,8 @@ def fine_network(model: str, shape: str, clock: str) -> Recipe:
         from offcert.runtime.hardware import hardware
         from offcert.runtime.profiling.profile import profile
 
-        problem = profile(model, shape, hardware=hardware(HARDWARE, peak=True), clock=clock)
+        card = hardware(HARDWARE, peak=True)
+        problem = profile(model, shape, hardware=card, clock=clock, recompute="none")
         assert problem.source is not None
         # What only the runtime needs is half of a file; profiling gives it again.
         source = {key: value for key, value in problem.source.items() if key != "capture"}

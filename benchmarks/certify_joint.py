@@ -86,7 +86,13 @@ def least_memory_problem(name: str, means: str, overhead: str) -> Problem:
     As a row names it: ``resnet50 16x3x500x500``.
     """
     network, _, given = name.partition(" ")
-    problem = profile(network, given, clock="modules", hardware=hardware("v100-pcie", peak=True))
+    problem = profile(
+        network,
+        given,
+        clock="modules",
+        hardware=hardware("v100-pcie", peak=True),
+        recompute="none",
+    )
     deadline = int(problem.trace.compute_time * (1 + parse_percent(overhead, "--overhead")))
     return allowed(replace(problem, minimise=Minimise.MEMORY, deadline=deadline), means)
 
@@ -152,7 +158,11 @@ def main() -> None:
     for network in options.networks:
         given = options.input or INPUTS.get(network, DEFAULT_INPUT)
         problem = profile(
-            network, given, clock=options.clock, hardware=hardware(options.hardware, peak=True)
+            network,
+            given,
+            clock=options.clock,
+            hardware=hardware(options.hardware, peak=True),
+            recompute="none",
         )
         for limit, means, asked in problems(problem, options):
             rows.append(measure(asked, options) | {"limit": limit, "means": means})

@@ -89,6 +89,7 @@ def problems(options: argparse.Namespace, blocks: bool = False) -> Iterator[Prob
                 clock="stages",
                 hardware=hardware(HARDWARE, peak=True),
                 options=asked,
+                recompute="none",
             )
             write_problem(path, replace(found, name=name))
         yield read_problem(path)

@@ -84,7 +84,9 @@ def captured(step: Step) -> Problem:
     with torch.device("meta"):
         size = (step.batch, step.sequence) if step.sequence else (step.batch,)
         made = training_step(step.model, *size)
-    return profile(made, hardware=step.hardware, optimiser="adamw", name=step.model)
+    return profile(
+        made, hardware=step.hardware, optimiser="adamw", name=step.model, recompute="none"
+    )
 
 
 def problem_of(case: str) -> Problem:

@@ -142,7 +142,7 @@ def train(model: Any, case: Case, steps: int, rank: int, training: Any = None) -
 def certificate_for(model: Any, case: Case, rank: int) -> Certificate:
     """Return a certificate for a step that process 0 has found, to all."""
     step = TrainingStep(model, loss_of, torch.randn(SAMPLES, WIDTH))
-    problem: Problem = profile(step, hardware="v100-pcie")
+    problem: Problem = profile(step, hardware="v100-pcie", recompute="none")
     limited = problem.with_memory(problem.memory_at(SHARE))
     if case.again:
         # A byte takes a tenth of a second: what is not kept is computed again.

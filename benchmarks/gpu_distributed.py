@@ -125,7 +125,8 @@ def _certificate(bench: Bench, rank: int, seconds: float) -> Certificate:
     """Return a certificate for the step that process 0 has found, to all."""
     # DDP is no part of what a certificate is about; what shards a model is.
     step = replace(bench.step, model=bench.model, tensors="real")
-    problem = profile(step, hardware=HARDWARE if bench.simulated else _CARD)
+    card = HARDWARE if bench.simulated else _CARD
+    problem = profile(step, hardware=card, recompute="none")
     limited = replace(problem, recompute=Recompute.NONE).with_memory(_SHARE)
     limited = without(limited, opaque_modules(bench.model))
     documents: list[Any] = [None]

@@ -49,9 +49,11 @@ def _measured(bench: Bench) -> Problem:
     # The problem counts gradients apart: the step begins without them.
     bench.model.zero_grad(set_to_none=True)
     if not bench.simulated:
-        return profile(bench.step, measure=True)
+        return profile(bench.step, measure=True, recompute="none")
     device = bench.device()
-    return profile(bench.step, measure=True, device=device, hardware=HARDWARE)
+    return profile(
+        bench.step, measure=True, device=device, hardware=HARDWARE, recompute="none"
+    )
 
 
 def columns(problem: Problem) -> dict[str, Any]:

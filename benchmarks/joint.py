@@ -118,7 +118,11 @@ def run(network: str, options: argparse.Namespace) -> list[dict[str, Any]]:
     """Search for plans of one network at every limit, print the table and return the rows."""
     given = options.input or INPUTS.get(network, DEFAULT_INPUT)
     problem = profile(
-        network, given, clock=options.clock, hardware=hardware(options.hardware, peak=True)
+        network,
+        given,
+        clock=options.clock,
+        hardware=hardware(options.hardware, peak=True),
+        recompute="none",
     )
     rows = []
     for text in options.memory.split(","):

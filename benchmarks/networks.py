@@ -151,6 +151,7 @@ def run(network: str, options: argparse.Namespace) -> list[dict[str, Any]]:
             options.input,
             clock=clock,
             hardware=hardware(options.hardware, peak=True),
+            recompute="none",
             # With other clocks what is trained is the network of blocks.
             options={"stages": options.dense} if clock == "stages" and dense else {},
         )

@@ -115,7 +115,9 @@ class Variant:
 
 def measure(case: Case, steps: int, time_limit: float) -> dict[str, Any]:
     """Return the ratios of one case."""
-    problem = profile(case.model, case.shape, options=case.options, hardware=HARDWARE)
+    problem = profile(
+        case.model, case.shape, options=case.options, hardware=HARDWARE, recompute="none"
+    )
     quarter = problem.with_memory(problem.memory_at(Fraction(1, 4)))
     schedule = certify(quarter, time_limit=time_limit).result.schedule
     assert schedule is not None

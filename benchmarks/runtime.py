@@ -135,9 +135,9 @@ class Bench:
             model = model.to("cuda")
         self.step: TrainingStep = standard_step(model, workload)
         self.problem: Problem = (
-            profile(self.step, hardware=HARDWARE)
+            profile(self.step, hardware=HARDWARE, recompute="none")
             if self._simulated
-            else profile(self.step, measure=True)
+            else profile(self.step, measure=True, recompute="none")
         )
         self._capture = read_capture(self.problem.source, self.problem.plain().trace)
         self._forward = {

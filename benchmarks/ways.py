@@ -218,7 +218,7 @@ def problems(options: argparse.Namespace) -> Iterator[Problem]:
         from offcert.runtime.profiling.profile import profile
 
         network, _, shape = spec.partition(":")
-        yield profile(network, shape, hardware=options.hardware)
+        yield profile(network, shape, hardware=options.hardware, recompute="none")
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -9,6 +9,8 @@ import pytest
 # Networks are tiny, and workers have a processor each: threads would only wait for each other,
 # which takes several times as long. Libraries read this when they are loaded.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# What a search finds must not depend on which kernels other tests have had compiled.
+os.environ.setdefault("OFFCERT_COMPILE", "wait")
 
 # What is collected stays: to look for garbage in it while it is made took a third of that time.
 gc.disable()

@@ -20,7 +20,7 @@ from offcert.campaign.storage import (
     require_suffix,
     write_rows,
 )
-from offcert.core.documents import require_writable
+from offcert.core.documents import make_folder, require_writable
 from offcert.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -163,6 +163,7 @@ class Table:
         require_writable(self.path)
         # The file behind a symbolic link is the one that is written, so it is the one protected.
         target = self.path.resolve()
+        make_folder(target.parent)
         self._lock = Lock(target)
         try:
             self._journal = Journal(target)

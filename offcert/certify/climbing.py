@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
+from offcert.certify.background import Compiling
 from offcert.certify.method import Effort
+from offcert.certify.rung import Rung
 from offcert.certify.running import ContradictionError
 from offcert.certify.search import Search
 from offcert.certify.watchdog import GRACE, LONG_GRACE, watched
 from offcert.core.errors import MethodError, PlanError
+from offcert.core.kernel_cache import NotCompiledError, only_loading
 from offcert.core.named import named
 from offcert.proofs.settings import Settings
 
 # A method that does not apply to a problem, or finds no plan, leaves its place to the next one.
 _NOTHING = (MethodError, PlanError)
+# Seconds between two looks whether kernels have been compiled meanwhile. Arbitrary.
+_SECONDS_BETWEEN = 0.25
 
 
 def climb(search: Any, so_far: Callable[[], Any], workers: int, seed: int) -> None:
@@ -33,24 +38,109 @@ def climb(search: Any, so_far: Callable[[], Any], workers: int, seed: int) -> No
     seed : int
         Seed of every random choice.
     """
+    missing: NotCompiledError | None = None
+    for rung in _ladder(search):
+        if _is_over(search, rung):
+            if _has_answer(search):
+                break
+            continue
+        try:
+            _run(rung, search, so_far, workers, seed)
+        except NotCompiledError as error:
+            missing = missing or error
+    if missing is not None:
+        raise missing
+
+
+def climb_at_once(search: Any, so_far: Callable[[], Any], workers: int, seed: int) -> None:
+    """Do the same without waiting for kernels that have never been compiled.
+
+    A step that needs such kernels waits for its turn until another process has compiled them, and
+    the others go on. Only for a first answer is anything compiled here.
+    """
+    compiling = Compiling()
+    # What steps wait for.
+    waiting: dict[Rung, str] = {}
+
+    def run(rung: Rung) -> None:
+        before = waiting.pop(rung, None)
+        try:
+            with only_loading():
+                _run(rung, search, so_far, workers, seed)
+        except NotCompiledError as error:
+            if rung.always and search.objective is None:
+                _run(rung, search, so_far, workers, seed)
+                return
+            search.say_compiling(error.kernel, "compiling beside the search, once")
+            missing = compiling.ask(error)
+            if missing != before:
+                waiting[rung] = missing
+
+    def run_ready() -> None:
+        for rung, missing in list(waiting.items()):
+            if missing in compiling.finished and not _is_over(search, rung):
+                run(rung)
+
+    try:
+        for rung in _ladder(search):
+            run_ready()
+            if not _is_over(search, rung):
+                run(rung)
+            elif _has_answer(search):
+                break
+        while waiting and not search.done:
+            if not compiling.finished.isdisjoint(waiting.values()):
+                run_ready()
+            elif compiling.busy:
+                time.sleep(min(_SECONDS_BETWEEN, search.remaining))
+            else:
+                break
+    finally:
+        compiling.close()
+
+
+def _ladder(search: Any) -> Iterable[Rung]:
     with search.untimed():
         # All methods are imported with it.
         ladder = named("certify", search.question.ladder)
-    for rung in ladder(search.problem):
-        if search.impossible or (search.done and not rung.always):
-            break
-        if not rung.suits(search):
-            continue
-        seconds = rung.seconds(search.remaining)
-        least = 0.0 if rung.always else max(rung.needs, search.shortest_step)
-        # Kernels that take all the time that is left help nobody.
-        loading = search.last_loading if rung.method.loads and not rung.always else 0.0
-        if seconds < least or search.remaining < loading:
-            continue
-        grace = LONG_GRACE if rung.always else GRACE
-        surviving = search.surviving(but=(*_NOTHING, ContradictionError))
-        with watched(search, seconds, so_far, grace), suppress(*_NOTHING), surviving:
+    rungs: Iterable[Rung] = ladder(search.problem)
+    return rungs
+
+
+def _has_answer(search: Any) -> bool:
+    """Whether no step that always runs has to find a first answer."""
+    return search.impossible or search.objective is not None
+
+
+def _is_over(search: Any, rung: Rung) -> bool:
+    return search.impossible or (search.done and not rung.always)
+
+
+def _run(rung: Rung, search: Any, so_far: Callable[[], Any], workers: int, seed: int) -> None:
+    """Run a step if it suits the search at this point and there is time for it.
+
+    Raises
+    ------
+    NotCompiledError
+        If it needs a kernel that is not there, and none is to be compiled.
+    """
+    if not rung.suits(search):
+        return
+    seconds = rung.seconds(search.remaining)
+    least = 0.0 if rung.always else max(rung.needs, search.shortest_step)
+    # Kernels that take all the time that is left help nobody.
+    loading = search.last_loading if rung.method.loads and not rung.always else 0.0
+    if seconds < least or search.remaining < loading:
+        return
+    grace = LONG_GRACE if rung.always else GRACE
+    surviving = search.surviving(but=(*_NOTHING, ContradictionError))
+    try:
+        with watched(search, seconds, so_far, grace), surviving:
             rung.method.step(search, Effort(seconds, workers, seed, least=least, climb=climb_part))
+    except NotCompiledError:
+        raise
+    except _NOTHING:
+        pass
 
 
 def climb_part(search: Search, workers: int, seed: int) -> None:

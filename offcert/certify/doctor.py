@@ -186,7 +186,7 @@ def _asked(
 ) -> tuple[Problem, Mapping[str, int]]:
     """Return the problem at the device's limit, and what takes memory of the device beside it."""
     again = recompute and problem.computed is not None
-    asked = replace(problem, recompute=Recompute.ANY) if again else problem
+    asked = replace(problem, recompute=Recompute.ANY if again else Recompute.NONE)
     beside = uncounted_bytes(problem)
     require_optimiser_counted(beside)
     if again:

@@ -157,7 +157,8 @@ def compare_exactly(
     if chooses_execution(problem):
         raise InputError(
             "exact compares methods for problems that only move tensors in the least time; "
-            f"this one has recompute {problem.recompute} and minimises {problem.minimise}"
+            f"this one has recompute {problem.recompute} and minimises {problem.minimise}; "
+            "--recompute none asks for them"
         )
     effort = {"time_limit": time_limit, "workers": workers, "seed": seed, "progress": progress}
     rows, proved = [], 0

@@ -6,10 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from offcert.certify.climbing import climb
+from offcert.certify.background import waits_for_kernels
+from offcert.certify.climbing import climb, climb_at_once
 from offcert.certify.robust import certify_box
 from offcert.certify.running import keeper
 from offcert.certify.search import Search, SearchProgress
+from offcert.certify.search_steps.descents import move_less
+from offcert.certify.watchdog import watched
 from offcert.core.errors import InputError, PlanError
 from offcert.core.messages import cut
 from offcert.formulations.combinatorial.relaxations import infeasibility
@@ -20,6 +23,10 @@ from offcert.questions.schedule.options import require_search
 from offcert.questions.schedule.problem import Minimise, Problem
 from offcert.questions.schedule.schedule import FluidSchedule, Schedule
 from offcert.questions.schedule.simulate import simulate
+
+# Part of a time limit, and seconds, that a plan of the same time which moves less is looked for:
+# at least the one, and at most the other; and seconds for which nothing is begun. Arbitrary.
+_LEAST_SHARE, _MOST_SECONDS, _LEAST_SECONDS = 0.05, 5.0, 0.01
 
 
 def require_known(problem: Problem, known: Certificate) -> None:
@@ -116,11 +123,37 @@ def certify(
     options = require_search(problem, time_limit, workers, target_gap, seed)
     time_limit, workers, target_gap, seed = options
     if problem.uncertainty is not None:
-        exact = partial(certify, workers=workers, target_gap=target_gap, seed=seed)
+        # A plan that moves less has less to give where times are longer than was said.
+        exact = partial(
+            _certified,
+            workers=workers,
+            target_gap=target_gap,
+            seed=seed,
+            attested=attested,
+            moves_less=False,
+        )
         return certify_box(problem, exact, time_limit, progress, keep, known)
+    given = time_limit, workers, target_gap, seed, progress, keep, known, attested
+    return _certified(problem, *given)
+
+
+def _certified(
+    problem: Problem,
+    time_limit: float,
+    workers: int,
+    target_gap: float,
+    seed: int,
+    progress: Callable[[SearchProgress], None] | None = None,
+    keep: Callable[[Certificate], None] | None = None,
+    known: Certificate | None = None,
+    attested: bool = True,
+    moves_less: bool = True,
+) -> Certificate:
+    """Return the certificate of a problem with exact times; parameters as for `certify`."""
     settings = Settings(time_limit=time_limit, workers=workers, target_gap=target_gap, seed=seed)
     keeping = keeper(SCHEDULE.command, settings, keep)
-    search = Search(problem, time_limit, target_gap, progress, keeping, attested)
+    waits = waits_for_kernels()
+    search = Search(problem, time_limit, target_gap, progress, keeping, attested, not waits)
     search.infeasibility = infeasibility(problem)
     so_far = partial(search.certificate, SCHEDULE.command, settings)
     if known is not None:
@@ -128,7 +161,13 @@ def certify(
     try:
         if known is not None and search.infeasibility is None:
             offer_known(search, known)
-        climb(search, so_far, workers, seed)
+        (climb if waits else climb_at_once)(search, so_far, workers, seed)
+        if moves_less:
+            # What is left of the time, and a little more, for plans of the same time.
+            seconds = min(max(search.remaining, _LEAST_SHARE * time_limit), _MOST_SECONDS)
+            if seconds >= _LEAST_SECONDS:
+                with watched(search, seconds, so_far), search.surviving():
+                    move_less(search, seconds, seed)
     except KeyboardInterrupt:
         search.note(interrupted=True)
     return so_far()

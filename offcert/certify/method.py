@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from offcert.certify.option import SETTINGS, Option, Value, written_options
+from offcert.core.kernel_cache import NotCompiledError
 from offcert.core.platform import Link
 from offcert.proofs.placement_certificate import PLACEMENT_CLAIMS, PLACEMENT_PROOFS
 from offcert.proofs.proof import Claimable, ClaimKind, ProofKind, Provable
@@ -118,14 +118,23 @@ class Method:
     def step(self, search: Any, effort: Effort) -> None:
         """Run the method as a step of a search, after compiling its kernels, if there is time."""
         if self.warm and self._may_apply(search.problem):
-            # What is wrong comes out again when it runs, under the step's own name.
-            with search.untimed(), suppress(Exception):
-                for act in self.warm:
-                    act()
+            with search.untimed():
+                self._warm_up()
             effort = replace(effort, seconds=min(effort.seconds, search.remaining))
             if effort.seconds < effort.least:
                 return
         self.run(search, effort)
+
+    def _warm_up(self) -> None:
+        try:
+            for act in self.warm:
+                act()
+        except NotCompiledError as error:
+            error.acts = tuple(act.__name__ for act in self.warm)
+            raise
+        except Exception:
+            # What is wrong comes out again when it runs, under the step's own name.
+            pass
 
     @property
     def loads(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -23,7 +24,7 @@ from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.settings import Settings
 from offcert.questions.schedule.options import require_search
-from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.problem import Problem, Recompute, Transfers
 
 
 def solve(
@@ -57,7 +58,8 @@ def solve(
     ------
     InputError
         If there is no such method or option, the method is not for what the problem leaves open
-        (transfers, recomputation, what is least), or an argument is of the wrong type or out of its
+        (transfers, what is least; one that only moves makes a plan where something may run again,
+        too), or an argument is of the wrong type or out of its
         range.
     MethodError
         If the method does not apply to the problem's network.
@@ -81,7 +83,10 @@ def solve(
             effort = Effort(search.remaining, workers, seed, options=own, climb=climb_part, **asked)
             _bound_cheaply(search, effort)
             with watched(search, time_limit, known), search.surviving(but=ALONE):
-                chosen.method.alone(search, effort)
+                if chosen.method.misfit(problem) is None:
+                    chosen.method.alone(search, effort)
+                else:
+                    _move_alone(chosen.method, search, effort)
     except NoPlanError as error:
         search.note(no_plan=str(error))
     except KeyboardInterrupt:
@@ -92,7 +97,7 @@ def solve(
 def _require_use(chosen: Choice, problem: Problem, **settings: Any) -> dict[str, Any]:
     """Return the settings, also those behind the method's name; refuse ones it does not read."""
     misfit = chosen.method.misfit(problem)
-    if misfit is not None:
+    if misfit is not None and not _moves_there(chosen.method, problem):
         raise InputError(f"method {chosen.name} {misfit}")
     asked = {name: value for name, value in settings.items() if value is not None}
     for name in asked:
@@ -101,6 +106,29 @@ def _require_use(chosen: Choice, problem: Problem, **settings: Any) -> dict[str,
         if name in chosen.settings:
             raise InputError(f"{name} is given twice, also behind the name of the method")
     return asked | chosen.settings
+
+
+def _moves_there(method: Method, problem: Problem) -> bool:
+    """Whether a method that only moves makes plans of a problem in which more is open."""
+    atomic = problem.transfers is Transfers.ATOMIC
+    return atomic and problem.offload and method.misfit(_moving(problem)) is None
+
+
+def _moving(problem: Problem) -> Problem:
+    """Return the problem in which nothing runs again: its plans are plans of the other, too."""
+    return replace(problem, recompute=Recompute.NONE)
+
+
+def _move_alone(method: Method, search: Search, effort: Effort) -> None:
+    """Run a method that only moves where computations may run again; it gives no bound there."""
+    search.begin(method.name)
+    part = Search(_moving(search.asked), effort.seconds)
+    part.infeasibility = infeasibility(part.asked)
+    if part.infeasibility is not None:
+        raise NoPlanError(f"it only moves, and {part.infeasibility.said(part.asked.units)}")
+    method.alone(part, effort)
+    if part.schedule is not None:
+        search.offer(part.schedule)
 
 
 def _bound_cheaply(search: Search, effort: Effort) -> None:

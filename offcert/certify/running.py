@@ -118,6 +118,8 @@ class Running(Bounded, Generic[Known]):
         Told of every improvement and every step.
     keep : callable, optional
         Called before every step, and about every second when something new is known.
+    counts_compiling : bool
+        Whether the time limit counts compiling as it counts loading; otherwise it does not.
 
     Attributes
     ----------
@@ -141,8 +143,10 @@ class Running(Bounded, Generic[Known]):
         time_limit: float,
         progress: Callable[[SearchProgress], None] | None = None,
         keep: Callable[[], None] | None = None,
+        counts_compiling: bool = False,
     ) -> None:
         self.notes = Notes()
+        self._counts_compiling = counts_compiling
         self.workings = Workings()
         self.bounds: list[Bound] = []
         self.refuted: list[Bound] = []
@@ -231,7 +235,7 @@ class Running(Bounded, Generic[Known]):
 
     @contextmanager
     def untimed(self) -> Iterator[None]:
-        """Stop the clock meanwhile: compiling is not searching.
+        """Stop the clock meanwhile: compiling is not searching, unless it is to be counted.
 
         Loading what was compiled before is, but for the first of it. An interrupt waits until it
         has ended: what compiles may swallow it.
@@ -239,24 +243,25 @@ class Running(Bounded, Generic[Known]):
         began = time.monotonic()
         self.clock_stands_still = True
         try:
-            with held_interrupts(), noted_compilations(self._say_compiling) as compiled:
+            with held_interrupts(), noted_compilations(self.say_compiling) as compiled:
                 yield
         finally:
             self.clock_stands_still = False
         spent = time.monotonic() - began
         if not compiled:
             self.last_loading = spent if spent >= _NOTICED else self.last_loading
+        if not compiled or self._counts_compiling:
             spent -= self._loading.counted(spent)
         self._begin += spent
         self._deadline += spent
 
-    def _say_compiling(self, kernel: str) -> None:
+    def say_compiling(self, kernel: str, how: str = "compiling, once") -> None:
         """Say, once a group of kernels, that it is not the search that takes so long."""
         group, seconds = group_of(kernel)
         if group in self._compiling:
             return
         self._compiling.add(group)
-        said = f"compiling, once: {group}, about {seconds} s"
+        said = f"{how}: {group}, about {seconds} s"
         if self._progress is None:
             _LOG.info(said)
         else:
@@ -333,10 +338,15 @@ class Running(Bounded, Generic[Known]):
         """
         if self.objective is not None and value >= self.objective:
             return False
-        faults = named("questions", self.question.answers)(problem, answer)
+        faults = self._faults(problem, answer)
         if faults:
             raise UnsoundError(f"{self._step} returned {what}: {faults[0]}")
         return True
+
+    def _faults(self, problem: Any, answer: Any) -> list[str]:
+        """Return the faults that the question's checker finds in an answer."""
+        found: list[str] = named("questions", self.question.answers)(problem, answer)
+        return found
 
     def _took(self) -> bool:
         """Compare an answer with the bounds, and tell of it; return True."""

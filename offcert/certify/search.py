@@ -55,6 +55,8 @@ class Search(Running[Certificate]):
         Given the search before every step, and about every second when something new is known.
     attested : bool
         Whether a bound that rests on a solver's word may end the search.
+    counts_compiling : bool
+        Whether the time limit counts compiling as it counts loading.
     """
 
     question = SCHEDULE
@@ -67,9 +69,11 @@ class Search(Running[Certificate]):
         progress: Callable[[SearchProgress], None] | None = None,
         keep: Callable[[Search], None] | None = None,
         attested: bool = True,
+        counts_compiling: bool = False,
     ) -> None:
         self._attested = attested
-        super().__init__(time_limit, progress, None if keep is None else lambda: keep(self))
+        keeping = None if keep is None else lambda: keep(self)
+        super().__init__(time_limit, progress, keeping, counts_compiling)
         self.asked = problem
         slows, platform = problem.platform.slows, problem.platform.alone
         self.problem = replace(problem, platform=platform) if slows else problem
@@ -201,6 +205,29 @@ class Search(Running[Certificate]):
         self.execution, self.schedule = execution, schedule
         self.memory = memory if least_bytes else None
         return self._took()
+
+    def exchange(self, schedule: Schedule) -> None:
+        """Take another schedule of what is executed in place of the best, which takes no less time.
+
+        Raises
+        ------
+        UnsoundError
+            If it is not a schedule of the problem, or takes longer.
+        """
+        problem = self.executed
+        faults = self._faults(problem, schedule)
+        if self.schedule is None or schedule.makespan > self.schedule.makespan:
+            faults = [*faults, "it takes longer than the one that it should replace"]
+        if faults:
+            raise UnsoundError(f"{self._step} returned an invalid schedule: {faults[0]}")
+        self.schedule = schedule
+        self._took()
+
+    @property
+    def executed(self) -> Problem:
+        """The problem whose schedule the best one is, with the memory within which it stays."""
+        problem = self.asked if self.execution is None else self.asked.executed(self.execution)
+        return problem if self.memory is None else problem.with_memory(self.memory)
 
     def _can_be_carried_out(self, execution: Execution) -> bool:
         """Whether the runtime can execute it, if the problem is a captured step of a program."""

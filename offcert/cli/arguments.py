@@ -128,8 +128,9 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
         "--recompute",
         choices=RECOMPUTE,
         help="what may run again: nothing; stages of a chain, each stored tensor staying until its "
-        "backward operation; or any computation that can, whenever its inputs are there (default: "
-        "the file's)",
+        "backward operation; or any computation that can, whenever its inputs are there; a "
+        "percentage of --memory counts from the least memory of what is chosen (default: the "
+        "file's; profiles say any, generated chains none)",
     )
     parser.add_argument(
         "--offload",

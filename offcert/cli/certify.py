@@ -12,8 +12,9 @@ from offcert.cli.searching import add_problem, add_search, search
 _EXAMPLES = (
     "offcert certify problem.json --memory 25% --time-limit 30 -o certificate.json",
     "offcert certify problem.json --device-memory 16GiB --target-gap 0.1% -o certificate.json",
-    "offcert certify problem.json --recompute any --memory 5%:100%:5% -o curve",
-    "offcert certify problem.json --recompute any --minimise memory --overhead 20%",
+    "offcert certify problem.json --memory 5%:100%:5% -o curve",
+    "offcert certify problem.json --recompute none --memory 25%",
+    "offcert certify problem.json --minimise memory --overhead 20%",
     "offcert certify problem.json --uncertainty 10%,conv*=5%,link=20% -o certificate.json",
 )
 

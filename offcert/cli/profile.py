@@ -85,6 +85,14 @@ def add(commands: Commands) -> None:
         help="memory of the whole device, such as 16GiB, with parameters, gradients, buffers, "
         "batch and the optimiser's state (default: the device's)",
     )
+    parser.add_argument(
+        "--recompute",
+        choices=("any", "none"),
+        default="any",
+        help="what may run again: any computation that can, or, as in the papers about offloading, "
+        "nothing; percentages of --memory count from the least memory of the one or the other "
+        "(default: any)",
+    )
     add_optimiser(parser)
     parser.add_argument(
         "--name", help='of the problem (default: network and input, as in "resnet18 2x3x32x32")'
@@ -220,5 +228,6 @@ def _profile(options: argparse.Namespace) -> Problem:
         memory=options.memory,
         device_memory=options.device_memory,
         optimiser=chosen_optimiser(options),
+        recompute=options.recompute,
         **named,
     )

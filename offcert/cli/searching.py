@@ -88,7 +88,8 @@ def add_problem(parser: argparse.ArgumentParser, several: bool = False) -> None:
         "--transfers",
         choices=TRANSFERS,
         help="atomic: each tensor in one go; interruptible: whole tensors, with pauses; "
-        "fractional: any part of a tensor (default: the file's)",
+        "fractional: any part of a tensor; with the last two, nothing of a profile runs again "
+        "unless --recompute says so (default: the file's)",
     )
     add_choices(parser)
 
@@ -146,12 +147,16 @@ def read_problem(options: argparse.Namespace) -> Problem:
     from offcert.core.errors import InputError
     from offcert.core.units import parse_bandwidth
     from offcert.questions.schedule import files
-    from offcert.questions.schedule.problem import parse_memory
+    from offcert.questions.schedule.problem import Recompute, parse_memory
 
     problem = chosen(files.read_problem(options.problem), options)
     require_no_limit(problem, options)
     if options.transfers is not None:
         problem = replace(problem, transfers=options.transfers)
+        captured = "capture" in (problem.source or {})
+        if captured and options.transfers != TRANSFERS[0] and options.recompute is None:
+            # Transfers in pieces are a paper's problem, in which nothing runs again.
+            problem = replace(problem, recompute=Recompute.NONE)
     if options.bandwidth is not None:
         problem = problem.with_bandwidth(parse_bandwidth(options.bandwidth, problem.units))
     if options.prefetch_bandwidth is not None:

@@ -117,22 +117,25 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def require_writable(path: str | Path) -> None:
     """Raise before any work is done if a file could not be written in the end.
 
+    Folders that are missing are made when it is written.
+
     Raises
     ------
     InputError
-        If the folder does not exist or cannot be written to, or the path is a folder.
+        If the folder cannot be made or written to, or the path is a folder.
     """
     _require_path(path)
     if not str(path) or str(path).endswith(("/", os.sep)):
         raise InputError(f'"{path}" is not the name of a file that can be written')
     try:
         target = Path(path).resolve()
-        if not target.parent.is_dir():
-            raise InputError(f"{path} cannot be written: there is no folder {target.parent}")
+        there = next(folder for folder in target.parents if os.path.lexists(folder))
+        if not there.is_dir():
+            raise InputError(f"{path} cannot be written: {there} is no folder")
         if target.exists() and not target.is_file():
             # Renaming a finished file over a device or a folder would destroy it.
             raise InputError(f"{path} cannot be written: it is no regular file")
-        if not os.access(target.parent, os.W_OK):
+        if not os.access(there, os.W_OK):
             raise InputError(f"{path} cannot be written: its folder is read-only")
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror}") from None
@@ -156,15 +159,17 @@ def write_atomically(path: str | Path, write: Callable[[Path], None]) -> None:
     """Let `write` fill a file in a folder of its own beside `path`, then rename it to `path`.
 
     So nothing is half-written, and who lists the files beside `path` never meets an unfinished one.
+    A folder that is missing is made.
 
     Raises
     ------
     InputError
-        If the folder does not exist or cannot be written to, or there is no space left.
+        If the folder cannot be made or written to, or there is no space left.
     """
     require_writable(path)
     # The file behind a symbolic link is replaced, not the link.
     target = Path(path).resolve()
+    make_folder(target.parent)
     folder: str | None = None
     try:
         folder = tempfile.mkdtemp(prefix=f".{target.stem}-", dir=target.parent)

@@ -19,7 +19,8 @@ import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from enum import EnumMeta
 from functools import cache
 from importlib.metadata import version
@@ -32,10 +33,46 @@ import numpy as np
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
 from numba.core.dispatcher import Dispatcher
 
+from offcert.core.errors import MethodError
+
 try:
     import fcntl
 except ImportError:  # pragma: no cover - not on Windows
     fcntl = None  # type: ignore[assignment]
+
+
+# Whether kernels are only loaded now: one that is not on disk is an error then.
+_ONLY_LOADING: ContextVar[bool] = ContextVar("only_loading", default=False)
+
+
+class NotCompiledError(MethodError):
+    """A kernel is not on disk, and was only to be loaded.
+
+    Parameters
+    ----------
+    kernel : str
+        Its name, with its module.
+
+    Attributes
+    ----------
+    acts : tuple of str
+        Names of the functions that compile it and what it is used with, as far as is known.
+    """
+
+    def __init__(self, kernel: str) -> None:
+        super().__init__(f"{kernel} is not compiled yet")
+        self.kernel = kernel
+        self.acts: tuple[str, ...] = ()
+
+
+@contextmanager
+def only_loading() -> Iterator[None]:
+    """Have kernels loaded in the block, and a `NotCompiledError` where one would be compiled."""
+    before = _ONLY_LOADING.set(True)
+    try:
+        yield
+    finally:
+        _ONLY_LOADING.reset(before)
 
 
 # The command line shows what is said here also where nothing else is.
@@ -73,6 +110,9 @@ class KernelCache:
         # Where nothing can be read or written it is compiled all the same, for this process alone.
         with suppress(OSError):
             found = place.load_overload(signature, context)
+            if found is None and _ONLY_LOADING.get():
+                function = self._kernel.py_func
+                raise NotCompiledError(f"{function.__module__}.{function.__qualname__}")
             if found is None and self._lock is None:
                 self._lock = _locked(place.lock)
                 # Another process may just have compiled it.

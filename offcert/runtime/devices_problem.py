@@ -9,7 +9,7 @@ import torch
 
 from offcert.core.errors import InputError
 from offcert.questions.devices.problem import Accumulation, DevicesProblem, Gradient
-from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.runtime.capture.borrowed import Originals, borrowed, random_state_kept
 from offcert.runtime.capture.capture import Capture, Clock, read_capture
 from offcert.runtime.capture.run import Nobody, borrowing
@@ -57,8 +57,10 @@ def devices_problem(
             gradients.append(Gradient(path or "model", size, last, last))
     gradients.sort(key=lambda gradient: gradient.ready)
     name = f"{problem.name} on {devices} devices"
-    # What devices that share a link slow down of each other is not known: as fast as it can be.
-    step_problem = replace(problem, platform=problem.platform.alone)
+    # Everything runs once there. What devices that share a link slow down of each other is not
+    # known: as fast as it can be.
+    alone = problem.platform.alone
+    step_problem = replace(problem, platform=alone, recompute=Recompute.NONE)
     return DevicesProblem(name, step_problem, devices, gradients, accumulation)
 
 

@@ -130,7 +130,11 @@ def _problem(options: argparse.Namespace) -> Problem:
 
         with redirect_stdout(sys.stderr):
             problem = profile(
-                options.problem, options.input, clock=options.clock, hardware=options.hardware
+                options.problem,
+                options.input,
+                clock=options.clock,
+                hardware=options.hardware,
+                recompute="none",
             )
     return problem if options.memory is None else problem.with_memory(options.memory)
 

@@ -59,6 +59,23 @@ def built(copy: Path, folders: Sequence[str], project: str) -> Path:
     return wheel
 
 
+def test_the_source_distribution_makes_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
+    source = wheel.parents[1]
+    code = f"from setuptools import build_meta; build_meta.build_sdist({str(tmp_path)!r})"
+    subprocess.run([sys.executable, "-c", code], cwd=source, capture_output=True, check=True)
+    (archive,) = tmp_path.glob("offcert-*.tar.gz")
+    pip("wheel", "--no-deps", "--no-build-isolation", "-w", "again", str(archive), cwd=tmp_path)
+    (again,) = (tmp_path / "again").glob("*.whl")
+    names = [
+        {name for name in zipfile.ZipFile(each).namelist() if not name.endswith("/RECORD")}
+        for each in (wheel, again)
+    ]
+    assert names[0] == names[1]
+    # Data that no list of modules names.
+    assert {"offcert/py.typed", "offcert/instances/library/cnn-8-0.json"} <= names[1]
+    assert any(name.startswith("offcert/report/web/") for name in names[1])
+
+
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("installed")

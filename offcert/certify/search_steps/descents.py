@@ -104,3 +104,30 @@ def descend_order_search(search: Search, effort: Effort) -> None:
         on_improvement=search.offer,
         **options,
     )
+
+
+def move_less(search: Search, seconds: float, seed: int) -> None:
+    """Exchange the best schedule for one of the same time that moves fewer bytes, then fewer times.
+
+    Parameters
+    ----------
+    search : Search
+        A search that has ended.
+    seconds : float
+        Time for it.
+    seed : int
+        Seed of the random numbers.
+    """
+    from offcert.formulations.models.least_cover import least_cover_gaps
+    from offcert.heuristics.orders.fewest_bytes import fewest_bytes
+
+    schedule = search.schedule
+    if schedule is None or search.best is not schedule or not schedule.transfers:
+        return
+    search.begin("fewest bytes")
+    end, problem = time.monotonic() + seconds, search.executed
+    cover = least_cover_gaps(problem, seconds / 2)
+    left = end - time.monotonic()
+    found = fewest_bytes(problem, schedule, time_limit=left, seed=seed, cover=cover)
+    if found is not schedule:
+        search.exchange(found)

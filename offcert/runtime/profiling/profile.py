@@ -16,7 +16,7 @@ from offcert.core.platform import Link
 from offcert.core.trace import Trace
 from offcert.core.units import Units, parse_limit, require_limit
 from offcert.questions.schedule.device_memory import memory_beside, require_optimiser_counted
-from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.runtime import zoo
 from offcert.runtime.capture import Clock, capture
 from offcert.runtime.capture.capture import Capture
@@ -60,6 +60,7 @@ def profile(
     optimiser: Optimiser | None = None,
     device: Device | None = None,
     link: str = Link.DUPLEX,
+    recompute: str = Recompute.ANY,
 ) -> Problem:
     """Turn one training step into a problem, in nanoseconds and bytes.
 
@@ -119,12 +120,16 @@ def profile(
     link : str
         With `hardware`: ``"duplex"``, at the rates that hold while both directions are used, where
         those are known; or ``"simplex"``, each direction alone. Stages are always simplex.
+    recompute : str
+        ``"any"``: computations may run again wherever it is known what is computed from what;
+        ``"none"``: tensors only move, as in the papers about offloading. Percentages of `memory`
+        count from the least memory of the one or the other.
 
     Returns
     -------
     Problem
         Its ``source`` has what training by a plan needs. With the clocks ``modules`` and
-        ``operators`` it is about a `Network`, so that computations may run again; about a trace
+        ``operators`` it is about a `Network`, whose computations may run again; about a trace
         if it is not clear what the step computes from what, because of changes in place.
 
     Raises
@@ -135,6 +140,7 @@ def profile(
         too little memory to measure a step that moves nothing.
     """
     chosen = _clock(clock)
+    again = _again(recompute)
     _require_one_choice(chosen, hardware, measure, device)
     device_memory = _limits(memory, device_memory)
     # Looked up first: a wrong name should not have to wait for the network.
@@ -175,6 +181,7 @@ def profile(
         units=_UNITS,
         source=source,
         uncertainty=made.found.uncertainty,
+        recompute=again if isinstance(made.network, Network) else Recompute.NONE,
     )
     return problem if memory is None else problem.with_memory(memory)
 
@@ -294,6 +301,12 @@ def _clock(name: str) -> Clock:
     except ValueError:
         known = ", ".join(Clock)
         raise InputError(f"clock must be one of {known}, not {name!r}") from None
+
+
+def _again(name: str) -> Recompute:
+    if name not in (Recompute.ANY, Recompute.NONE):
+        raise InputError(f'recompute must be "any" or "none", not {name!r}')
+    return Recompute(name)
 
 
 def _label(model: str | nn.Module | TrainingStep, shape: tuple[int, ...] | None) -> str:

@@ -98,7 +98,7 @@ def test_help_names_every_knob_of_the_generator(capsys: pytest.CaptureFixture[st
         (["--against", "greedy", "--by", "x"], "by must be one of"),
         (["--against", "greedy", "--stages", "0"], "stages must be at least 1, not 0"),
         (["--against", "greedy", "--steps", "0"], "steps must be at least 1, not 0"),
-        (["--against", "greedy", "-o", "/nowhere/p.json"], "there is no folder /nowhere"),
+        (["--against", "greedy", "-o", "/dev/null/p.json"], "/dev/null is no folder"),
         (["--against", "greedy", "--seed", "-1"], "seed must be at least 0, not -1"),
         (["--against", "pivot", "--transfers", "fractional"], "needs atomic transfers"),
     ],

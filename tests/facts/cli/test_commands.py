@@ -135,7 +135,7 @@ def test_infeasible_memory_is_a_result(
         (["solve", "PROBLEM", "--method", "magic"], "method must be one of"),
         (["verify", "PROBLEM"], 'format must be "offcert-certificate"'),
         (["plot", "PROBLEM", "-o", "x.pdf"], "format must be"),
-        (["certify", "PROBLEM", "-o", "no/such/folder/c.json"], "cannot be written"),
+        (["certify", "PROBLEM", "-o", "/dev/null/c.json"], "cannot be written"),
         (["profile", "no-such-net", "--input", "1x3x32x32", "-o", "p.json"], "no-such-net"),
         (["profile", "resnet18", "--input", "1xx", "-o", "p.json"], "1xx"),
     ],

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -95,3 +96,39 @@ def test_a_folder_into_which_nothing_was_written_is_not_called_written(
     monkeypatch.setattr("offcert.training.doctor.profile", interrupted)
     assert main([*DOCTOR, "--device-memory", "1MiB", "-o", str(folder)]) == 130
     assert capsys.readouterr() == ("", "offcert: interrupted\n")
+
+
+@pytest.mark.slow
+def test_commands_make_the_folders_that_their_files_need(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each into a folder of its own, as a README's line does it where nobody has made one."""
+    monkeypatch.chdir(tmp_path)
+    problem, certificate = "a/b/p.json", "c/d/c.json"
+    commands = [
+        ["generate", "cnn", "--stages", "4", "--memory", "50%", "-o", problem],
+        ["certify", problem, "--time-limit", "1", "-o", certificate],
+        ["solve", problem, "--method", "greedy", "-o", "e/f/greedy.json"],
+        ["plot", certificate, "-o", "g/h/plan.svg"],
+        ["plot", certificate, "-o", "i/j/plan.pickle"],
+        ["report", certificate, "-o", "k/l/page.html"],
+        ["place", certificate, "-o", "m/n/placed.json"],
+        ["compare", problem, "--methods", "greedy", "--no-certify", "--jobs", "1",
+         "-o", "o/p/table.jsonl", "--profile", "q/r/profile.svg"],
+        ["certify", problem, "--memory", "50%,100%", "--time-limit", "1", "-o", "s/t"],
+        ["export", problem, "--format", "mps", "-o", "u/v/model.mps"],
+    ]  # fmt: skip
+    for command in commands:
+        assert main(command) == 0, (command, capsys.readouterr().err)
+        for name, target in pairwise(command):
+            if name in ("-o", "--profile"):
+                assert Path(target).exists()
+
+
+def test_a_command_that_fails_makes_no_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["certify", "missing.json", "-o", "new/c.json"]) == 2
+    assert main(["generate", "cnn", "--stages", "0", "-o", "new/p.json"]) == 2
+    assert list(tmp_path.iterdir()) == []

@@ -128,7 +128,7 @@ def test_library_add(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         (["generate", "cnn", "--stages", "0"], "stages must be at least 1, not 0"),
         (["generate", "cnn", "--seed", "-1"], "seed must be at least 0, not -1"),
         (["generate", "cnn", "--memory", "lots"], "memory must look like"),
-        (["generate", "cnn", "-o", "/nowhere/p.json"], "there is no folder /nowhere"),
+        (["generate", "cnn", "-o", "/dev/null/p.json"], "/dev/null is no folder"),
         (["library", "show", "nothing-m0"], 'there is no problem "nothing-m0"'),
         (["library", "list", "--folder", "/nowhere"], "/nowhere is not a folder"),
         (["library", "add", "/nowhere/c.json"], "/nowhere/c.json cannot be read"),

@@ -125,6 +125,7 @@ def test_a_certificate_that_cannot_be_where_it_should_is_put_elsewhere(
 
     def vanish(search: Search, effort: Effort) -> None:
         folder.rename(tmp_path / "gone")
+        folder.touch()
 
     monkeypatch.setitem(methods.METHODS, "vanish", methods.Method(vanish, "loses the folder"))
     command = ["solve", problem_file, "--method", "vanish", "-o", str(folder / "c.json")]

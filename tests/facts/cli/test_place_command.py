@@ -151,7 +151,7 @@ def test_a_forged_address_is_found_by_the_command(
         (["--method", "lod"], "did you mean load?"),
         (["--capacity", "12%"], 'capacity must look like "6GiB" or "1048576", not "12%"'),
         (["--alignment", "0"], "alignment must be at least 1, not 0"),
-        (["-o", "/no/such/folder/x.json"], "there is no folder"),
+        (["-o", "/dev/null/x.json"], "/dev/null is no folder"),
     ],
 )
 def test_wrong_options_are_refused(

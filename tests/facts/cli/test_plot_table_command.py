@@ -71,7 +71,7 @@ def test_a_folder_has_a_figure_a_problem_and_grids(
         (["-o", "x.svg", "--bandwidth", "fast"], 'bandwidth must look like "12.2GB/s"'),
         (["-o", "x.pdf", "--bandwidth", "2"], "x.pdf must be a folder, or end in .svg or .png"),
         (["-o", "x.svg", "--bandwidth", "2", "--format", "png"], "ends in .svg, but --format"),
-        (["-o", "no/x.svg", "--bandwidth", "2"], "there is no folder"),
+        (["-o", "/dev/null/x.svg", "--bandwidth", "2"], "/dev/null is no folder"),
         (["-o", "x.svg", "--only", "z*"], 'no problem that matches "z*"'),
         (["-o", "table.jsonl/x", "--bandwidth", "2"], "cannot be made: Not a directory"),
     ],

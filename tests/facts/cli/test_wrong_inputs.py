@@ -47,7 +47,7 @@ WRONG = {
     "certify p.json --seed 1.5": "1.5",
     "certify p.json --deadline 80ms": "--minimise memory",
     "certify p.json --uncertainty much": "much",
-    "certify p.json --output none/c.json": "there is no folder",
+    "certify p.json --output /dev/null/c.json": "/dev/null is no folder",
     "certify p.json -o p.json": "read as input",
     "certify p.json --memory 5%:10%:5% -o -": "folder",
     "certify p.json --memory 5%:10%:5% -o other.json": "is a file",

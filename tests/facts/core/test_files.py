@@ -219,7 +219,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> 
     assert path.read_text() == "old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["p.json"]
     with pytest.raises(InputError, match="cannot be written"):
-        write_json(tmp_path / "no" / "p.json", {})
+        write_json(path / "p.json", {})
 
 
 def test_an_unfinished_file_is_not_beside_the_others(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_what_does_not_fit_is_a_result(capsys: pytest.CaptureFixture[str]) -> No
         (("vgg16", "--batch", "0"), "batch must be at least 1, not 0"),
         (("vgg16", "--sub-batches", "512"), "sub_batches must be at most the batch, 256, not 512"),
         (("vgg16", "--memory", "6"), 'size "6" needs a unit|memory'),
-        (("vgg16", "-o", "/nowhere/c.json"), "there is no folder /nowhere"),
+        (("vgg16", "-o", "/dev/null/c.json"), "/dev/null is no folder"),
     ],
 )
 def test_bad_input_gets_one_sentence(

@@ -178,7 +178,7 @@ def test_methods_refuse_what_they_are_not_for(
     chain_file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for method, options, message in (
-        ("greedy", [], "method greedy is for recompute none, not any"),
+        ("greedy", ["--offload", "no"], "method greedy is for recompute none, not any"),
         ("offload-alone", ["--recompute", "none"], "is for recompute chain or any, not none"),
         (
             "greedy",

@@ -52,7 +52,7 @@ def trainer_of(model, folder, callbacks=(), kind=transformers.Trainer, **options
 
 
 def certificate_of(trainer, share=Fraction(1, 2)):
-    problem = profile(trainer_step(trainer), hardware="v100-pcie")
+    problem = profile(trainer_step(trainer), hardware="v100-pcie", recompute="none")
     return certify(problem.with_memory(problem.memory_at(share)), time_limit=1, workers=1)
 
 

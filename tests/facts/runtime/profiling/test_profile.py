@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -9,15 +10,18 @@ import pytest
 import torch
 from torch import nn
 
+from offcert.certify.ladder import certify
 from offcert.core.errors import InputError
 from offcert.core.platform import Kind, Link
 from offcert.questions.schedule.files import read_problem, write_problem
+from offcert.questions.schedule.problem import Recompute
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.hardware import HARDWARE
 from offcert.runtime.profiling.profile import profile
 from offcert.runtime.stages.linearise import trace_module, vocabulary
 from offcert.runtime.workloads.standard_step import standard_step
 from offcert.runtime.workloads.workload import Workload, load
+from offcert.verify.document import verify
 from support.networks import own_steps
 from support.networks.shallow_networks import shallow
 from support.runtime.captured import require_same, state_of
@@ -63,6 +67,31 @@ def test_modules_are_the_default_and_the_source_says_what_was_done():
     assert len(capture["ticks"]) == len(problem.trace)
     assert problem.name == "gpt-tiny 2x16"
     assert problem.platform.bandwidth == Fraction(HARDWARE["t4"].link_bandwidth, 10**9)
+
+
+def test_what_can_run_again_may_unless_nothing_is_asked_to():
+    asked = {"model": "resnet18", "input_shape": "2x3x64x64", "hardware": "t4"}
+    usual, papers = profile(**asked), profile(**asked, recompute="none")
+    assert (usual.recompute, papers.recompute) == (Recompute.ANY, Recompute.NONE)
+    assert (usual.network, usual.platform) == (papers.network, papers.platform)
+    # Percentages are of the way from the least memory of the one or the other.
+    assert usual.least_memory < papers.least_memory
+    limits = [profile(**asked, memory="0%", recompute=each) for each in ("any", "none")]
+    assert [each.platform.memory for each in limits] == [usual.least_memory, papers.least_memory]
+    # What is computed from what is not known of stages.
+    assert profile(**asked, clock="stages").recompute is Recompute.NONE
+    with pytest.raises(InputError, match=r'^recompute must be "any" or "none", not \'chain\'$'):
+        profile(**asked, recompute="chain")
+
+
+def test_the_plan_of_a_profile_recomputes_and_is_shorter_than_moving_alone():
+    problem = profile("resnet18", "4x3x64x64", hardware="v100-pcie").with_bandwidth("1GB/s")
+    problem = problem.with_memory("50%")
+    found = certify(problem, time_limit=3, workers=1)
+    moving = certify(replace(problem, recompute=Recompute.NONE), time_limit=2, workers=1)
+    assert found.result.execution.repeated > 0
+    assert found.result.objective < 0.9 * moving.result.objective
+    assert verify(found).valid
 
 
 @pytest.mark.parametrize(("name", "shape"), [("resnet18", "2x3x64x64"), ("gpt-tiny", "2x16")])

@@ -29,7 +29,7 @@ def test_at_half_of_its_memory_a_model_trains_as_without_a_plan(name):
     step = step_of(name)
     plain = copy.deepcopy(step.model)
     before = state_of(plain)
-    problem = profile(step, hardware="v100-pcie")
+    problem = profile(step, hardware="v100-pcie", recompute="none")
     require_same(before, state_of(step.model))
     assert problem.source["capture"]["tensors"] == ("real" if name in LOOKS_AT_VALUES else "fake")
 
