@@ -12,7 +12,7 @@ LIMIT := 60
 # Hundreds of processes of the tests would compile all sources, each for itself.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test test-fast check lint types tests docs claims claims-again gpu gpu-wheels clean
+.PHONY: setup demo test test-fast check lint types tests docs screenshots claims claims-again gpu gpu-wheels clean
 
 setup: $(STAMP)
 
@@ -86,6 +86,11 @@ docs: $(STAMP)
 	@echo "== documentation, from docs/ and the docstrings"
 	@$(BIN)/python -m sphinx -b html -q -W --keep-going -j auto -d out/docs-cache docs out/docs
 	@echo "== done; see out/docs/index.html"
+
+# Needs a Chromium (Debian: chromium-headless-shell); what it makes is in the repository.
+screenshots: $(STAMP)
+	@echo "== pictures of three report pages, for docs/pages.md; minutes"
+	@$(BIN)/python docs/_ext/screenshots.py
 
 claims: $(STAMP)
 	@echo "== docs/claims.md against its evidence: a line a claim; minutes"

@@ -99,7 +99,7 @@ PROOFS = (
         "fractional-large-tensors-returns",
         LargeTensors,
         "fractional:large_tensors_returns",
-        "as fractional-large-tensors, on what is left when returns that stop the device are cut out",
+        "as fractional-large-tensors, where returns that stop the device are cut out",
         page="forced-returns",
         at_once=True,
         links=SIMPLEX,

@@ -31,8 +31,14 @@ _INSTALLED = tuple(
 
 
 @cache
-def home(module: str) -> str:
-    """Return whose code a Python module holds: ``"stateless"``, ``"installed"`` or ``"own"``."""
+def home(module: object) -> str:
+    """Return whose code a Python module holds: ``"stateless"``, ``"installed"`` or ``"own"``.
+
+    A class whose objects have a ``__module__`` each, as compiled ones may, has none of its own, but
+    a descriptor: then nobody is trusted.
+    """
+    if not isinstance(module, str):
+        return "own"
     if module.partition(".")[0] in _STATELESS:
         return "stateless"
     file = getattr(sys.modules.get(module), "__file__", None) or ""
