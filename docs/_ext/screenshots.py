@@ -54,12 +54,12 @@ def run(folder: Path) -> None:
 def shoot(folder: Path) -> None:
     """Take the pictures of the pages in a folder."""
     for page, name, width, height, dark in SHOTS:
-        with tempfile.TemporaryDirectory() as profile:
-            with opened(folder / "out" / f"{page}.html", Path(profile)) as browser:
-                browser.call("Emulation.setScrollbarsHidden", hidden=True)
-                browser.shaped(width, height, dark=dark, scale=1.5 if width < 600 else 1)
-                browser.value("0", wait="new Promise(done => setTimeout(done, 300))")
-                picture = small(browser.picture(width, height))
+        path = folder / "out" / f"{page}.html"
+        with tempfile.TemporaryDirectory() as profile, opened(path, Path(profile)) as browser:
+            browser.call("Emulation.setScrollbarsHidden", hidden=True)
+            browser.shaped(width, height, dark=dark, scale=1.5 if width < 600 else 1)
+            browser.value("0", wait="new Promise(done => setTimeout(done, 300))")
+            picture = small(browser.picture(width, height))
         picture.save(ROOT / "docs" / f"{name}.png", optimize=True)
         print(f"wrote docs/{name}.png")
 

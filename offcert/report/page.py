@@ -29,8 +29,10 @@ from offcert.report.page_views import certificate_view, training_view
 from offcert.report.svg import clean
 from offcert.verify.findings import Verification
 
-_PARTS = ("uPlot.min.css", "page.css", "uPlot-LICENSE.txt", "uPlot.iife.min.js", "read.js")
-_PARTS += ("draw.js", "doctor.js", "page.js")
+_PARTS = (
+    *("uPlot.min.css", "page.css", "uPlot-LICENSE.txt", "uPlot.iife.min.js"),
+    *("read.js", "draw.js", "doctor.js", "page.js"),
+)
 
 
 @dataclass(frozen=True)
