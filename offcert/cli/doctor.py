@@ -95,8 +95,8 @@ def add(commands: Commands) -> None:
         "-o",
         "--output",
         metavar="FOLDER",
-        help="folder for the certificate of each size, which train and report take (default: none "
-        "is kept)",
+        help="folder for the certificate of each size, which train takes, and doctor.json, the "
+        "answer; report makes a page of the folder (default: none is kept)",
     )
     parser.set_defaults(prepare=_prepare)
 

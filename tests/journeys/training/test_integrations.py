@@ -207,6 +207,30 @@ def tokenizer(folder: Any) -> Any:
     )
 
 
+def test_tensorboard_by_the_trainer(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    from offcert.training.huggingface import OffloadCallback
+
+    monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", str(tmp_path))
+    model, _ = models.build("gpt2")
+    arguments = transformers.TrainingArguments(
+        str(tmp_path / "out"), use_cpu=True, report_to="tensorboard", save_strategy="no",
+        max_steps=4, disable_tqdm=True,
+    )  # fmt: skip
+    callback = OffloadCallback("auto", **AUTO)
+    data = Sentences()
+    transformers.Trainer(
+        model, arguments, train_dataset=data, data_collator=padded, callbacks=[callback]
+    ).train()
+    events = EventAccumulator(str(tmp_path)).Reload()
+    (peak,) = events.Scalars("train/offload/peak_MiB")
+    assert callback.offload is not None
+    assert peak.value == pytest.approx(callback.offload.promises[0]["peak"] / 2**20)
+    assert events.Scalars("train/offload/steps_planned")[0].value == callback.steps["planned"]
+
+
 def test_a_loop_over_microbatches_with_a_loss_in_chunks_as_torchtitan_has() -> None:
     def train(planned: bool) -> tuple[Weights, list[Offload]]:
         torch.manual_seed(1)
