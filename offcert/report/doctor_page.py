@@ -52,15 +52,30 @@ def doctor_view(name: str, document: Mapping[str, Any]) -> dict[str, Any]:
             "kind": "doctor",
             "choice": f"{name}: sizes",
             "title": title,
-            "about": f"Does a training step fit into {memory}, and how fast is it?",
+            "about": _about(document, memory),
             "status": _status(document),
             "tiles": list(_tiles(document, memory)),
-            "facts": [("interrupted", "yes")] if document.get("interrupted") else [],
+            "facts": list(_facts(document)),
             "limit": document["sizes"][0]["device_memory"],
             "sizes": sizes,
         }
     except (KeyError, IndexError, TypeError) as error:
         raise InputError(f"{name} is no complete answer of doctor: {error} is missing") from None
+
+
+def _about(document: Mapping[str, Any], memory: str) -> str:
+    """Return the question that was asked: which card, with which kernel of attention."""
+    card = f" on {document['hardware']}" if document["hardware"] else ""
+    kernel = f", attention by {document['attention']}" if document["attention"] else ""
+    asked = f"Does a training step fit into {memory}{card}, and how fast is it{kernel}?"
+    return clean(cut(asked, 200))
+
+
+def _facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for note in document["notes"]:
+        yield "assumed", clean(str(note))
+    if document["interrupted"]:
+        yield "interrupted", "not all sizes were looked at for as long as they might have been"
 
 
 def _found(document: Mapping[str, Any], which: str) -> Mapping[str, Any] | None:
@@ -101,6 +116,8 @@ def _size(each: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row of the table, the parts of its peak, and the ways to train at this size."""
     if each["fits_without_plan"]:
         tone, said = "good", "fits without a plan"
+    elif each["short"] is not None and each["step"] is not None:
+        tone, said = "bad", f"short of {each['short']}"
     elif each["step"] is not None:
         tone, said = "good", "fits with a plan"
     else:
@@ -137,7 +154,8 @@ def _ways(each: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for way in each["other_ways"]:
         rows.append((way["name"], before + way["peak"], way["step"], way["fits"]))
     if each["step"] is not None and needed is not None:
-        rows.append(("the best plan found", before + needed, each["step"], True))
+        planned = each["short"] is None
+        rows.append(("the best plan found", before + needed, each["step"], planned))
     for name, size, step, fits in sorted(rows, key=lambda row: -row[1]):
         yield {
             "name": clean(name),

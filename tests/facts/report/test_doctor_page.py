@@ -1,6 +1,7 @@
 """The page about the answer of doctor: sizes in words, what takes the memory, ways to train."""
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -30,13 +31,17 @@ def size(samples: int) -> Size:
 @pytest.fixture(scope="module")
 def answer() -> dict[str, Any]:
     found = diagnose([size(1), size(4), size(30)], 45, time_limit=30.0, workers=1)
-    document: dict[str, Any] = json.loads(json.dumps(doctor_summary(found, 3, "a step")))
+    document: dict[str, Any] = json.loads(
+        json.dumps(doctor_summary(replace(found, title="a step", notes=("a note",))))
+    )
     return document
 
 
 def test_each_size_is_said_in_words_with_all_that_takes_its_memory(answer: dict[str, Any]) -> None:
     view = doctor_view("doctor.json", answer)
     assert view["title"] == "a step"
+    assert view["about"] == "Does a training step fit into 45 B, and how fast is it?"
+    assert view["facts"] == [("assumed", "a note")]
     assert view["status"]["said"] == "Fits with a plan up to batch 4"
     said = [each["said"] for each in view["sizes"]]
     assert said == ["fits without a plan", "fits with a plan", "cannot fit"]
@@ -68,8 +73,10 @@ def test_ways_to_train_stand_by_their_memory_and_time(answer: dict[str, Any]) ->
 
 
 def test_nothing_that_fits_is_said_and_no_name_rules_the_page(answer: dict[str, Any]) -> None:
-    (alone,) = diagnose([size(30)], 45, time_limit=5.0, workers=1)
-    view = doctor_view("d", json.loads(json.dumps(doctor_summary([alone], 1, "a\u202eb"))))
+    alone = diagnose([size(30)], 45, time_limit=5.0, workers=1)
+    view = doctor_view(
+        "d", json.loads(json.dumps(doctor_summary(replace(alone, title="a\u202eb"))))
+    )
     assert view["status"] == {
         "tone": "bad",
         "said": "No plan was found at any of these sizes",
@@ -109,3 +116,20 @@ def test_the_answer_stands_before_the_plans_of_a_folder(
     assert main(["report", str(tmp_path), "-o", str(tmp_path / "s.html")]) == 2
     assert "version must be 1" in capsys.readouterr().err
     assert not (tmp_path / "s.html").exists()
+
+
+def test_the_card_its_kernel_and_a_budget_that_is_short_are_said(answer: dict[str, Any]) -> None:
+    small, planned, never = answer["sizes"]
+    short = planned | {"short": "host memory for pinned copies"}
+    asked = {"hardware": "rtx-4090", "attention": "flash-2", "interrupted": True}
+    view = doctor_view(
+        "d", answer | asked | {"sizes": [small, short, never], "largest": {"batch": 1}}
+    )
+    assert "on rtx-4090" in view["about"]
+    assert "attention by flash-2" in view["about"]
+    assert view["status"]["said"] == "Fits up to batch 1, without a plan"
+    said = view["sizes"][1]
+    assert (said["tone"], said["said"]) == ("bad", "short of host memory for pinned copies")
+    (best,) = [way for way in said["ways"] if way["name"] == "the best plan found"]
+    assert not best["fits"]
+    assert "interrupted" in dict(view["facts"])

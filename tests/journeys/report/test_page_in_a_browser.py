@@ -174,11 +174,13 @@ def answer() -> dict[str, Any]:
         "host_bytes": 20,
         "gap": 0.045,
         "why_not": None,
+        "short": None,
         "other_ways": [way],
         "budgets": [{"needed": 30}, {"needed": 70}],
     }
     asked = {"batch": 4}
     document = {"format": "offcert-doctor", "version": 1, "title": "net", "interrupted": False}
+    document |= {"hardware": "rtx-4090", "attention": None, "notes": []}
     return document | {"sizes": [size], "largest": asked, "fastest": asked}
 
 
