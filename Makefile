@@ -12,7 +12,7 @@ LIMIT := 60
 # Hundreds of processes of the tests would compile all sources, each for itself.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test test-fast check lint types tests docs wheel claims claims-again gpu gpu-wheels clean
+.PHONY: setup demo test test-fast check lint types tests docs wheel screenshots claims claims-again gpu gpu-wheels clean
 
 setup: $(STAMP)
 
@@ -90,6 +90,11 @@ docs: $(STAMP)
 wheel: $(STAMP)
 	@echo "== wheel and source distribution, installed into an empty environment, and the README run there"
 	@$(BIN)/python benchmarks/wheel.py -o out/wheel.json
+
+# Needs a Chromium (Debian: chromium-headless-shell); what it makes is in the repository.
+screenshots: $(STAMP)
+	@echo "== pictures of three report pages, for docs/pages.md; minutes"
+	@$(BIN)/python docs/_ext/screenshots.py
 
 claims: $(STAMP)
 	@echo "== docs/claims.md against its evidence: a line a claim; minutes"

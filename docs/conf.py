@@ -31,6 +31,7 @@ extensions = [
     "mathml",
     "notebooks",
     "reference",
+    "viewer",
 ]
 html_math_renderer = "mathml"
 # What a reader copies from a block of commands are these, not prompts and what is printed.
@@ -47,7 +48,7 @@ myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "deflist"]
 myst_heading_anchors = 4
 
 # These take seconds to import, and only base classes of them are needed.
-autodoc_mock_imports = ["transformers", "accelerate"]
+autodoc_mock_imports = ["transformers", "accelerate", "lightning"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 # There are none, and looking for them takes seconds; so does a tree of thousands of objects beside

@@ -7,7 +7,7 @@ has to be kept by hand.
 from __future__ import annotations
 
 import ast
-import importlib
+import importlib.util
 import inspect
 import pkgutil
 import re
@@ -89,11 +89,17 @@ def room(package: str) -> str:
 
 
 def _summary(module: str) -> str:
-    return _first_sentence(importlib.import_module(module))
+    # Without importing it: what it needs need not be installed.
+    spec = importlib.util.find_spec(module)
+    assert spec is not None
+    assert spec.origin is not None
+    text = ast.get_docstring(ast.parse(Path(spec.origin).read_text(encoding="utf-8")))
+    return _first_sentence(text or "")
 
 
 def _first_sentence(value: Any) -> str:
-    text = (inspect.getdoc(value) or "").split("\n\n")[0].replace("\n", " ")
+    said = value if isinstance(value, str) else inspect.getdoc(value) or ""
+    text = said.split("\n\n")[0].replace("\n", " ")
     return text.replace("``", "`").replace("|", "\\|")
 
 

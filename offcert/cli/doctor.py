@@ -95,8 +95,8 @@ def add(commands: Commands) -> None:
         "-o",
         "--output",
         metavar="FOLDER",
-        help="folder for the certificate of each size, which train and report take (default: none "
-        "is kept)",
+        help="folder for the certificate of each size, which train takes, and doctor.json, the "
+        "answer; report makes a page of the folder (default: none is kept)",
     )
     parser.set_defaults(prepare=_prepare)
 
@@ -130,6 +130,7 @@ def _run(options: argparse.Namespace) -> int:
     from pathlib import Path
 
     from offcert.certify.interrupts import terminating_interrupts
+    from offcert.core.documents import write_json
     from offcert.core.errors import require_torch
     from offcert.core.units import Units, format_time
     from offcert.report.doctor import describe_doctor, doctor_summary
@@ -185,6 +186,7 @@ def _run(options: argparse.Namespace) -> int:
     found = replace(found, title=title, notes=(*chosen.notes, *_notes(options)))
     document, text = doctor_summary(found), describe_doctor(found)
     if kept:
+        write_json(Path(options.output) / "doctor.json", document)
         document["written"] = options.output
         text += f"\nwrote {options.output}"
     elif options.output is not None:

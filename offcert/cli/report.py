@@ -18,21 +18,24 @@ if TYPE_CHECKING:
 
 _EXAMPLES = (
     "offcert report certificate.json -o report.html",
-    "offcert report curve/ training.json -o report.html",
+    "offcert report certificate.json training.json -o report.html",
+    "offcert report sizes/ -o report.html",
+    "offcert report -o viewer.html",
 )
 
 
 def add(commands: Commands) -> None:
     """Add the command."""
-    summary = "write one page of HTML about certificates, curves over memory and training"
+    summary = "write one page of HTML about certificates, curves over memory, training and sizes"
     parser = add_command(commands, "report", summary, _run, examples=_EXAMPLES)
     parser.add_argument(
         "documents",
         type=source,
         metavar="CERTIFICATE",
-        nargs="+",
+        nargs="*",
         help="certificates of schedules, folders of them (curves over memory, sizes of doctor), "
-        "and reports of train",
+        "reports of train, and what doctor --json printed; without any, the page waits for a "
+        "certificate or a problem to be dropped into it",
     )
     parser.add_argument(
         "--no-verify",
@@ -49,6 +52,13 @@ def add(commands: Commands) -> None:
         "planned (default: none is compared)",
     )
     parser.add_argument(
+        "--docs",
+        metavar="ADDRESS",
+        default="",
+        help="address of this documentation, such as out/docs, to which kinds of proofs are to be "
+        "linked (default: no links; the page says what each kind is)",
+    )
+    parser.add_argument(
         "-o",
         "--output",
         required=True,
@@ -61,6 +71,7 @@ def _run(options: argparse.Namespace) -> int:
     from dataclasses import replace
     from pathlib import Path
 
+    from offcert.core.errors import InputError
     from offcert.report.page import require_page, write_page
 
     require_page(options.output)
@@ -73,11 +84,13 @@ def _run(options: argparse.Namespace) -> int:
     document = {"written": options.output, "documents": [each.name for each in shown]}
     text = f"wrote {options.output}"
     if options.measured is not None:
+        if not shown:
+            raise InputError("--measured compares with a plan: give its certificate first")
         said, numbers = _measured(options, shown[0])
         shown[0] = replace(shown[0], notes=(("measured memory", said),))
         document["measured"] = numbers
         text = f"measured memory: {said}\n{text}"
-    write_page(shown, options.output)
+    write_page(shown, options.output, options.docs)
     show(options, document, text)
     return 0
 
@@ -103,6 +116,8 @@ def _paths(given: list[Path]) -> Iterator[Path]:
             continue
         # Beside the certificates of a curve may lie its problem and its table.
         found = sorted(path.glob("memory-*.json")) or sorted(path.glob("*.json"))
+        # The answer about all sizes stands before the plan of each.
+        found.sort(key=lambda each: each.name != "doctor.json")
         if not found:
             raise InputError(f"{path} holds no certificates, as certify and doctor write them")
         yield from found
@@ -113,13 +128,17 @@ def _read(path: Path, verify: bool) -> PageDocument:
     from offcert.core.errors import InputError
     from offcert.proofs.certificate import certificate_from_json
     from offcert.questions.schedule.training_files import TRAINING_FORMAT, training_from_json
+    from offcert.report.doctor_page import DOCTOR_FORMAT
     from offcert.report.page import PageDocument
     from offcert.verify.document import verify as verified
 
     document = read_json(path)
+    said = document.get("format") if isinstance(document, dict) else None
     try:
-        if isinstance(document, dict) and document.get("format") == TRAINING_FORMAT:
+        if said == TRAINING_FORMAT:
             return PageDocument(path.name, training_from_json(document))
+        if said == DOCTOR_FORMAT:
+            return PageDocument(path.name, document)
         certificate = certificate_from_json(document)
         return PageDocument(path.name, certificate, verified(document) if verify else None)
     except InputError as error:

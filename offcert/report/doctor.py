@@ -50,6 +50,9 @@ def doctor_summary(found: Diagnoses) -> dict[str, Any]:
     most, best = found.largest, found.fastest
     source = found[0].problem.source or {} if found else {}
     return {
+        "format": "offcert-doctor",
+        "version": 1,
+        "title": found.title,
         "hardware": source.get("hardware"),
         "attention": source.get("attention"),
         "notes": list(found.notes),
@@ -128,7 +131,7 @@ def _row(each: Diagnosis) -> tuple[str, ...]:
         plain,
         format_time(each.step, _BYTES),
         computing,
-        _rate(float(each.rate)),
+        rate_said(float(each.rate)),
         f"{100 * each.certificate.result.gap:.3g} %",
         format_size(each.host_bytes, _BYTES),
     )
@@ -140,14 +143,15 @@ def _other_rows(each: Diagnosis) -> Iterator[tuple[str, ...]]:
         yield (
             f"{_label(each)}, {way.name}",
             format_time(way.step, _BYTES),
-            _rate(rate),
+            rate_said(rate),
             format_size(way.peak + sum(each.beside.values()), _BYTES),
             "fits" if way.fits else "too much",
             format_size(way.host, _BYTES),
         )
 
 
-def _rate(rate: float) -> str:
+def rate_said(rate: float) -> str:
+    """Return samples a second for people."""
     return f"{rate:,.0f}" if rate >= 1000 else f"{rate:.3g}"
 
 
@@ -163,8 +167,8 @@ def _best_lines(found: Diagnoses) -> list[str]:
     assert best.bound is not None
     limit = best.samples * 10**9 / max(best.bound, 1)
     lines.append(
-        f"fastest: {_label(best)}, {_rate(float(best.rate))} samples/s "
-        f"(proved: no plan has more than {_rate(limit)} there)"
+        f"fastest: {_label(best)}, {rate_said(float(best.rate))} samples/s "
+        f"(proved: no plan has more than {rate_said(limit)} there)"
     )
     return lines
 

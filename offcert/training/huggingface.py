@@ -17,7 +17,6 @@ or, with a plan that is made before the training begins, for the longest samples
 from __future__ import annotations
 
 import functools
-import logging
 import sys
 import weakref
 from collections import Counter
@@ -32,10 +31,12 @@ from offcert.core.errors import InputError
 from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture.borrowed import python_state_kept, random_state_kept
 from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.follow.accounts import say
 from offcert.runtime.follow.offload import Offload
 from offcert.runtime.plan.step_plan import AnyPlan, CertificateLike
 from offcert.training.accelerate_hook import foreseen, longest_batch
-from offcert.training.offload import offload
+from offcert.training.offload import SECONDS, offload
+from offcert.training.summary import logged, said_at_begin, said_at_end, tell_of_planning
 
 try:
     from transformers import Trainer, TrainerCallback
@@ -44,15 +45,15 @@ except ImportError as error:
         "the Trainer's callback needs transformers: pip install '.[huggingface]'"
     ) from error
 
-log = logging.getLogger(__name__)
-
 
 class OffloadCallback(TrainerCallback):
     """Trains the model of a `transformers.Trainer` under a plan.
 
     The plan is attached when the training begins and detached when it ends, in whatever way. What
     the Trainer does between the steps (clipping, evaluation, saving) is left alone. Each
-    micro-batch of an accumulated step follows the plan anew.
+    micro-batch of an accumulated step follows the plan anew. Lines for people say when a plan is
+    made, what it promises, and at the end what became of the steps; on a terminal, or in the log
+    ``offcert.training``. The Trainer's loggers (TensorBoard, W&B, its history) get the numbers.
 
     Parameters
     ----------
@@ -105,19 +106,20 @@ class OffloadCallback(TrainerCallback):
         self.offload = made
         self._told = 0
         self._open.enter_context(self.offload)
+        say(said_at_begin(self.offload))
 
     def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         """Tell the Trainer's loggers of plans that are new."""
         promises = [] if self.offload is None else self.offload.promises
         for numbers in promises[self._told :]:
-            self._log(numbers)
+            self._log(logged(numbers))
         self._told = len(promises)
 
-    def _log(self, numbers: Mapping[str, float]) -> None:
-        """Give numbers to the Trainer's loggers: TensorBoard, its history, and so on."""
+    def _log(self, metrics: Mapping[str, float]) -> None:
+        """Give metrics to the Trainer's loggers: TensorBoard, its history, and so on."""
         trainer = self._trainer()
         if trainer is not None:
-            trainer.log({f"offload/{name}": value for name, value in numbers.items()})
+            trainer.log(dict(metrics))
 
     def prepare(self, trainer: Trainer) -> None:
         """Make a plan before the training of a Trainer begins, on tensors without data.
@@ -136,6 +138,10 @@ class OffloadCallback(TrainerCallback):
         _require_whole_parameters(trainer)
         if not self._foresees:
             return
+        batch = trainer.args.train_batch_size
+        tell_of_planning(
+            f"the longest samples, {batch} at a time,", self._options.get("time_limit", SECONDS)
+        )
         self._made = foreseen(
             lambda: trainer_step(trainer, largest_batch(trainer), tensors="fake"),
             partial(self._make, trainer.model, **self._options),
@@ -143,11 +149,11 @@ class OffloadCallback(TrainerCallback):
         )
 
     def on_train_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        """Detach the plan and log what became of the steps."""
+        """Detach the plan and say in a line how the steps went."""
         self.detach()
-        counts = ", ".join(f"{count} {kind}" for kind, count in self.steps.items()) or "none"
-        log.info("steps under the offloading plan: %s", counts)
-        self._log({f"steps_{kind}": count for kind, count in self.steps.items()})
+        if self.offload is not None:
+            say(said_at_end(self.offload))
+        self._log({f"offload/steps_{kind}": count for kind, count in self.steps.items()})
 
     def detach(self) -> None:
         """Detach the plan, if it is attached."""

@@ -27,6 +27,9 @@ from offcert.training.auto import AutoOffload
 from offcert.training.feedback import tell_of_kernels, tell_of_plans
 from offcert.training.planner import Planner
 
+# Seconds to look for a plan. Arbitrary.
+SECONDS = 10.0
+
 
 def offload(
     model: nn.Module,
@@ -39,7 +42,7 @@ def offload(
     optimiser: torch.optim.Optimizer | None = None,
     hardware: str | None = None,
     recompute: str | None = None,
-    time_limit: float = 10.0,
+    time_limit: float = SECONDS,
     max_plans: int = 4,
     buckets: int = 1,
     background: bool = True,

@@ -3,6 +3,7 @@
 It is spoken to by its DevTools protocol over two pipes, which needs nothing beside the browser.
 """
 
+import base64
 import json
 import os
 import shutil
@@ -37,8 +38,7 @@ class Page:
         self._session = found["sessionId"]
         for name in ("Page", "Runtime", "Network"):
             self.call(f"{name}.enable")
-        size = {"width": 1200, "height": 1600, "deviceScaleFactor": 1, "mobile": False}
-        self.call("Emulation.setDeviceMetricsOverride", **size)
+        self.shaped(1200, 1600)
         self.call("Page.navigate", url=path.as_uri() + query)
         deadline = time.monotonic() + 30
         while self.value("document.readyState") != "complete" and time.monotonic() < deadline:
@@ -69,8 +69,23 @@ class Page:
             data += part
         return data[:-1]
 
-    def value(self, expression: str) -> Any:
-        """Return what an expression of JavaScript is on the page."""
+    def shaped(self, width: int, height: int, *, dark: bool = False, scale: float = 1) -> None:
+        """Give the window a size, and the colours for light or dark."""
+        size = {"width": width, "height": height, "deviceScaleFactor": scale}
+        self.call("Emulation.setDeviceMetricsOverride", mobile=width < 600, **size)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.call("Emulation.setEmulatedMedia", features=[scheme])
+
+    def picture(self, width: int, height: int) -> bytes:
+        """Return a PNG picture of the page's top."""
+        clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
+        found = self.call("Page.captureScreenshot", format="png", clip=clip)
+        return base64.b64decode(found["data"])
+
+    def value(self, expression: str, wait: str = "") -> Any:
+        """Return what an expression of JavaScript is on the page, once a promise is kept."""
+        if wait:
+            self.call("Runtime.evaluate", expression=wait, awaitPromise=True)
         found = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")

@@ -148,7 +148,7 @@ PROOFS = (
         "matched-heads-joined",
         MatchedHeads,
         "matched.verifier:matched_heads_joined",
-        "the same, as if every tensor had one gap",
+        "head and tail that move the same tensors, as if every tensor had one gap",
         page="matched",
         searched=True,
     ),

@@ -6,7 +6,6 @@ import array
 import pickle
 import random
 import sys
-import sysconfig
 import types
 import warnings
 import zlib
@@ -14,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Set
 from contextvars import ContextVar
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -25,18 +25,24 @@ from offcert.runtime.segments.contents import Closed, Content, Elements, Entries
 # Packages whose functions keep no state that training depends on, beside what PyTorch's own
 # checkpointing and `ModuleStates` know.
 _STATELESS = frozenset({*sys.stdlib_module_names, "numpy", "offcert", "torch"}) - {"__main__"}
-_INSTALLED = tuple(
-    {path for name, path in sysconfig.get_paths().items() if name in ("purelib", "platlib")}
-)
+# Folders of packages that are installed: of an environment, of those below it, of a user. Given by
+# Python and by Debian.
+_INSTALLED = {"site-packages", "dist-packages"}
 
 
 @cache
-def home(module: str) -> str:
-    """Return whose code a Python module holds: ``"stateless"``, ``"installed"`` or ``"own"``."""
+def home(module: object) -> str:
+    """Return whose code a Python module holds: ``"stateless"``, ``"installed"`` or ``"own"``.
+
+    A class whose objects have a ``__module__`` each, as compiled ones may, has none of its own, but
+    a descriptor: then nobody is trusted.
+    """
+    if not isinstance(module, str):
+        return "own"
     if module.partition(".")[0] in _STATELESS:
         return "stateless"
     file = getattr(sys.modules.get(module), "__file__", None) or ""
-    return "installed" if file.startswith(_INSTALLED) else "own"
+    return "own" if _INSTALLED.isdisjoint(Path(file).parts) else "installed"
 
 
 @cache

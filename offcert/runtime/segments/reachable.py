@@ -187,7 +187,7 @@ class Reach:
 
     def _object(self, name: str, thing: Any) -> None:
         kind = type(thing)
-        if kind.__module__.startswith("offcert."):
+        if str(kind.__module__).startswith("offcert."):
             return
         content = content_of(thing, name)
         if content is not None:
@@ -215,7 +215,7 @@ class Reach:
     def _sealed(self, name: str, thing: Any) -> None:
         sealed = Sealed(thing, name)
         # What PyTorch keeps elsewhere is not for pickling: storages, objects of C++.
-        known = not type(thing).__module__.partition(".")[0].startswith(("torch", "__torch__"))
+        known = not str(type(thing).__module__).startswith(("torch", "__torch__"))
         try:
             known = known and sealed.take() == sealed.take()
         except Exception:

@@ -15,11 +15,14 @@ from offcert.core.chain import Chain
 from offcert.core.platform import Platform
 from offcert.core.result import Bound, Evidence
 from offcert.proofs.certificate import Certificate, certificate_from_json
+from offcert.questions.schedule.files import problem_digest
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.questions.schedule.schedule import Schedule
 from offcert.report.memory_curve import memory_curve
 from offcert.report.page import PageDocument, page
 from offcert.verify.document import verify
+from support.docs.docs_pages import DOCS
+from support.problems.training_records import made
 
 CHAIN = Chain([30, 40], [40, 20], [10, 2, 1], [0, 0, 0], [0, 8])
 PROBLEM = Problem("p", CHAIN, Platform(13, Fraction(1, 5)))
@@ -57,9 +60,70 @@ def test_what_a_solver_says_never_reads_as_proved(evidence: Evidence) -> None:
 def test_what_is_not_valid_is_not_proved_either() -> None:
     forged = with_bounds(Bound("prop3", 179, Evidence.PROVED))
     (plan,) = data(PageDocument("c", forged, verify(forged)))["plans"]
-    assert "INVALID" in plan["verdict"]
+    assert plan["status"]["said"] == "This document does not prove what it says"
+    assert (plan["status"]["tone"], plan["status"]["mark"]) == ("bad", "bad")
+    assert plan["status"]["checked"].startswith("INVALID: ")
     (bound,) = plan["bounds"]
     assert (bound["proved"], bound["said"]) == (False, "not proved: the document is not valid")
+
+
+@pytest.mark.parametrize(
+    ("bounds", "infeasible", "tone", "said"),
+    [
+        ((180,), False, "good", "The fastest plan there is: proved"),
+        ((175,), False, "good", "The best plan found; at most 2.8 % from the best possible"),
+        ((90,), False, "open", "The best plan found; at most 50 % from the best possible"),
+        ((), False, "open", "The best plan found; how far from the best possible is not known"),
+        ((), True, "bad", "There is no plan: F0 needs 12 even when all else has left, 2 more than"),
+    ],
+)
+def test_what_is_known_of_a_plan_is_said_in_words(
+    bounds: tuple[int, ...], infeasible: bool, tone: str, said: str
+) -> None:
+    certificate = with_bounds(*(Bound("prop3", each, Evidence.PROVED) for each in bounds))
+    if infeasible:
+        certificate = solve(PROBLEM.with_memory(10), "sequential")
+    (plan,) = data(PageDocument("c", certificate))["plans"]
+    assert plan["status"]["said"].startswith(said)
+    # Nothing has been verified here.
+    assert plan["status"]["said"].endswith("(says the file)")
+    assert plan["status"]["tone"] == tone
+
+
+def test_a_claim_never_makes_a_plan_the_fastest_there_is() -> None:
+    claimed = with_bounds(
+        Bound("time-indexed", 180, Evidence.ATTESTED), Bound("prop3", 130, Evidence.PROVED)
+    )
+    (plan,) = data(PageDocument("c", claimed))["plans"]
+    assert plan["status"]["said"].startswith(
+        "The best plan found; at most 28 % from the best possible; solvers say that none is "
+        "better, which is not proved"
+    )
+
+
+def test_kinds_of_proofs_are_explained_and_linked_where_the_documentation_is() -> None:
+    certificate = with_bounds(Bound("prop3", 130, Evidence.PROVED))
+    found = data(PageDocument("c", certificate))
+    assert found["docs"] == ""
+    for name in ("prop3", *(bound["method"] for bound in found["plans"][0]["bounds"])):
+        about, where = found["kinds"][name]
+        assert about
+        assert (DOCS / "theory" / f"{where}.md").is_file()
+    (text,) = re.findall(r'id="data">(.*?)</script>', page([], "out/docs"))
+    assert json.loads(text)["docs"] == "out/docs/"
+
+
+def test_training_stands_with_the_certificate_that_it_is_about() -> None:
+    certificate = solve(PROBLEM, "sequential")
+    record = made(problem=problem_digest(PROBLEM))
+    other = made(name="other")
+    shown = [PageDocument("t", record), PageDocument("o", other), PageDocument("c", certificate)]
+    alone, both = data(*shown)["plans"]
+    assert (alone["title"], both["title"]) == ("other", "p")
+    assert both["training"]["rows"][:2] == ["device, planned", "device, measured"]
+    assert both["training"]["status"]["said"].startswith("planned 15 ns, measured 18 ns")
+    values = {tile["name"]: tile["value"] for tile in both["training"]["tiles"]}
+    assert values["losses, gradients, weights"] == "no bit differs"
 
 
 def test_files_say_no_seconds_so_the_page_says_the_limit_of_the_search() -> None:
@@ -106,7 +170,7 @@ def test_no_name_ends_the_script_and_nothing_is_loaded() -> None:
     evil = "</script><script>alert(1)</script><!--\x00\u202e"
     certificate = solve(replace(PROBLEM, name=evil), "sequential")
     text = page([PageDocument(evil, certificate)])
-    assert text.count("<script") == text.count("</script>") == 3
+    assert text.count("<script") == text.count("</script>") == 6
     assert "<!--" not in text
     assert "default-src 'none'" in text
     assert not re.search(r"\b(src|href)=", text.split("<script type")[0])

@@ -1,6 +1,7 @@
 """The documentation: its links lead somewhere, and what it tells readers to type exists."""
 
 import argparse
+import ast
 import pkgutil
 import re
 import shlex
@@ -179,3 +180,27 @@ def _resolves(name: str) -> bool:
     except (ImportError, AttributeError):
         return False
     return True
+
+
+def test_each_framework_has_code_that_python_can_read() -> None:
+    text = (DOCS / "integrations.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"\]\(#([\w-]+)\) \|", text))
+    sections = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
+    blocks = {
+        each.split("\n")[0]: re.findall(r"```python\n(.*?)```", each, re.DOTALL)
+        for each in sections
+    }
+    assert named == {name.lower().replace(" ", "-") for name in blocks} - {"tensorboard-and-w&b"}
+    for name, (*found,) in blocks.items():
+        if "W&B" in name:
+            continue
+        (code,) = found
+        assert 3 <= len(code.splitlines()) <= 12
+        tree = ast.parse(code)
+        for each in ast.walk(tree):
+            if isinstance(each, ast.ImportFrom):
+                path = ROOT / Path(*str(each.module).split(".")).with_suffix(".py")
+                classes = {
+                    n.name for n in ast.parse(path.read_text()).body if isinstance(n, ast.ClassDef)
+                }
+                assert {alias.name for alias in each.names} <= classes

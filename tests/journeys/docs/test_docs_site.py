@@ -80,6 +80,18 @@ def test_the_site_has_the_help_of_every_command(site: Path) -> None:
     assert "--prefetch-bandwidth" in page
 
 
+def test_the_site_has_a_page_into_which_files_are_dropped(site: Path) -> None:
+    viewer = (site / "viewer.html").read_text(encoding="utf-8")
+    assert 'href="viewer.html"' in (site / "pages.html").read_text(encoding="utf-8")
+    (data,) = re.findall(r'id="data">(.*?)</script>', viewer)
+    known = json.loads(data)
+    for method in (*PROOFS, *CLAIMS):
+        about, page = known["kinds"][method]
+        assert about
+        # Where its links lead.
+        assert (site / known["docs"] / "theory" / f"{page}.html").is_file()
+
+
 def test_no_page_needs_a_network(site: Path) -> None:
     loads = re.compile(r"""<(?:script|img|link)[^>]*(?:src|href)="(?:https?:)?//[^"]*""")
     for page in site.rglob("*.html"):

@@ -52,7 +52,12 @@ def test_the_first_size_of_an_input_is_the_batch(
     assert [each["asked"] for each in document["sizes"]] == [{"batch": 1}, {"batch": 2}]
     peaks = [each["peak"] for each in document["sizes"]]
     assert peaks[0] < peaks[1]
-    assert sorted(path.name for path in kept.iterdir()) == ["batch-1.json", "batch-2.json"]
+    names = sorted(path.name for path in kept.iterdir())
+    assert names == ["batch-1.json", "batch-2.json", "doctor.json"]
+    answer = json.loads((kept / "doctor.json").read_text())
+    assert answer == {name: value for name, value in document.items() if name != "written"}
+    assert (answer["format"], answer["title"]) == ("offcert-doctor", "gpt-tiny")
+    names.remove("doctor.json")
     assert main(["report", str(kept), "-o", str(tmp_path / "sizes.html")]) == 0
 
 

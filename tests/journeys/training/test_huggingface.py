@@ -14,12 +14,14 @@ import transformers
 
 from offcert.certify.ladder import certify
 from offcert.core.errors import InputError, PlanError
+from offcert.core.units import Units, format_size
 from offcert.runtime.profiling.profile import profile
 from offcert.runtime.watch.guard import OffloadWarning
 from offcert.training.huggingface import OffloadCallback, largest_batch, trainer_step
 from support.networks import huggingface_models as models
 
 LENGTH = 12
+BYTES = Units("ns", "B")
 
 
 class Sentences(torch.utils.data.Dataset):
@@ -293,13 +295,15 @@ def test_a_step_of_something_else_is_refused():
     [
         ("offcert.training.huggingface", "transformers"),
         ("offcert.training.accelerate_hook", "accelerate"),
+        ("offcert.training.lightning_callback", "lightning"),
     ],
 )
 def test_a_missing_package_is_named(module, package, monkeypatch):
-    for name in (package, f"{package}.hooks"):
+    for name in (package, f"{package}.hooks", f"{package}.pytorch"):
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.delitem(sys.modules, module, raising=False)
-    said = re.escape(f"needs {package}: pip install '.[huggingface]'")
+    extra = "lightning" if package == "lightning" else "huggingface"
+    said = re.escape(f"needs {package}: pip install '.[{extra}]'")
     with pytest.raises(ImportError, match=said):
         importlib.import_module(module)
 
@@ -310,12 +314,36 @@ def test_the_trainers_loggers_are_told_of_the_plan_and_of_the_steps(tmp_path):
     callback = OffloadCallback(certificate_of(trainer))
     trainer.add_callback(callback)
     trainer.train()
-    (plan,) = [entry for entry in trainer.state.log_history if "offload/peak" in entry]
-    assert plan["offload/peak"] == callback.offload.promises[0]["peak"]
-    assert plan["offload/peak"] < plan["offload/peak_without"]
-    assert plan["offload/slowdown"] >= 1
+    (plan,) = [entry for entry in trainer.state.log_history if "offload/peak_MiB" in entry]
+    (promise,) = callback.offload.promises
+    assert plan["offload/peak_MiB"] == promise["peak"] / 2**20
+    assert plan["offload/peak_MiB"] < plan["offload/peak_without_plan_MiB"]
+    assert plan["offload/step_by_computing_ratio"] >= 1
+    assert plan["offload/from_best_possible_percent"] == 100 * promise["proved_within"]
     ends = [entry for entry in trainer.state.log_history if "offload/steps_planned" in entry]
     assert [entry["offload/steps_planned"] for entry in ends] == [3]
+
+
+def test_people_are_told_why_nothing_happens_and_how_it_went(tmp_path, caplog):
+    model, _ = models.build("gpt2")
+    callback = OffloadCallback("auto", memory="50%", hardware="v100-pcie", time_limit=1)
+    trainer = trainer_of(model, tmp_path, callbacks=[callback])
+    with caplog.at_level("INFO", "offcert.training"):
+        trainer.train()
+    planning, *_ = caplog.messages
+    assert planning == (
+        "a plan for the longest samples, 2 at a time, is made before the first step: the step is "
+        "captured, then a plan is searched for, for 1 s at most"
+    )
+    (promise,) = callback.offload.promises
+    peak, without = (format_size(promise[each], BYTES) for each in ("peak", "peak_without"))
+    sizes = f"activations take {peak} of the device instead of {without}"
+    (begin,) = [said for said in caplog.messages if said.startswith("training begins: ")]
+    assert sizes in begin
+    end = caplog.messages[-1]
+    assert end.startswith("training ended: 3 of 3 steps followed a plan; in the last one ")
+    moved = format_size(callback.offload.report.offloaded_bytes, BYTES)
+    assert f"in the last one {moved} left the device and came back; {sizes}" in end
 
 
 def test_a_model_that_the_trainer_compiles_is_refused_before_its_first_step(tmp_path):

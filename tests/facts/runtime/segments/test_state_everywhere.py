@@ -39,6 +39,12 @@ def count(box, name="number"):
     return 1 + getattr(box, name) / 8
 
 
+class Homeless(Box):
+    """A number in an object that says itself which module it is of, as compiled functions do."""
+
+    __module__ = property(lambda self: "elsewhere")
+
+
 class Keeps(nn.Module):
     """A layer with something to remember, and what to do with it."""
 
@@ -115,6 +121,7 @@ REMEMBERED = {
     "list": (list, grow),
     "deque": (lambda: deque(maxlen=3), grow),
     "object": (Box, count),
+    "object of no module": (Homeless, count),
     "closure": (int, closure()),
     "file": (int, in_file),
     "array": (lambda: numpy.ones(3), lambda held: held.__imul__(1.1).sum() / 3),

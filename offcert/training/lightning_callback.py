@@ -1,0 +1,147 @@
+"""Plans in the Trainer of Lightning: a callback that follows one.
+
+For example::
+
+    callback = OffloadCallback("auto", memory="25%")
+    lightning.Trainer(callbacks=[callback]).fit(module, loader)
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from torch import nn
+
+from offcert.core.errors import InputError
+from offcert.questions.schedule.problem import Problem
+from offcert.runtime.follow.accounts import say
+from offcert.runtime.follow.offload import Offload
+from offcert.runtime.plan.step_plan import AnyPlan, CertificateLike
+from offcert.training.offload import offload
+from offcert.training.summary import logged, said_at_begin, said_at_end
+
+try:
+    from lightning.pytorch import Callback
+except ImportError as error:
+    raise ImportError(
+        "the callback for Lightning needs lightning: pip install '.[lightning]'"
+    ) from error
+
+
+class OffloadCallback(Callback):
+    """Trains a module of a `lightning.Trainer` under a plan.
+
+    The plan is attached when the training begins and detached when it ends, in whatever way;
+    validation is left alone. Lightning calls ``training_step``, not the module itself, so the plan
+    is for the network inside: the one that is called there.
+
+    Parameters
+    ----------
+    plan : Certificate, Plan, Schedule, sequence of certificates, or ``"auto"``
+        As for `offcert.training.offload`.
+    problem : Problem, optional
+        The problem that a plan or schedule was made for.
+    network : str, optional
+        The name of the network in the ``LightningModule``, such as ``"model"``; by default the only
+        part that has parameters, or the module itself if ``training_step`` calls ``self(batch)``
+        and there are several.
+    **options : object
+        Of `offcert.training.offload`: ``memory``, ``device_memory`` and so on.
+
+    Attributes
+    ----------
+    offload : Offload or None
+        The plan of the latest training, with its `steps` and its `report`; None before the first.
+    steps : Counter
+        How many steps of the latest training were ``"planned"``, ``"deviating"``, and so on.
+    """
+
+    def __init__(
+        self,
+        plan: AnyPlan | Sequence[CertificateLike] | str,
+        problem: Problem | None = None,
+        *,
+        network: str | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        self.offload: Offload | None = None
+        self._plan, self._problem, self._network, self._options = plan, problem, network, options
+        self._open = ExitStack()
+        self._told = 0
+
+    @property
+    def steps(self) -> Counter[str]:
+        """The number of steps of each kind."""
+        return Counter() if self.offload is None else self.offload.steps
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Attach the plan."""
+        options = dict(self._options)
+        if "device_memory" in options and len(trainer.optimizers) == 1:
+            options.setdefault("optimiser", trainer.optimizers[0])
+        network = network_of(pl_module, self._network)
+        self.offload = offload(network, self._plan, self._problem, **options)
+        self._told = 0
+        self._open.enter_context(self.offload)
+        say(said_at_begin(self.offload))
+
+    def on_train_batch_end(self, trainer: Any, *args: Any, **others: Any) -> None:
+        """Tell the loggers of plans that are new."""
+        promises = [] if self.offload is None else self.offload.promises
+        for numbers in promises[self._told :]:
+            _log(trainer, logged(numbers))
+        self._told = len(promises)
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        """Detach the plan and say in a line how the steps went."""
+        self._detach()
+        if self.offload is not None:
+            say(said_at_end(self.offload))
+        _log(trainer, {f"offload/steps_{kind}": count for kind, count in self.steps.items()})
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        """Detach the plan."""
+        self._detach()
+
+    def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        """Detach the plan, if it is still attached."""
+        self._detach()
+
+    def _detach(self) -> None:
+        # After an error nobody wants to hear that nothing was moved.
+        self._open.__exit__(*sys.exc_info())
+
+
+def _log(trainer: Any, metrics: dict[str, float]) -> None:
+    for logger in trainer.loggers:
+        logger.log_metrics(metrics, step=trainer.global_step)
+
+
+def network_of(module: nn.Module, name: str | None = None) -> nn.Module:
+    """Return the network inside a ``LightningModule`` that a training step calls.
+
+    Parameters
+    ----------
+    module : nn.Module
+        The ``LightningModule``.
+    name : str, optional
+        The name of the network in it; by default the only part that has parameters, else `module`.
+
+    Raises
+    ------
+    InputError
+        If there is no part of this name.
+    """
+    parts = dict(module.named_children())
+    if name is not None:
+        if name not in parts:
+            raise InputError(f"network must be one of {', '.join(parts)}, not {name!r}")
+        return parts[name]
+    trained = [part for part in parts.values() if any(True for _ in part.parameters())]
+    own = any(True for _ in module.parameters(recurse=False))
+    return trained[0] if len(trained) == 1 and not own else module
