@@ -12,6 +12,7 @@ from offcert.core.errors import InputError
 from offcert.core.messages import cut
 from offcert.core.units import Units, format_size, format_time
 from offcert.report.doctor import rate_said
+from offcert.report.page_views import percent_said
 from offcert.report.svg import clean
 
 DOCTOR_FORMAT = "offcert-doctor"
@@ -142,7 +143,7 @@ def _size(each: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _away(gap: float) -> str:
-    return f"at most {100 * gap:.2g} %" if gap else "none is better"
+    return f"at most {percent_said(100 * gap)}" if gap else "none is better"
 
 
 def _ways(each: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -135,7 +135,7 @@ def _said_of_plan(certificate: Certificate) -> tuple[str, str]:
     away, tone = "how far from the best possible is not known", "open"
     if result.proved_bound:
         gap = 100 * (result.objective - result.proved_bound) / max(1, result.objective)
-        away = f"at most {_percent(gap)} from the best possible"
+        away = f"at most {percent_said(gap)} from the best possible"
         tone = "good" if gap <= _NEAR else "open"
     said = f"The best plan found; {away}"
     if result.status is SolveStatus.OPTIMAL:
@@ -143,7 +143,7 @@ def _said_of_plan(certificate: Certificate) -> tuple[str, str]:
     return tone, said
 
 
-def _percent(part: float) -> str:
+def percent_said(part: float) -> str:
     """Return a percentage in two digits, rounded up: it is a promise."""
     digits = 0 if part >= 10 else 1 if part >= 1 else 2
     factor = 10**digits

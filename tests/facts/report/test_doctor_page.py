@@ -133,3 +133,19 @@ def test_the_card_its_kernel_and_a_budget_that_is_short_are_said(answer: dict[st
     (best,) = [way for way in said["ways"] if way["name"] == "the best plan found"]
     assert not best["fits"]
     assert "interrupted" in dict(view["facts"])
+
+
+@pytest.mark.parametrize(
+    ("gap", "said"),
+    [
+        (0, "none is better"),
+        (0.0101, "at most 1.1 %"),
+        (0.2501, "at most 26 %"),
+        (1e-6, "at most 0.01 %"),
+    ],
+)
+def test_a_distance_from_the_best_is_a_promise(
+    answer: dict[str, Any], gap: float, said: str
+) -> None:
+    sizes = [answer["sizes"][0] | {"gap": gap}]
+    assert doctor_view("d", answer | {"sizes": sizes})["sizes"][0]["away"] == said
