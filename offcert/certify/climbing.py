@@ -56,7 +56,8 @@ def climb_at_once(search: Any, so_far: Callable[[], Any], workers: int, seed: in
     """Do the same without waiting for kernels that have never been compiled.
 
     A step that needs such kernels waits for its turn until another process has compiled them, and
-    the others go on. Only for a first answer is anything compiled here.
+    the others go on. Only for a first answer, if none of the others has found one, is anything
+    compiled here.
     """
     compiling = Compiling()
     # What steps wait for.
@@ -68,9 +69,6 @@ def climb_at_once(search: Any, so_far: Callable[[], Any], workers: int, seed: in
             with only_loading():
                 _run(rung, search, so_far, workers, seed)
         except NotCompiledError as error:
-            if rung.always and search.objective is None:
-                _run(rung, search, so_far, workers, seed)
-                return
             search.say_compiling(error.kernel, "compiling beside the search, once")
             missing = compiling.ask(error)
             if missing != before:
@@ -88,6 +86,11 @@ def climb_at_once(search: Any, so_far: Callable[[], Any], workers: int, seed: in
                 run(rung)
             elif _has_answer(search):
                 break
+        for rung in [each for each in waiting if each.always]:
+            if not _has_answer(search):
+                # Whatever it takes.
+                del waiting[rung]
+                _run(rung, search, so_far, workers, seed)
         while waiting and not search.done:
             if not compiling.finished.isdisjoint(waiting.values()):
                 run_ready()

@@ -121,9 +121,8 @@ def profile(
         With `hardware`: ``"duplex"``, at the rates that hold while both directions are used, where
         those are known; or ``"simplex"``, each direction alone. Stages are always simplex.
     recompute : str
-        ``"any"``: computations may run again wherever it is known what is computed from what;
-        ``"none"``: tensors only move, as in the papers about offloading. Percentages of `memory`
-        count from the least memory of the one or the other.
+        ``"any"``: computations may run again; ``"none"``: tensors only move. A percentage in
+        `memory` counts from the least memory of the one or the other.
 
     Returns
     -------
@@ -140,7 +139,8 @@ def profile(
         too little memory to measure a step that moves nothing.
     """
     chosen = _clock(clock)
-    again = _again(recompute)
+    if recompute not in (Recompute.ANY, Recompute.NONE):
+        raise InputError(f'recompute must be "any" or "none", not {recompute!r}')
     _require_one_choice(chosen, hardware, measure, device)
     device_memory = _limits(memory, device_memory)
     # Looked up first: a wrong name should not have to wait for the network.
@@ -181,7 +181,7 @@ def profile(
         units=_UNITS,
         source=source,
         uncertainty=made.found.uncertainty,
-        recompute=again if isinstance(made.network, Network) else Recompute.NONE,
+        recompute=Recompute(recompute) if isinstance(made.network, Network) else Recompute.NONE,
     )
     return problem if memory is None else problem.with_memory(memory)
 
@@ -301,12 +301,6 @@ def _clock(name: str) -> Clock:
     except ValueError:
         known = ", ".join(Clock)
         raise InputError(f"clock must be one of {known}, not {name!r}") from None
-
-
-def _again(name: str) -> Recompute:
-    if name not in (Recompute.ANY, Recompute.NONE):
-        raise InputError(f'recompute must be "any" or "none", not {name!r}')
-    return Recompute(name)
 
 
 def _label(model: str | nn.Module | TrainingStep, shape: tuple[int, ...] | None) -> str:
