@@ -11,16 +11,16 @@ import gc
 import statistics
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from dataclasses import dataclass
 
 from offcert.core.execution import Execution
-from offcert.core.platform import Platform
+from offcert.core.platform import Kind, Platform
 from offcert.questions.schedule.launches import launch_times
 from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.offload import Offload
 from offcert.runtime.plan.step_plan import StepPlan
+from offcert.runtime.plan.timetable import Act
 from offcert.runtime.simulated import Policy, RealHost, SimulatedDevice
 from offcert.runtime.streaming.step_events import forecast
 
@@ -91,23 +91,24 @@ class HostedSteps:
         The rates of the link.
     host : RealHost
         The host.
-    scale : Fraction
-        Bytes of the device for each that is moved here, where the step is taken with smaller
-        inputs than the plan is for.
+
+    Notes
+    -----
+    Steps may be taken with smaller inputs than a plan is for: as operations take the times of their
+    problem, transfers take those of its tensors.
     """
 
-    def __init__(self, platform: Platform, host: RealHost, scale: Fraction = Fraction(1)) -> None:
+    def __init__(self, platform: Platform, host: RealHost) -> None:
         self.host = host
-        names = (
-            "bandwidth",
-            "prefetch_bandwidth",
-            "busy_bandwidth",
-            "busy_prefetch_bandwidth",
+        self._sizes: dict[Kind, tuple[int, ...]] = dict.fromkeys(Kind, ())
+        self._coming = {kind: iter(self._sizes[kind]) for kind in Kind}
+        self.device = SimulatedDevice.of(
+            platform, policy=Policy.IDEAL, host=host, size_of=self._size_of
         )
-        rates = {name: getattr(platform, name) for name in names}
-        slower = {name: rate / scale for name, rate in rates.items() if rate is not None}
-        platform = replace(platform, **slower)
-        self.device = SimulatedDevice.of(platform, policy=Policy.IDEAL, host=host)
+
+    def _size_of(self, kind: Kind, size: int) -> int:
+        """Return the bytes of the plan's next transfer in a direction, if it has one."""
+        return next(self._coming[kind], size)
 
     def plain(self, step: TrainingStep, durations: tuple[int, ...]) -> HostedStep:
         """Take a step without a plan, whose operations the host hands over evenly."""
@@ -119,6 +120,7 @@ class HostedSteps:
         """Take a step by a plan; what the offload context found comes with it."""
         context = Offload(step.model, [plan], count=False, device=self.device, spill=spill)
         durations = plan.trace.durations if plan.moves_nothing else ()
+        self._sizes = _sizes_of(plan)
         with context:
             found = self._taken(step, lambda: self.device.ran(*durations))
         return found, context
@@ -136,6 +138,7 @@ class HostedSteps:
     def _once(self, step: TrainingStep, ended: Callable[[], None]) -> tuple[int, int, int, int]:
         device, host = self.device, self.host
         batch = step.make_batch()
+        self._coming = {kind: iter(sizes) for kind, sizes in self._sizes.items()}
         step.model.zero_grad()
         with host:
             before = host.now(), host.python, host.operators
@@ -150,6 +153,16 @@ class HostedSteps:
             )
         device.synchronise()
         return device.nanoseconds(begun, end), worked, python, operators
+
+
+def _sizes_of(plan: StepPlan) -> dict[Kind, tuple[int, ...]]:
+    """Return the bytes of a plan's transfers, in the order in which they are handed over."""
+    assert plan.timetable is not None
+    actions = [action for row in plan.timetable.actions for action in row]
+    return {
+        kind: tuple(plan.trace.gap_size(each.gap) for each in actions if each.act is act)
+        for kind, act in ((Kind.OFFLOAD, Act.COPY_OUT), (Kind.PREFETCH, Act.CLAIM))
+    }
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from fractions import Fraction
 from functools import partial
@@ -75,6 +75,9 @@ class SimulatedDevice:
         How long the host works, such as a `RealHost`; by default it takes no time.
     busy_out, busy_back : Fraction, optional
         Bytes per nanosecond while the other direction runs, too, on a duplex link.
+    size_of : callable, optional
+        The bytes that a transfer takes as long as, given its direction and the bytes that it moves;
+        by default these.
 
     Attributes
     ----------
@@ -106,16 +109,10 @@ class SimulatedDevice:
         host: HostClock | None = None,
         busy_out: Fraction | None = None,
         busy_back: Fraction | None = None,
+        size_of: Callable[[Kind, int], int] | None = None,
     ) -> None:
         # The platform knows how long a transfer takes, and refuses what is no rate.
-        self._platform = Platform(
-            0,
-            rate_out,
-            Link(link),
-            rate_back,
-            busy_bandwidth=busy_out,
-            busy_prefetch_bandwidth=busy_back,
-        )
+        self._platform = Platform(0, rate_out, Link(link), rate_back, 1, busy_out, busy_back)
         self.name = name
         self.tensors = torch.device("cpu")
         self.races: list[Race] = []
@@ -133,6 +130,7 @@ class SimulatedDevice:
         }
         self.crossings = 0
         self._link_free: Moment | None = None
+        self._size_of = size_of
         # The stream that used it last, and the number of that copy in the stream's work.
         self._link_used = (_COMPUTE, 0)
         self._budget = PinnedBudget(pinned, name)
@@ -241,8 +239,6 @@ class SimulatedDevice:
         """Begin anew to look for the most bytes."""
         self._ledger.reset_peaks()
 
-    # Work.
-
     def require_movable(self) -> None:
         """Do nothing: here anything can be moved at any time."""
 
@@ -264,7 +260,7 @@ class SimulatedDevice:
             last, number = self._link_used
             self.crossings += stream.knows[last] < number
         size = sum(part.data.numel() for part in parts)
-        stream.copy(kind, size, free)
+        stream.copy(kind, size if self._size_of is None else self._size_of(kind, size), free)
         self._link_free = stream.latest
         self._link_used = stream.index, stream.knows[stream.index]
         for job in jobs:
@@ -340,8 +336,6 @@ class SimulatedDevice:
     def close(self) -> None:
         """Wait for all work; what has been allocated stays as it is."""
         self.synchronise()
-
-    # Races.
 
     def _note(self, stream: SimulatedStream, job: Job) -> None:
         """Take note of what a copy uses, which has just been given to a stream."""

@@ -122,7 +122,7 @@ def test_a_plan_that_moves_nothing_takes_its_operations_times(problem, step):
 def test_inputs_that_are_smaller_stand_for_those_of_the_plan(problem, step):
     smaller = TrainingStep(copy.deepcopy(step.model), mean, torch.randn(2, 8))
     plan = step_plan(problem, evict_everything(problem), streams=True)
-    steps = HostedSteps(PLATFORM, RealHost(0, 0, still), Fraction(2))
+    steps = steps_of(PLATFORM)
     found, context = steps.planned(smaller, plan)
     assert set(context.steps) == {"planned"}
     assert found.time == forecast(plan.problem, plan.timetable).makespan
