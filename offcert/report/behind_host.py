@@ -1,4 +1,4 @@
-"""What is forecast of a plan if its host takes as long to hand operations over as was measured.
+"""The forecast of a plan if its host takes as long to hand operations over as was measured.
 
 A certificate is about the device: its bounds hold whatever the host does, and its schedule is what
 happens if the host is ahead. Where the problem knows launch times, both forecasts are said.
