@@ -22,7 +22,8 @@ from offcert.runtime.hardware.bandwidth import (
     read_link_of,
     with_link,
 )
-from offcert.runtime.profiling.timing import RepeatedStep, Timed, memory_enough
+from offcert.runtime.profiling.timed import Timed
+from offcert.runtime.profiling.timing import RepeatedStep, memory_enough
 from offcert.runtime.workloads.standard_step import device_of
 
 # Steps that are timed. Arbitrary.

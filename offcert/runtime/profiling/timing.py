@@ -9,7 +9,6 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -27,6 +26,7 @@ from offcert.runtime.device.interface import Device, DeviceEvent, MemoryReading
 from offcert.runtime.hardware.bandwidth import retimed, spread_of
 from offcert.runtime.plan.predict import predict
 from offcert.runtime.profiling.kernels import mark, times_by_kernels
+from offcert.runtime.profiling.timed import Timed
 from offcert.runtime.simulated.host import RealHost
 from offcert.runtime.watch.events import END, Event, Session
 from offcert.runtime.watch.hooks import Hooks, unwrap
@@ -34,42 +34,8 @@ from offcert.runtime.workloads.turns import Stopwatch
 
 # Nanoseconds for which a device is held before a step, at most. Arbitrary.
 _LONGEST_HOLD = 10**9
-
-
-@dataclass(frozen=True)
-class Timed:
-    """The times of a step that was run on a device several times.
-
-    Attributes
-    ----------
-    trace : Trace
-        With its durations, and with its workspaces if the allocator tells.
-    repetitions : int
-        Of which durations are medians.
-    resident : int or None
-        The most bytes that were taken when an operation began, beside the parameters' gradients and
-        what the trace counts; None if the allocator does not tell.
-    memory : MemoryReading or None
-        Of one step from its beginning to its end; likewise.
-    spread : tuple of (int, int)
-        The least and the most nanoseconds of each operation.
-    launches : tuple of int
-        The least nanoseconds that the host took to hand over each operation.
-    step : int
-        Nanoseconds of the step without anything between its operations, a median; the durations add
-        up to it wherever the host is ahead.
-    by_kernels : bool
-        Whether durations are those of kernels (`offcert.runtime.profiling.kernels`).
-    """
-
-    trace: Trace
-    repetitions: int
-    resident: int | None
-    memory: MemoryReading | None
-    spread: tuple[tuple[int, int], ...] = ()
-    launches: tuple[int, ...] = ()
-    step: int = 0
-    by_kernels: bool = False
+# Steps of which kernels are asked for their times, at most: a profile is large. Arbitrary.
+_PROFILED = 3
 
 
 class RepeatedStep:
@@ -154,14 +120,18 @@ class RepeatedStep:
         the host took for one: then the host is ahead of it wherever it can be.
         """
         warm = [self.run() for _ in range(1 if self.device is None else 2)]
-        ahead = min(_LONGEST_HOLD, warm[-1].host_ns)
+        # Twice as long, since a run may take the host longer than the one before.
+        ahead = min(_LONGEST_HOLD, 2 * warm[-1].host_ns)
         runs = [self.run(hold=ahead) for _ in range(repetitions)]
-        step = self._plain(repetitions) or sum(warm[-1].durations())
-        launches = tuple(map(min, zip(*(run.launches() for run in runs), strict=True)))
+        loose = self._loose(repetitions) or runs
+        launches = _medians([run.launches() for run in loose])
+        step = self._plain(repetitions) or round(
+            statistics.median(sum(run.durations()) for run in loose)
+        )
         seen = self._by_kernels(repetitions)
         kernels = seen is not None
         samples = [run.durations() for run in runs] if seen is None else seen
-        durations = [round(statistics.median(times)) for times in zip(*samples, strict=True)]
+        durations = _medians(samples)
         spread = spread_of(samples)
         trace = self.capture.trace
         workspaces = [operation.workspace for operation in trace.operations]
@@ -185,8 +155,20 @@ class RepeatedStep:
             device.synchronise()
 
         operations = len(self.capture.ticks)
-        found = [times_by_kernels(run, operations) for _ in range(repetitions)]
+        found = [times_by_kernels(run, operations) for _ in range(min(_PROFILED, repetitions))]
         return None if any(each is None for each in found) else [each or [] for each in found]
+
+    def _loose(self, repetitions: int) -> list[Timing]:
+        """Return runs before which the device is not held; none where it cannot be.
+
+        The driver's queue is never so full in them that the host waits for what was held.
+        """
+        found = []
+        for _ in range(repetitions if self.device is not None else 0):
+            assert self.device is not None
+            self.device.synchronise()
+            found.append(self.run())
+        return found
 
     def _plain(self, repetitions: int) -> int:
         """Return the time of the step with nothing between its operations; 0 but on CUDA."""
@@ -203,6 +185,10 @@ class RepeatedStep:
             finally:
                 self._originals.restore()
         return round(statistics.median(times))
+
+
+def _medians(samples: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    return tuple(round(statistics.median(times)) for times in zip(*samples, strict=True))
 
 
 def _host_of(device: Device | None) -> RealHost | None:
