@@ -51,9 +51,7 @@ def _measured(bench: Bench) -> Problem:
     if not bench.simulated:
         return profile(bench.step, measure=True, recompute="none")
     device = bench.device()
-    return profile(
-        bench.step, measure=True, device=device, hardware=HARDWARE, recompute="none"
-    )
+    return profile(bench.step, measure=True, device=device, hardware=HARDWARE, recompute="none")
 
 
 def columns(problem: Problem) -> dict[str, Any]:
