@@ -68,6 +68,10 @@ def columns(problem: Problem) -> dict[str, Any]:
         peaks = AllocatorPeaks(0, told["peak_allocated"], told["peak_reserved"])
         note += f"; {peaks.beside(planned, planned)}"
     launches = measured.get("launch_ns")
+    if launches is not None and measured.get("step_ns"):
+        # The goal: within 2 %.
+        part = with_host(trace.durations, launches) / measured["step_ns"]
+        note += f"; operations and their host add up to {100 * part:.1f} % of the step"
     return {
         "measured_ms": trace.compute_time / 1e6,
         "host_ms": None if launches is None else sum(launches) / 1e6,

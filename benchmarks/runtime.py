@@ -1,13 +1,14 @@
 """Training under certified plans beside what others do, at equal measured peak; ratios in one run.
 
-    python benchmarks/runtime.py [--device simulated|cuda] [--networks NAME,...] [-o FILE]
+    python benchmarks/runtime.py [--device simulated|cuda] [--networks NAME,...] [--host] [-o FILE]
 
 Every way to save memory trains the same step; its peak is measured (bytes above what was there
 when the step began) and its time by the device's events. Then plans are made for that very peak,
 one that only offloads and one that may run parts again, and measured, too. On a simulated device
 operators take what a roofline says and copies what the link's rate says, to the nanosecond; peaks
 are counted. On CUDA everything is measured. Figures are times over that of plain training, which
-takes all the memory that it likes.
+takes all the memory that it likes. ``--host`` takes plain steps and those by plans on a simulated
+device behind the host at hand, too: in how far the device waits for Python then.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ import statistics
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from runtime_rows import Row, table
 from runtime_ways import Checkpointed, MemoryBudget, Plain, SaveOnHost, Threshold, Way
 from torch import nn
 
@@ -36,9 +38,12 @@ from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.cuda import CudaDevice, versions
 from offcert.runtime.device.interface import Device
 from offcert.runtime.follow.offload import follow
+from offcert.runtime.pairs.hosted import HostedSteps
+from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.profiling.profile import profile
 from offcert.runtime.profiling.timing import Timing
 from offcert.runtime.simulated.device import SimulatedDevice
+from offcert.runtime.simulated.host import RealHost
 from offcert.runtime.streaming.step_events import forecast
 from offcert.runtime.watch.events import ENTER
 from offcert.runtime.watch.hooks import Hooks
@@ -67,44 +72,6 @@ _TRIES = 4
 _WARM_UP = 3
 
 
-@dataclass(frozen=True)
-class Row:
-    """One way to train one network.
-
-    Attributes
-    ----------
-    network, way : str
-        Which.
-    at : str
-        The way whose peak a plan was made for; the way itself otherwise.
-    peak : int or None
-        Bytes above those at the beginning of the step, measured; None if there is no such plan.
-    time : int or None
-        Nanoseconds of a step.
-    ratio : float or None
-        To the time of plain training.
-    predicted : int or None
-        Nanoseconds that the plan's timetable forecasts.
-    hosted : int or None
-        Likewise, where no operation ends before the host has handed it over in its measured time.
-    bound : int or None
-        That no schedule under this limit takes less, as proved.
-    note : str
-        What else is to be said.
-    """
-
-    network: str
-    way: str
-    at: str
-    peak: int | None
-    time: int | None
-    ratio: float | None = None
-    predicted: int | None = None
-    hosted: int | None = None
-    bound: int | None = None
-    note: str = ""
-
-
 class Bench:
     """One network on one device.
 
@@ -120,16 +87,25 @@ class Bench:
         For each plan to be found in.
     repetitions : int
         Steps to take the median of; one is enough where nothing is measured.
+    host : bool
+        Whether steps are taken behind the host at hand, too.
     """
 
     def __init__(
-        self, name: str, shape: tuple[int, ...], kind: str, seconds: float, repetitions: int
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        kind: str,
+        seconds: float,
+        repetitions: int,
+        host: bool = False,
     ) -> None:
         workload = Workload(name, shape)
         model = workload.load()
         self.name = name
         self._simulated = kind == "simulated"
         self._seconds = seconds
+        self.host = host and self._simulated
         self._repetitions = 1 if self._simulated else repetitions
         if not self._simulated:
             model = model.to("cuda")
@@ -172,7 +148,17 @@ class Bench:
                     saving.end_step()
 
             time, peak = self._repeat(once, device, counter, after)
-        return Row(self.name, way.name, way.name, peak, time, note=way.source)
+        behind = self._behind(None) if isinstance(way, Plain) else None
+        return Row(self.name, way.name, way.name, peak, time, behind=behind, note=way.source)
+
+    def _behind(self, plan: StepPlan | None) -> int | None:
+        """Return the time of a step without a plan or by one, behind the host at hand."""
+        if not self.host:
+            return None
+        steps = HostedSteps(self.problem.platform, RealHost())
+        if plan is not None:
+            return steps.planned(self.step, plan)[0].time
+        return steps.plain(self.step, self.problem.plain().trace.durations).time
 
     @contextmanager
     def _clock(self, device: Device) -> Iterator[None]:
@@ -253,10 +239,9 @@ class Bench:
         if launches is not None and len(launches) == len(program.problem.trace):
             times = forecast(program.problem, program.timetable, launches=launches)
             hosted = times.makespan
+        found = Row(self.name, name, at.way, peak, time, predicted=predicted, hosted=hosted)
         bound = certificate.result.lower_bound
-        return Row(
-            self.name, name, at.way, peak, time, predicted=predicted, hosted=hosted, bound=bound
-        )
+        return replace(found, bound=bound, behind=self._behind(program))
 
     def _repeat(
         self,
@@ -330,17 +315,6 @@ def measure(bench: Bench, tell: Callable[[str], None]) -> Iterator[Row]:
             yield rated(bench.planned(found, recompute))
 
 
-def table(rows: list[Row]) -> str:
-    """Return the rows as text."""
-    lines = [f"{'network':<13}{'way':<23}{'at the peak of':<15}{'peak':>14}{'time':>9}  note"]
-    for row in rows:
-        peak = "-" if row.peak is None else f"{row.peak:,}"
-        ratio = "-" if row.ratio is None else f"{row.ratio:.3f}"
-        at = "" if row.at == row.way else row.at
-        lines.append(f"{row.network:<13}{row.way:<23}{at:<15}{peak:>14}{ratio:>9}  {row.note}")
-    return "\n".join(lines)
-
-
 def main(arguments: list[str] | None = None) -> None:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
@@ -349,6 +323,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--shape", help="of all inputs, such as 2x3x32x32")
     parser.add_argument("--time-limit", type=float, default=20, help="seconds for each plan")
     parser.add_argument("--repetitions", type=int, default=7, help="steps, on CUDA")
+    parser.add_argument("--host", action="store_true", help="behind the host at hand, too")
     parser.add_argument("-o", "--output", type=Path, help="a JSON file")
     options = parser.parse_args(arguments)
     shapes: dict[str, tuple[int, ...]] = dict(SHAPES[options.device])
@@ -363,7 +338,8 @@ def main(arguments: list[str] | None = None) -> None:
             print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
     for name, shape in shapes.items():
-        bench = Bench(name, shape, options.device, options.time_limit, options.repetitions)
+        settings = options.device, options.time_limit, options.repetitions, options.host
+        bench = Bench(name, shape, *settings)
         rows += measure(bench, tell)
     tell("")
     print(table(rows))

@@ -27,6 +27,7 @@ _EXAMPLES = (
     "offcert train offloading.json recomputation.json both.json --no-count",
 )
 DEVICES = ("auto", "cpu", "simulated", "cuda")
+HOSTS = ("none", "real")
 
 
 def add(commands: Commands) -> None:
@@ -72,6 +73,13 @@ def _add_device(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="where to train: the CPU moves tensors at once, a simulated device has streams, the "
         "problem's memory and virtual times; auto is where the model is",
+    )
+    parser.add_argument(
+        "--host",
+        choices=HOSTS,
+        default="none",
+        help="with a simulated device: real lets it wait, in further steps, for the host at hand, "
+        "which takes the time that Python takes here to hand a step over",
     )
     parser.add_argument(
         "--host-memory",
@@ -139,6 +147,7 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
         "seed": options.seed,
         "count": options.count,
         "device": options.device,
+        "host": options.host,
         "host_memory": options.host_memory,
         "host_spill": options.host_spill,
         "announce": None if options.quiet else _announce,

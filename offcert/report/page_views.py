@@ -30,6 +30,7 @@ from offcert.report.bars import (
     size_scale,
     time_scale,
 )
+from offcert.report.behind_host import behind_host
 from offcert.report.execution import reruns_of, times_said
 from offcert.report.memory_curve import fluid_memory_curve, memory_curve
 from offcert.report.svg import clean
@@ -159,6 +160,11 @@ def _tiles(certificate: Certificate, line: Mapping[str, Any]) -> Iterable[dict[s
         makespan, computing = result.schedule.makespan, trace.compute_time
         slower = f"{makespan / max(1, computing):.3f} times the computing time"
         yield _tile("step", format_time(makespan, units), slower)
+        host = behind_host(certificate)
+        if host is not None:
+            idle = f"host-bound: {format_time(host.idle, units)} idle"
+            said = idle if host.idle else "it is never waited for"
+            yield _tile("step with its host", format_time(host.behind, units), said)
         most = max(line["sizes"], default=0)
         whole = max(1, trace.peak_memory)
         whole_said = format_size(trace.peak_memory, units)

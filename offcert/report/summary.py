@@ -14,6 +14,7 @@ from offcert.core.units import format_gap, format_size, format_time
 from offcert.proofs.certificate import Certificate, read_certificate
 from offcert.questions.schedule.problem import format_objective
 from offcert.questions.schedule.schedule import FluidSchedule
+from offcert.report.behind_host import host_said
 from offcert.report.execution import reruns_of
 
 
@@ -60,6 +61,7 @@ def _plan_lines(certificate: Certificate) -> list[str]:
     if isinstance(result.schedule, FluidSchedule):
         size = round(result.schedule.offloaded_size)
     reruns = reruns_of(certificate)
+    host = host_said(certificate)
     again = [] if reruns is None else [f"- recomputed: {reruns.said(units)}"]
     return [
         f"- memory: {format_size(plain.peak_memory, units)} without a plan, "
@@ -68,6 +70,7 @@ def _plan_lines(certificate: Certificate) -> list[str]:
         *again,
         f"- step: {format_time(result.schedule.makespan, units)}, of which "
         f"{format_time(plain.compute_time, units)} is computing everything once",
+        *([] if host is None else [f"- step with its host: {host}"]),
         f"- {_least(result.word)} {format_objective(result.lower_bound, certificate.problem)}"
         f": {result.status}, gap {format_gap(result.gap)}{result.word}",
     ]

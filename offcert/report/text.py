@@ -19,6 +19,7 @@ from offcert.core.units import format_gap, format_size, format_time
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.device_memory import describe_uncounted, uncounted_bytes
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute, format_objective
+from offcert.report.behind_host import behind_host, host_lines
 from offcert.report.execution import (
     choices_lines,
     choices_summary,
@@ -219,6 +220,9 @@ def certificate_summary(certificate: Certificate) -> dict[str, Any]:
     reruns = reruns_of(certificate)
     if reruns is not None:
         summary["execution"] = reruns.to_json()
+    host = behind_host(certificate)
+    if host is not None:
+        summary["with_host"] = host.to_json()
     if certificate.problem.minimise is Minimise.MEMORY:
         schedule = result.schedule
         summary["makespan"] = None if schedule is None else schedule.makespan
@@ -296,6 +300,7 @@ def _found_lines(certificate: Certificate) -> list[str]:
         least = result.lower_bound if problem.minimise is Minimise.TIME else None
         time = format_time(ticks, problem.units, least)
         lines.append(f"  step time    {time} ({slowdown:.3f} times the compute time)")
+        lines += host_lines(certificate)
     bound = format_objective(result.lower_bound, problem, result.objective)
     lines.append(f"  lower bound  {bound}{result.word}")
     lines.append(f"  gap          {format_gap(result.gap)}{result.word}")
@@ -318,7 +323,9 @@ def _checked(verification: Verification[Certificate]) -> dict[str, Any]:
         placed = checked_bounds(verification.placement_bounds)
         placement["placement"] = placed_summary(verification.certificate) | {"bounds": placed}
     robust = robust_summary(verification.certificate, verification.robust_bounds)
-    return {**known, **execution, "bounds": bounds, **placement, **robust}
+    host = behind_host(verification.certificate)
+    behind = {} if host is None else {"with_host": host.to_json()}
+    return {**known, **execution, "bounds": bounds, **placement, **robust, **behind}
 
 
 def _describe_valid(verification: Verification[Certificate]) -> str:
@@ -332,7 +339,8 @@ def _describe_valid(verification: Verification[Certificate]) -> str:
         if result.objective is not None:
             found = format_objective(result.objective, problem, result.lower_bound)
         lines.append(f"  {what} {found}, lower bound {bound_of_all} ({verification.evidence})")
-    lines += [*robust_lines(certificate), *_execution_lines(certificate), *times_lines(problem)]
+    lines += [*host_lines(certificate), *robust_lines(certificate)]
+    lines += [*_execution_lines(certificate), *times_lines(problem)]
     for bound in verification.bounds:
         value = format_objective(bound.value, problem, result.objective)
         lines.append(f"  bound {value:>14}  {bound.method}: {bound.evidence}, {bound.finding}")

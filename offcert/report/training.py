@@ -90,12 +90,34 @@ def _times(report: dict[str, Any], units: Units) -> Iterator[str]:
         )
     ]
     yield f"  errors: {', '.join(said)}"
+    if report.get("hosted") is not None:
+        yield from _hosted(report["hosted"], units)
     allocator = report.get("allocator")
     if allocator is not None:
         given, held = (format_size(allocator[key], units) for key in ("allocated", "reserved"))
         # A part of a million is a ten-thousandth of a percent.
         apart = allocator["fragmentation_ppm"] / 10**4
         yield f"  allocator: at most {given} given out and {held} held, {apart:.2f} % in fragments"
+
+
+def _hosted(found: dict[str, Any], units: Units) -> Iterator[str]:
+    """Yield lines about a step behind the host at hand."""
+
+    def time(ticks: int) -> str:
+        return format_time(ticks, units)
+
+    plain, planned = found["plain"], found["planned"]
+    idle = f"host-bound: {time(found['idle'])} of {time(planned['time'])} idle"
+    parts = [idle if found["idle"] else f"{time(planned['time'])}, never idle for it"]
+    if found["forecast"] is not None:
+        parts.append(f"forecast {time(found['forecast'])}")
+    yield f"  behind the host at hand: {', '.join(parts)}"
+    whose = "as was recorded" if found["recorded"] else "as is assumed"
+    yield (
+        f"  it takes {time(planned['host'])} to hand the step over, {time(plain['host'])} without "
+        f"a plan; of that {time(found['launch'])} for each of {planned['operators']:,} operators, "
+        f"{whose}"
+    )
 
 
 def describe_ways(ways: dict[str, Any], units: Units) -> str:

@@ -10,6 +10,7 @@ last as long as the checker says (docs/theory/slowing-links.md); starts may fall
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from heapq import heappop, heappush
 
 from offcert.core.errors import PlanError
@@ -21,7 +22,7 @@ from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule, Transfer
 
 
-def replay(problem: Problem, plan: Plan) -> Schedule:
+def replay(problem: Problem, plan: Plan, handed: Sequence[int] = ()) -> Schedule:
     """Return the earliest schedule of `problem` that has the order of a plan.
 
     Parameters
@@ -30,6 +31,9 @@ def replay(problem: Problem, plan: Plan) -> Schedule:
         A problem in which everything runs once; its transfers are taken as atomic.
     plan : Plan
         Of a trace with the same operations and gaps.
+    handed : sequence of int, optional
+        When the host has handed each operation over, before which it does not end. The schedule is
+        then one of longer operations.
 
     Raises
     ------
@@ -37,7 +41,7 @@ def replay(problem: Problem, plan: Plan) -> Schedule:
         If the plan makes no sense for the trace, or gets stuck; the message says where.
     """
     plan.require_consistent(problem.trace)
-    schedule = _Replay(problem, plan, {}).run()
+    schedule = _Replay(problem, plan, {}, handed).run()
     while problem.platform.slows:
         # The first time at which something is wrong is later each time.
         lasts = {
@@ -46,7 +50,7 @@ def replay(problem: Problem, plan: Plan) -> Schedule:
                 schedule.transfers, exact_durations(problem, schedule), strict=True
             )
         }
-        again = _Replay(problem, plan, lasts).run()
+        again = _Replay(problem, plan, lasts, handed).run()
         if again == schedule:
             break
         schedule = again
@@ -97,8 +101,15 @@ def replay_latest(slowest: Problem, fastest: Problem, plan: Plan) -> Schedule:
 
 
 class _Replay:
-    def __init__(self, problem: Problem, plan: Plan, lasts: dict[tuple[Kind, int], int]) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        plan: Plan,
+        lasts: dict[tuple[Kind, int], int],
+        handed: Sequence[int] = (),
+    ) -> None:
         self.lasts = lasts
+        self.handed = handed
         self.platform = problem.platform
         self.trace = trace = problem.trace
         self.held = held_at_stations(trace)
@@ -221,7 +232,8 @@ class _Replay:
             self._absorb(time)
         self.claim = time
         self.starts.append(time)
-        self.ends.append(time + self.trace.operations[operation].duration)
+        end = time + self.trace.operations[operation].duration
+        self.ends.append(max(end, self.handed[operation]) if self.handed else end)
         for gap in self.opened[operation]:
             if self.trace.gaps[gap].tensor in self.copied:
                 self._release(gap)

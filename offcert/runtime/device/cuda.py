@@ -208,7 +208,7 @@ class CudaDevice:
         if sleep is not None:
             sleep(_CYCLES_PER_NS * duration)
 
-    def ran(self, duration: int) -> None:
+    def ran(self, *durations: int) -> None:
         """Do nothing: the device takes its own time."""
 
     def nanoseconds(self, begin: DeviceEvent, end: DeviceEvent) -> int:

@@ -307,14 +307,14 @@ class Device(Protocol):
     def hold(self, duration: int) -> None:
         """Let ``compute`` do nothing for some nanoseconds, so that the host gets ahead of it."""
 
-    def ran(self, duration: int) -> None:
-        """Take note that the operators of an operation have all been given to ``compute``.
+    def ran(self, *durations: int) -> None:
+        """Take note that the operators of some operations have all been given to ``compute``.
 
         Parameters
         ----------
-        duration : int
-            Nanoseconds that the operation takes according to its problem. A simulated device takes
-            its word for it; a real one knows better.
+        *durations : int
+            Nanoseconds that each takes according to its problem. A simulated device takes its word
+            for it; a real one knows better.
         """
 
     def nanoseconds(self, begin: DeviceEvent, end: DeviceEvent) -> int:

@@ -231,6 +231,11 @@ class StepPair:
             beside=report.beside_bytes,
         )
 
+    @property
+    def planned(self) -> TrainingStep:
+        """The copy that follows the plan."""
+        return self._planned
+
     def bring_home(self) -> None:
         """Bring the plain model, which is the caller's, to where it was."""
         if self._home.type != "cpu":

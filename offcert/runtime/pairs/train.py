@@ -23,9 +23,16 @@ from offcert.runtime.device.interface import Device
 from offcert.runtime.follow.memory import host_memory_of, memory_limit, within_host
 from offcert.runtime.hardware.model import MATH
 from offcert.runtime.pairs.comparison import Comparison, Pair, seeded
+from offcert.runtime.pairs.hosted import Hosted, hosted
 from offcert.runtime.pairs.recorded import training_record
 from offcert.runtime.pairs.step_pair import StepPair, Training
-from offcert.runtime.pairs.train_device import DeviceKind, TrainDevice, train_device
+from offcert.runtime.pairs.train_device import (
+    DeviceKind,
+    HostKind,
+    TrainDevice,
+    require_host,
+    train_device,
+)
 from offcert.runtime.pairs.training_report import StepComparison, TrainReport, deviations
 from offcert.runtime.plan.step_plan import StepPlan, step_plan
 from offcert.runtime.stages.replay import Replay, ReplayReport, replay
@@ -131,6 +138,7 @@ def train(
     count: bool = True,
     execution: Execution | None = None,
     device: str | Device = DeviceKind.AUTO,
+    host: str = HostKind.NONE,
     host_memory: int | str | None = None,
     host_spill: bool | str = False,
     announce: Callable[[HostMemory], None] | None = None,
@@ -173,6 +181,9 @@ def train(
         virtual. ``"cuda"``: on those of a CUDA device; the two models take turns there and are
         compared on the host, cuDNN is asked for reproducible algorithms, and live bytes are counted
         in the first step only, since that takes time.
+    host : str
+        ``"none"``: the host of a simulated device takes no time. ``"real"``: further steps are
+        taken there in the end, behind the host at hand (`offcert.runtime.pairs.hosted`).
     host_memory, host_spill
         As for `offcert.runtime.follow.offload.follow`: what may be taken of the host's memory, and
         whether the rest goes into a file.
@@ -187,6 +198,7 @@ def train(
     PlanError
         If the plan does not make sense or exceeds the memory.
     """
+    require_host(host, device)
     if steps < 1:
         raise InputError(f"steps must be at least 1, not {steps}")
     if model is not None and step is not None:
@@ -202,19 +214,22 @@ def train(
     where = train_device(device, plain.model, problem, count=count)
     made = step_plan(problem, schedule, execution, streams=where.streams is not None)
     (made,) = within_host([made], host_memory, host_spill)
-    host = host_memory_of([made], memory_limit(host_memory))
+    needed = host_memory_of([made], memory_limit(host_memory))
     if announce is not None:
-        announce(host)
+        announce(needed)
     pair = StepPair(plain, made, where, training)
     try:
         with seeded(seed), reproducible(where.tensors):
             for index in range(steps):
                 pair.compare()
                 told(index + 1, steps)
+            behind = None
+            if host == HostKind.REAL:
+                behind = hosted(problem, execution, pair.planned, made, training.spill)
     finally:
         # The model is the caller's, also if a step of it has failed.
         pair.bring_home()
-    return _report(problem, schedule, made, where, pair, host)
+    return _report(problem, schedule, made, where, pair, needed, behind)
 
 
 def _folder(host_spill: bool | str) -> str | None:
@@ -250,6 +265,7 @@ def _report(
     where: TrainDevice,
     pair: StepPair,
     host: HostMemory,
+    behind: Hosted | None,
 ) -> TrainReport:
     prediction, reports = made.prediction, [each.report for each in pair.taken]
     counted = next((each for each in reversed(reports) if each.at_begin), reports[-1])
@@ -271,6 +287,7 @@ def _report(
         where.kind,
         training_record(problem, schedule, made, where, pair.taken, host),
         *((0, 0.0) if pinning is None else (pinning.registered, pinning.seconds)),
+        hosted=behind,
     )
 
 

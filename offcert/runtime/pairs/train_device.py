@@ -27,6 +27,23 @@ class DeviceKind(StrEnum):
     CUDA = "cuda"
 
 
+class HostKind(StrEnum):
+    """The hosts that a simulated device may have."""
+
+    NONE = "none"
+    REAL = "real"
+
+
+def require_host(host: str, device: object) -> None:
+    """Raise an `InputError` if there is no such host, or a device that has its own."""
+    if host not in list(HostKind):
+        known = ", ".join(HostKind)
+        raise InputError(f"host must be one of {known}, not {short_repr(host)}")
+    if host == HostKind.REAL and device != DeviceKind.SIMULATED:
+        asked = device if isinstance(device, str) else "a device of one's own"
+        raise InputError(f"host {host} is for the device {DeviceKind.SIMULATED}, not for {asked}")
+
+
 @dataclass(frozen=True)
 class TrainDevice:
     """Where a plan is carried out.

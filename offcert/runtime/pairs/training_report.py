@@ -8,6 +8,7 @@ from typing import Any
 
 from offcert.core.trace import Trace
 from offcert.questions.schedule.training_record import TrainingRecord
+from offcert.runtime.pairs.hosted import Hosted
 from offcert.runtime.plan.predict import Prediction
 
 
@@ -116,6 +117,8 @@ class TrainReport:
         ``"cpu"``, ``"simulated"`` or ``"cuda"``.
     record : TrainingRecord or None
         The plan beside what was measured; None where operations are stages.
+    hosted : Hosted or None
+        Further steps on a simulated device behind the host at hand, if they were asked for.
     """
 
     name: str
@@ -135,6 +138,7 @@ class TrainReport:
     record: TrainingRecord | None = None
     pinned_bytes: int = 0
     pinned_seconds: float = 0.0
+    hosted: Hosted | None = None
 
     @property
     def bitwise_equal(self) -> bool:
@@ -174,6 +178,10 @@ class TrainReport:
         document = asdict(replace(self, record=None))
         del document["record"]
         record = self.record
+        if self.hosted is not None:
+            document["hosted"]["idle"] = self.hosted.idle
+        else:
+            del document["hosted"]
         if record is not None:
             document["times"] = {
                 "certified": record.certified,

@@ -12,7 +12,7 @@ from offcert.core.errors import InputError
 from offcert.questions.schedule.training_record import HostMemory
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.pairs.train import train
-from offcert.runtime.pairs.train_device import DeviceKind
+from offcert.runtime.pairs.train_device import DeviceKind, HostKind
 from offcert.runtime.pairs.training_report import TrainReport
 from offcert.runtime.plan.step_plan import CertificateLike
 
@@ -49,8 +49,12 @@ class Way:
     def ratio(self) -> float:
         """Time of a step by the plan over that of a plain one.
 
-        On a simulated device both are virtual: plain training takes the operations' durations.
+        On a simulated device both are virtual: plain training takes the operations' durations, or
+        what it takes behind the host at hand.
         """
+        hosted = self.report.hosted
+        if hosted is not None:
+            return hosted.planned.time / max(hosted.plain.time, 1)
         record = self.report.record
         if self.report.device == DeviceKind.SIMULATED and record is not None:
             taken = record.measured_time or record.predicted_time
@@ -128,6 +132,7 @@ def train_ways(
     progress: Callable[[int, int], None] | None = None,
     count: bool = True,
     device: str = DeviceKind.AUTO,
+    host: str = HostKind.NONE,
     host_memory: int | str | None = None,
     host_spill: bool | str = False,
     announce: Callable[[HostMemory], None] | None = None,
@@ -140,7 +145,7 @@ def train_ways(
     ----------
     certificates : sequence of Certificate
         For one step and one limit: for example with offloading alone, recomputation alone, both.
-    steps, seed, directory, progress, count, device, host_memory, host_spill, announce
+    steps, seed, directory, progress, count, device, host, host_memory, host_spill, announce
         As for `train`; `progress` counts the steps of all, and `announce` is called for each.
     model, step : callable, optional
         Make the network or the training step anew, if the problem's source does not name it.
@@ -174,6 +179,7 @@ def train_ways(
             count=count,
             execution=result.execution,
             device=device,
+            host=host,
             host_memory=host_memory,
             host_spill=host_spill,
             announce=announce,

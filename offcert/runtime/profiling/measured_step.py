@@ -22,7 +22,8 @@ from offcert.runtime.hardware.bandwidth import (
     read_link_of,
     with_link,
 )
-from offcert.runtime.profiling.timing import RepeatedStep, Timed, memory_enough
+from offcert.runtime.profiling.timed import Timed
+from offcert.runtime.profiling.timing import RepeatedStep, memory_enough
 from offcert.runtime.workloads.standard_step import device_of
 
 # Steps that are timed. Arbitrary.
@@ -99,9 +100,11 @@ def measure_step(
     if device.tensors.type == "cuda":
         memory = memory_and_name(device.tensors)[0]
         details["device"] = versions(device.tensors)
-        details["launch_ns"] = list(timed.launches)
+        details["durations"] = "kernels" if timed.by_kernels else "events"
     else:
         memory = memory_and_name(device.tensors)[0] if hardware is None else hardware.memory
+    if device.tensors.type == "cuda" or repeated.host is not None:
+        details |= {"launch_ns": list(timed.launches), "step_ns": timed.step}
     captured = replace(captured, uncounted=_with_libraries(captured.uncounted, timed))
     found = with_link(timed.trace, reading, memory, device.name)
     details |= {"repetitions": repetitions, **found.details}

@@ -8,8 +8,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext
 from itertools import pairwise
 from typing import Any
 
@@ -26,41 +25,17 @@ from offcert.runtime.device.cuda import cuda_device
 from offcert.runtime.device.interface import Device, DeviceEvent, MemoryReading
 from offcert.runtime.hardware.bandwidth import retimed, spread_of
 from offcert.runtime.plan.predict import predict
+from offcert.runtime.profiling.kernels import mark, times_by_kernels
+from offcert.runtime.profiling.timed import Timed
+from offcert.runtime.simulated.host import RealHost
 from offcert.runtime.watch.events import END, Event, Session
 from offcert.runtime.watch.hooks import Hooks, unwrap
 from offcert.runtime.workloads.turns import Stopwatch
 
 # Nanoseconds for which a device is held before a step, at most. Arbitrary.
 _LONGEST_HOLD = 10**9
-
-
-@dataclass(frozen=True)
-class Timed:
-    """The times of a step that was run on a device several times.
-
-    Attributes
-    ----------
-    trace : Trace
-        With its durations, and with its workspaces if the allocator tells.
-    repetitions : int
-        Of which durations are medians.
-    resident : int or None
-        The most bytes that were taken when an operation began, beside the parameters' gradients and
-        what the trace counts; None if the allocator does not tell.
-    memory : MemoryReading or None
-        Of one step from its beginning to its end; likewise.
-    spread : tuple of (int, int)
-        The least and the most nanoseconds of each operation.
-    launches : tuple of int
-        The least nanoseconds that the host took to hand over each operation.
-    """
-
-    trace: Trace
-    repetitions: int
-    resident: int | None
-    memory: MemoryReading | None
-    spread: tuple[tuple[int, int], ...] = ()
-    launches: tuple[int, ...] = ()
+# Steps of which kernels are asked for their times, at most: a profile is large. Arbitrary.
+_PROFILED = 3
 
 
 class RepeatedStep:
@@ -92,13 +67,14 @@ class RepeatedStep:
         self.capture = capture
         self.device = cuda_device(step.model, timed=True) if device is None else device
         self.watch = Stopwatch(self.device)
+        self.host = _host_of(self.device)
         self._step = step
         self._originals = Originals()
         with memory_enough(), _as_it_was(step), self._originals:
             # What the step changes is known from here on.
             step.execute(step.make_batch())
 
-    def run(self, *, allocator: bool = False, hold: int = 0) -> Timing:
+    def run(self, *, allocator: bool = False, hold: int = 0, marked: bool = False) -> Timing:
         """Run the step once; nothing waits for its end.
 
         Parameters
@@ -107,10 +83,13 @@ class RepeatedStep:
             Whether the allocator is asked at each mark.
         hold : int
             Nanoseconds for which the device waits before the step begins.
+        marked : bool
+            Whether a profile is to tell where operations begin.
         """
         hooks = Hooks(unwrap(self._step.model), Nobody())
         gradients = self._gradients if allocator else None
-        timing = Timing(hooks, self.capture, self.watch, gradients)
+        now = time.perf_counter_ns if self.host is None else self.host.now
+        timing = Timing(hooks, self.capture, self.watch, gradients, now, marked=marked)
         hooks.steps = timing
         try:
             with memory_enough(), _as_it_was(self._step):
@@ -119,7 +98,8 @@ class RepeatedStep:
                 if hold and self.device is not None:
                     self.device.hold(hold)
                 try:
-                    self._step.execute(batch)
+                    with self.host or nullcontext():
+                        self._step.execute(batch)
                 finally:
                     hooks.detach()
         finally:
@@ -135,26 +115,86 @@ class RepeatedStep:
         """Return medians over some runs, after one or, on a device, two to warm up with hooks on.
 
         Where an event between two operations comes before the host has handed over what follows, it
-        measures the host. So a device that runs while the host goes on is held before each run for
-        as long as the host took for one: then the host is ahead of it wherever it can be.
+        measures the host. On CUDA kernels are asked for their times, if the profiler sees them.
+        Otherwise a device that runs while the host goes on is held before each run for as long as
+        the host took for one: then the host is ahead of it wherever it can be.
         """
         warm = [self.run() for _ in range(1 if self.device is None else 2)]
-        ahead = min(_LONGEST_HOLD, warm[-1].host_ns)
+        # Twice as long, since a run may take the host longer than the one before.
+        ahead = min(_LONGEST_HOLD, 2 * warm[-1].host_ns)
         runs = [self.run(hold=ahead) for _ in range(repetitions)]
-        launches = tuple(map(min, zip(*(run.launches() for run in runs), strict=True)))
-        samples = [run.durations() for run in runs]
-        durations = [round(statistics.median(times)) for times in zip(*samples, strict=True)]
+        loose = self._loose(repetitions) or runs
+        launches = _medians([run.launches() for run in loose])
+        step = self._plain(repetitions) or round(
+            statistics.median(sum(run.durations()) for run in loose)
+        )
+        seen = self._by_kernels(repetitions)
+        kernels = seen is not None
+        samples = [run.durations() for run in runs] if seen is None else seen
+        durations = _medians(samples)
         spread = spread_of(samples)
         trace = self.capture.trace
         workspaces = [operation.workspace for operation in trace.operations]
         if self.device is None or not _counts(self.device):
             found = retimed(trace, durations, workspaces)
-            return Timed(found, repetitions, None, None, spread, launches)
+            return Timed(found, repetitions, None, None, spread, launches, step)
         watched = self.run(allocator=True)
         timed = retimed(trace, durations, _workspaces(trace, watched.rises))
         planned = predict(trace, Plan()).at_begin
         resident = max(taken - plan for taken, plan in zip(watched.at_begin, planned, strict=True))
-        return Timed(timed, repetitions, resident, watched.reading, spread, launches)
+        return Timed(timed, repetitions, resident, watched.reading, spread, launches, step, kernels)
+
+    def _by_kernels(self, repetitions: int) -> list[list[int]] | None:
+        """Return the times of kernels in some runs; None where no profiler sees any."""
+        device = self.device
+        if device is None or device.tensors.type != "cuda":
+            return None
+
+        def run() -> None:
+            self.run(marked=True)
+            device.synchronise()
+
+        operations = len(self.capture.ticks)
+        found = [times_by_kernels(run, operations) for _ in range(min(_PROFILED, repetitions))]
+        return None if any(each is None for each in found) else [each or [] for each in found]
+
+    def _loose(self, repetitions: int) -> list[Timing]:
+        """Return runs before which the device is not held; none where it cannot be.
+
+        The driver's queue is never so full in them that the host waits for what was held.
+        """
+        found = []
+        for _ in range(repetitions if self.device is not None else 0):
+            assert self.device is not None
+            self.device.synchronise()
+            found.append(self.run())
+        return found
+
+    def _plain(self, repetitions: int) -> int:
+        """Return the time of the step with nothing between its operations; 0 but on CUDA."""
+        device, times = self.device, []
+        if device is None or device.tensors.type != "cuda":
+            return 0
+        for _ in range(repetitions):
+            try:
+                with memory_enough(), _as_it_was(self._step):
+                    batch = self._step.make_batch()
+                    begun = self.watch.mark()
+                    self._step.execute(batch)
+                    times += self.watch.between([begun, self.watch.mark()])
+            finally:
+                self._originals.restore()
+        return round(statistics.median(times))
+
+
+def _medians(samples: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    return tuple(round(statistics.median(times)) for times in zip(*samples, strict=True))
+
+
+def _host_of(device: Device | None) -> RealHost | None:
+    """Return the host that a simulated device is behind, if it has one."""
+    found = getattr(device, "host_clock", None)
+    return found if isinstance(found, RealHost) else None
 
 
 def _counts(device: Device) -> bool:
@@ -220,8 +260,13 @@ class Timing(Session):
         capture: Capture,
         watch: Stopwatch,
         gradients: Callable[[], int] | None = None,
+        now: Callable[[], int] = time.perf_counter_ns,
+        *,
+        marked: bool = False,
     ) -> None:
         super().__init__(hooks)
+        self._now = now
+        self._marked = marked
         self.marks: list[int | DeviceEvent] = []
         self.handed: list[int] = []
         self.rises: list[int] = []
@@ -280,7 +325,10 @@ class Timing(Session):
             self._gradient_bytes = gradients
             device.reset_peaks()
         self.marks.append(self._watch.mark())
-        self.handed.append(time.perf_counter_ns())
+        self.handed.append(self._now())
+        if self._marked:
+            with mark():
+                pass
 
     @property
     def reading(self) -> MemoryReading:

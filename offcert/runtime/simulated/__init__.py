@@ -16,13 +16,18 @@ Its rules:
    which its stream has done what it was given before, and of the events that the stream has
    waited for; it takes ``ceil(bytes / rate)``, rounded once for all its parts. ``ran(d)`` lets
    ``compute`` take ``d`` longer. An event has the time of its stream's clock. So ``compute`` has
-   stalled for as long as lies between an event before a wait and one after it. On a simplex link
+   stalled for as long as lies between an event before a wait and one after it. Where the
+   directions of a duplex link slow each other down, copies last as `docs/theory/slowing-links.md`
+   defines it; so an end may change until the host has waited for it. On a simplex link
    copies of both streams run one at a time, in the order in which they were handed over; those
    that only the link puts in order are counted (``crossings``).
-6. The host takes no time. It has waited for something only once it has synchronised; what it
-   hands over afterwards begins after that. So with the adversary `late` no event is ``reached``
-   before. Other adversaries (`early`, `by_chance`) run copies that may run, and let the host see
-   that events have happened, which then lets it have taken as long.
+6. The host takes no time, unless it is given a clock (`RealHost`): then nothing begins before the
+   host hands it over, and no operation ends before all of it has been handed over. ``ran(d, e, …)``
+   tells of several operations at once, which have then been handed over evenly. The host has waited
+   for something only once it has synchronised; what it hands over afterwards begins after that. So
+   with the adversary `late` no event is ``reached`` before. Other adversaries (`early`,
+   `by_chance`) run copies that may run, and let the host see that events have happened, which then
+   lets it have taken as long. The simulation itself takes none of the host's time.
 7. Two uses of the same memory, at least one of which writes, must be ordered by events; otherwise
    they are a `Race`, whatever happened to be first. Uses are:
 
@@ -53,15 +58,18 @@ Its rules:
 from offcert.runtime.simulated.allocator import Policy
 from offcert.runtime.simulated.arena import SimulatedArena
 from offcert.runtime.simulated.device import SimulatedDevice
+from offcert.runtime.simulated.host import HostClock, RealHost
 from offcert.runtime.simulated.races import Race, RaceError, RaceKind
 from offcert.runtime.simulated.streams import Adversary, by_chance, early, late
 
 __all__ = [
     "Adversary",
+    "HostClock",
     "Policy",
     "Race",
     "RaceError",
     "RaceKind",
+    "RealHost",
     "SimulatedArena",
     "SimulatedDevice",
     "by_chance",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from fractions import Fraction
 from functools import partial
@@ -25,6 +25,7 @@ from offcert.runtime.simulated.arena import (
     run_all,
 )
 from offcert.runtime.simulated.clerk import SimulatedClerk
+from offcert.runtime.simulated.host import HostClock, apart
 from offcert.runtime.simulated.races import Race, RaceError, RaceKind
 from offcert.runtime.simulated.streams import (
     Adversary,
@@ -35,6 +36,7 @@ from offcert.runtime.simulated.streams import (
     carry_out,
     late,
 )
+from offcert.runtime.simulated.timeline import Moment, Timeline
 from offcert.runtime.watch.tracker import LiveBytes
 
 _STREAMS = ("compute", "out", "back", "to a file", "from a file")
@@ -69,6 +71,13 @@ class SimulatedDevice:
         When copies run that may run now or later.
     strict : bool
         Raise races where the device is synchronised.
+    host : HostClock, optional
+        How long the host works, such as a `RealHost`; by default it takes no time.
+    busy_out, busy_back : Fraction, optional
+        Bytes per nanosecond while the other direction runs, too, on a duplex link.
+    size_of : callable, optional
+        The bytes that a transfer takes as long as, given its direction and the bytes that it moves;
+        by default these.
 
     Attributes
     ----------
@@ -97,15 +106,21 @@ class SimulatedDevice:
         name: str = "simulated",
         adversary: Adversary = late,
         strict: bool = False,
+        host: HostClock | None = None,
+        busy_out: Fraction | None = None,
+        busy_back: Fraction | None = None,
+        size_of: Callable[[Kind, int], int] | None = None,
     ) -> None:
         # The platform knows how long a transfer takes, and refuses what is no rate.
-        self._platform = Platform(0, rate_out, Link(link), rate_back)
+        self._platform = Platform(0, rate_out, Link(link), rate_back, 1, busy_out, busy_back)
         self.name = name
         self.tensors = torch.device("cpu")
         self.races: list[Race] = []
         self._strict = strict
         self._raised = 0
-        self._host = Host(len(_STREAMS), adversary)
+        self._host = Host(len(_STREAMS), adversary, host, Timeline(self._platform))
+        self.host_clock = self._host.clock
+        self.host_clock.reads = self._host_reads
         self._compute = ComputeStream(_COMPUTE, self._host)
         self.out = SimulatedStream(1, self._host)
         self.back = SimulatedStream(2, self._host)
@@ -114,7 +129,8 @@ class SimulatedDevice:
             Kind.PREFETCH: SimulatedStream(4, self._host),
         }
         self.crossings = 0
-        self._link_free = 0
+        self._link_free: Moment | None = None
+        self._size_of = size_of
         # The stream that used it last, and the number of that copy in the stream's work.
         self._link_used = (_COMPUTE, 0)
         self._budget = PinnedBudget(pinned, name)
@@ -139,6 +155,8 @@ class SimulatedDevice:
             rate_out=platform.rate(Kind.OFFLOAD),
             rate_back=platform.rate(Kind.PREFETCH),
             link=platform.link,
+            busy_out=platform.rate(Kind.OFFLOAD, busy=True) if platform.slows else None,
+            busy_back=platform.rate(Kind.PREFETCH, busy=True) if platform.slows else None,
             **options,
         )
 
@@ -154,6 +172,7 @@ class SimulatedDevice:
 
     # Memory.
 
+    @apart(1)
     def allocate(self, size: int) -> torch.Tensor:
         """Return poisoned bytes, given out in the order of ``compute``.
 
@@ -175,6 +194,7 @@ class SimulatedDevice:
         """
         self._ledger.watch(tracker)
 
+    @apart()
     def arena(self, size: int, order: Sequence[tuple[int, int]] | None = None) -> SimulatedArena:
         """Return exactly so many poisoned bytes of the host, registered at once.
 
@@ -188,53 +208,60 @@ class SimulatedDevice:
         self._arenas.add(arena)
         return arena
 
+    @apart()
     def pageable(self, size: int) -> SimulatedArena:
         """Return poisoned bytes that are not registered; they take nothing of what may be."""
         return SimulatedArena(PageableArena(size), len(_STREAMS), self._closing)
 
+    @apart()
     def file(self, size: int, directory: str | None = None) -> SimulatedArena:
         """Return poisoned bytes in a file; they take nothing of what may be registered."""
         return SimulatedArena(FileArena(size, directory), len(_STREAMS), self._closing)
 
+    @apart()
     def clerk(self, kind: Kind) -> SimulatedClerk:
         """Return who copies between memory of the host and files."""
         stream = self._clerks[kind]
         return SimulatedClerk(stream, partial(self._note_host, stream))
 
+    @apart()
     def memory(self) -> MemoryReading:
         """Return the bytes of the device's memory that are taken, now and at their peak."""
         return self._ledger.read()
 
+    @apart()
     def release(self) -> None:
         """Give segments back of which nothing is used."""
         self._ledger.release()
 
+    @apart()
     def reset_peaks(self) -> None:
         """Begin anew to look for the most bytes."""
         self._ledger.reset_peaks()
 
-    # Work.
-
     def require_movable(self) -> None:
         """Do nothing: here anything can be moved at any time."""
 
+    @apart(1)
     def copy_out(self, parts: Sequence[CopiedStorage]) -> None:
         """Let ``out`` copy storages to the host, as one transfer."""
         self._copy(self.out, Kind.OFFLOAD, parts)
 
+    @apart(1)
     def copy_back(self, parts: Sequence[CopiedStorage]) -> None:
         """Let ``back`` copy storages from the host, as one transfer."""
         self._copy(self.back, Kind.PREFETCH, parts)
 
     def _copy(self, stream: SimulatedStream, kind: Kind, parts: Sequence[CopiedStorage]) -> None:
         jobs = [job for part in parts for job in self._jobs(part, kind)]
+        free = None
         if not self._platform.duplex:
-            stream.clock = max(stream.clock, self._link_free)
+            free = self._link_free
             last, number = self._link_used
             self.crossings += stream.knows[last] < number
         size = sum(part.data.numel() for part in parts)
-        stream.work(self._platform.transfer_time(size, kind))
-        self._link_free = stream.clock
+        stream.copy(kind, size if self._size_of is None else self._size_of(kind, size), free)
+        self._link_free = stream.latest
         self._link_used = stream.index, stream.knows[stream.index]
         for job in jobs:
             self._note(stream, job)
@@ -264,11 +291,16 @@ class SimulatedDevice:
             yield Job(kind == Kind.OFFLOAD, known, begin + offset, arena, offset, piece)
 
     def hold(self, duration: int) -> None:
-        """Do nothing: the host takes no time of this device."""
+        """Let ``compute`` do nothing for some nanoseconds."""
+        self._compute.work(duration)
 
-    def ran(self, duration: int) -> None:
-        """Take note that operators have run, and let them have taken so many nanoseconds."""
-        self._compute.ran(duration)
+    def ran(self, *durations: int) -> None:
+        """Take note that operations have run, and let them have taken so many nanoseconds."""
+        self._compute.ran(*durations)
+
+    def _host_reads(self) -> None:
+        """Let the host wait for all operations of which it has told, to read what they computed."""
+        self._host.learns(self._compute.record())
 
     def nanoseconds(self, begin: DeviceEvent, end: DeviceEvent) -> int:
         """Return the time between two events.
@@ -284,6 +316,7 @@ class SimulatedDevice:
             raise OffcertError("the time of an event is known only once it has been reached")
         return end.time - begin.time
 
+    @apart()
     def synchronise(self) -> None:
         """Carry out all that has been handed over.
 
@@ -303,8 +336,6 @@ class SimulatedDevice:
     def close(self) -> None:
         """Wait for all work; what has been allocated stays as it is."""
         self.synchronise()
-
-    # Races.
 
     def _note(self, stream: SimulatedStream, job: Job) -> None:
         """Take note of what a copy uses, which has just been given to a stream."""
@@ -339,6 +370,7 @@ class SimulatedDevice:
                 f"at the same time as one {_STREAMS[other]} there",
             )
 
+    @apart()
     def _died(self, key: int, known: Known) -> None:
         self._ledger.died(key)
         self._compute.heed_host()

@@ -5,9 +5,13 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable
+from fractions import Fraction
 from typing import TypeAlias
 
+from offcert.core.platform import Kind, Platform
 from offcert.runtime.device.interface import DeviceEvent
+from offcert.runtime.simulated.host import HostClock, NoTime, apart
+from offcert.runtime.simulated.timeline import Moment, Timeline
 
 # Asked whenever a copy that has been handed over may run, and whenever the host asks for an event
 # that has happened: whether it does, or is told.
@@ -48,26 +52,52 @@ def learn(knows: Knowledge, other: Knowledge) -> None:
 class Host:
     """The thread that hands work over.
 
+    Parameters
+    ----------
+    streams : int
+        How many it hands work over to.
+    adversary : callable
+        Whether copies run that may.
+    clock : HostClock, optional
+        How long it works; by default it takes no time.
+    timeline : Timeline, optional
+        Of what it hands over; by default one for works whose durations are given.
+
     Attributes
     ----------
-    time : int
-        The latest end of all work that it has waited for.
     knows : list of int
-        That work.
+        The work that it has waited for.
     waits : int
         How often it has.
+    waited_until : int
+        When it last went on after that.
     """
 
-    def __init__(self, streams: int, adversary: Adversary) -> None:
-        self.time = 0
+    def __init__(
+        self,
+        streams: int,
+        adversary: Adversary,
+        clock: HostClock | None = None,
+        timeline: Timeline | None = None,
+    ) -> None:
         self.knows: Knowledge = [0] * streams
         self.waits = 0
+        self.waited_until = 0
         self.adversary = adversary
+        self.clock = NoTime() if clock is None else clock
+        self.timeline = Timeline(Platform(0, Fraction(1))) if timeline is None else timeline
+        self._waited = 0
+
+    @property
+    def time(self) -> int:
+        """When it is, in nanoseconds of the device: it has worked, or waited."""
+        return self.clock.now() + self._waited
 
     def learns(self, event: SimulatedEvent) -> None:
         """Take note that it has waited for an event."""
         self.waits += 1
-        self.time = max(self.time, event.time)
+        self._waited += max(0, event.time - self.time)
+        self.waited_until = self.time
         learn(self.knows, event.knows)
 
 
@@ -80,19 +110,31 @@ class SimulatedEvent:
         The stream whose event it is.
     place : int
         How many items of the stream's queue come before it.
-    time : int
-        When all of them have ended, in nanoseconds of the device.
+    moment : Moment
+        When all of them have ended.
     knows : list of int
         For each stream, the number of works that have ended by then.
     """
 
-    __slots__ = ("knows", "place", "stream", "time")
+    __slots__ = ("knows", "moment", "place", "stream")
 
     def __init__(self, stream: SimulatedStream) -> None:
         self.stream = stream
         self.place = stream.given
-        self.time = stream.clock
+        self.moment = stream.latest
         self.knows = stream.knows.copy()
+
+    @property
+    def host_clock(self) -> HostClock:
+        """The host's clock."""
+        return self.stream.host.clock
+
+    @property
+    def time(self) -> int:
+        """When all before it has ended, as far as is known by now: nanoseconds of the device."""
+        host = self.stream.host
+        host.timeline.settle(host.time)
+        return self.moment.end
 
     @property
     def happened(self) -> bool:
@@ -100,6 +142,7 @@ class SimulatedEvent:
         return self.stream.done >= self.place
 
     @property
+    @apart(1)
     def reached(self) -> bool:
         """Whether all that came before it is known to have ended."""
         host = self.stream.host
@@ -111,6 +154,7 @@ class SimulatedEvent:
         host.learns(self)
         return True
 
+    @apart(1)
     def wait_here(self) -> None:
         """Carry out what comes before it; the host has waited for that."""
         carry_out(self.stream, self.place)
@@ -129,8 +173,8 @@ class SimulatedStream:
 
     Attributes
     ----------
-    clock : int
-        When all that it has been given ends, in nanoseconds of the device.
+    latest : Moment
+        When all that it has been given ends.
     knows : list of int
         What is known to have ended before that. Its own entry counts all that it has been given.
     given, done : int
@@ -140,18 +184,26 @@ class SimulatedStream:
     def __init__(self, index: int, host: Host) -> None:
         self.index = index
         self.host = host
-        self.clock = 0
+        self.latest = Moment()
         self.knows: Knowledge = [0] * len(host.knows)
         self.given = 0
         self.done = 0
         self._heeded = 0
+        self._heeded_at = 0
         self._queue: deque[SimulatedEvent | Callable[[], None]] = deque()
 
+    @property
+    def host_clock(self) -> HostClock:
+        """The host's clock."""
+        return self.host.clock
+
+    @apart(1)
     def record(self) -> SimulatedEvent:
         """Return an event after all that the stream has been given so far."""
         self.heed_host()
         return SimulatedEvent(self)
 
+    @apart(1)
     def wait(self, event: DeviceEvent) -> None:
         """Let work that is given from now on begin only after an event."""
         assert isinstance(event, SimulatedEvent)
@@ -162,7 +214,18 @@ class SimulatedStream:
     def work(self, duration: int) -> int:
         """Take note of work that is given to it, and return its number."""
         self.heed_host()
-        self.clock += duration
+        if duration:
+            self.latest = self.host.timeline.add((self.latest,), lasts=duration)
+        return self._numbered()
+
+    def copy(self, kind: Kind, size: int, after: Moment | None = None) -> None:
+        """Take note of a copy that is given to it, which may have to come after another one."""
+        self.heed_host()
+        befores = (self.latest,) if after is None else (self.latest, after)
+        self.latest = self.host.timeline.copy(befores, kind, size)
+        self._numbered()
+
+    def _numbered(self) -> int:
         self.knows[self.index] += 1
         return self.knows[self.index]
 
@@ -174,15 +237,18 @@ class SimulatedStream:
             carry_out(self, self.given)
 
     def heed_host(self) -> None:
-        """Let all work that is queued from now on begin after what the host has waited for."""
-        if self._heeded != self.host.waits:
-            self._heeded = self.host.waits
-            self.clock = max(self.clock, self.host.time)
-            learn(self.knows, self.host.knows)
+        """Let all work that is queued from now on begin after the host hands it over."""
+        host, now = self.host, self.host.time
+        if now > self._heeded_at:
+            self._heeded_at = now
+            self.latest = host.timeline.add((self.latest,), earliest=now)
+        if self._heeded != host.waits:
+            self._heeded = host.waits
+            learn(self.knows, host.knows)
 
     def _follow(self, event: SimulatedEvent) -> None:
         self.heed_host()
-        self.clock = max(self.clock, event.time)
+        self.latest = self.host.timeline.add((self.latest, event.moment))
         learn(self.knows, event.knows)
 
     def advance(self, place: int) -> SimulatedEvent | None:
@@ -213,16 +279,34 @@ class ComputeStream(SimulatedStream):
     def __init__(self, index: int, host: Host) -> None:
         super().__init__(index, host)
         self.operated = 0
+        self._told = 0
 
+    @apart(1)
     def wait(self, event: DeviceEvent) -> None:
         """Carry out what comes before an event."""
         assert isinstance(event, SimulatedEvent)
         self._follow(event)
         carry_out(event.stream, event.place)
 
-    def ran(self, duration: int) -> None:
-        """Take note that operators have run."""
-        self.operated = self.work(duration)
+    @apart()
+    def ran(self, *durations: int) -> None:
+        """Take note that operations have run, one after the other.
+
+        Nobody has told when the host handed each of them over: since it was last told, evenly. None
+        begins before the host begins to hand it over, or ends before it has.
+        """
+        now = self.host.time
+        since = max(self._told, self.host.waited_until)
+        for number, duration in enumerate(durations):
+            begin, end = (
+                since + (now - since) * part // len(durations) for part in (number, number + 1)
+            )
+            self.latest = self.host.timeline.add(
+                (self.latest,), earliest=begin, lasts=duration, until=end
+            )
+            self.operated = self._numbered()
+        self._told = now
+        self.heed_host()
 
 
 def carry_out(stream: SimulatedStream, place: int) -> None:

@@ -178,9 +178,8 @@ class StreamMover(Mover):
 
     def _operations_ended(self, step: FollowedStep, now: int) -> None:
         """Take note that all operations before one have ended; not of each is anybody told."""
-        for operation in range(self._ran, now):
-            if operation not in step.left_out:
-                self._device.ran(self._durations[operation])
+        ended = range(self._ran, now)
+        self._device.ran(*(self._durations[each] for each in ended if each not in step.left_out))
         self._ran = max(self._ran, now)
         self._ended = None
         if self._record is not None:

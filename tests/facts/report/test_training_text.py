@@ -119,3 +119,29 @@ def test_what_the_allocator_held_is_said_beside_what_it_gave_out() -> None:
     made = report(3, step(), device="simulated", times=times, errors=errors, allocator=peaks)
     said = "  allocator: at most 3.00 KiB given out and 4.00 KiB held, 25.00 % in fragments"
     assert said in describe_training(made, UNITS).splitlines()
+
+
+def hosted(**changes: Any) -> dict[str, Any]:
+    step = {"time": 1500, "host": 1200, "python": 700, "operators": 1500}
+    found = {"plain": step | {"host": 600}, "planned": step, "alone": 1300, "forecast": None}
+    return found | {"launch": 3, "recorded": False, "idle": 200} | changes
+
+
+def lines_behind(**changes: Any) -> list[str]:
+    times = {"certified": None, "predicted": 1300, "measured": 1300}
+    errors = dict.fromkeys(("time", "peak", "late_bytes", "unfreed_bytes", "outside_bytes"), 0)
+    on = {"device": "simulated", "times": times, "errors": errors}
+    text = describe_training(report(3, step(), hosted=hosted(**changes), **on), UNITS)
+    first = text.splitlines().index(next(x for x in text.splitlines() if "behind" in x))
+    return text.splitlines()[first : first + 2]
+
+
+def test_a_device_that_waits_for_its_host_is_said_to() -> None:
+    assert lines_behind() == [
+        "  behind the host at hand: host-bound: 200 ns of 1.500 µs idle",
+        "  it takes 1.200 µs to hand the step over, 600 ns without a plan; of that 3 ns for each "
+        "of 1,500 operators, as is assumed",
+    ]
+    said, whose = lines_behind(idle=0, forecast=1450, recorded=True)
+    assert said == "  behind the host at hand: 1.500 µs, never idle for it, forecast 1.450 µs"
+    assert whose.endswith("as was recorded")

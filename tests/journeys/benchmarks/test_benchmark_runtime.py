@@ -24,9 +24,11 @@ def loaded(name: str):
 
 
 before = sys.modules.get("runtime")
+loaded("runtime_rows")
 ways = loaded("runtime_ways")
 runtime = loaded("runtime")
-del sys.modules["runtime"], sys.modules["runtime_ways"]
+for name in ("runtime", "runtime_rows", "runtime_ways"):
+    del sys.modules[name]
 if before is not None:
     sys.modules["runtime"] = before
 
@@ -81,6 +83,25 @@ def test_a_host_that_is_behind_is_in_the_forecast_for_both(bench) -> None:
     assert row.predicted < count * each
     # The host is behind everywhere; the last operation ends when it has been handed over.
     assert row.hosted == count * each
+
+
+def test_plans_are_followed_behind_the_host_at_hand_if_that_is_asked_for(bench) -> None:
+    plain = bench.way(ways.Plain())
+    assert plain.behind is None
+    bench.host = True
+    try:
+        at, plain = bench.way(ways.Checkpointed()), bench.way(ways.Plain())
+        row = bench.planned(at, Recompute.NONE)
+    finally:
+        bench.host = False
+    # Of operations that take microseconds nothing is fast enough.
+    assert plain.behind > plain.time
+    assert row.behind > row.time
+    assert at.behind is None
+    head, first, last = runtime.table([plain, at]).splitlines()
+    assert "behind host" in head
+    assert f"{plain.behind / 1e6:.2f} ms" in first
+    assert " ms" not in last
 
 
 def test_less_than_any_plan_takes_is_said(bench) -> None:

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from offcert.core.platform import Kind
+from offcert.questions.schedule.launches import launch_times, with_host
 from offcert.questions.schedule.training_record import AllocatorPeaks
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.offload import follow
@@ -79,3 +80,22 @@ def test_measuring_leaves_the_model_as_it_was():
     assert all(parameter.grad is None for parameter in model.parameters())
     assert torch.equal(torch.cuda.get_rng_state(), generator)
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
+
+
+# Large enough that the host is ahead of the device.
+LARGE = (
+    ("resnet50", "64x3x224x224", {}),
+    ("vgg16", "32x3x224x224", {}),
+    ("densenet121", "64x3x224x224", {}),
+    ("gpt", "8x512", {"layers": 12, "width": 768, "heads": 12, "vocabulary": 16_384}),
+)
+
+
+@pytest.mark.parametrize(("model", "shape", "options"), LARGE)
+def test_durations_add_up_to_the_step(model, shape, options):
+    problem = profile(model, shape, options=options, measure=True)
+    found = problem.source["measurement"]
+    durations = problem.plain().trace.durations
+    # With what the host adds to it, should it be behind after all.
+    taken = with_host(durations, launch_times(problem))
+    assert abs(taken - found["step_ns"]) <= 0.02 * found["step_ns"]

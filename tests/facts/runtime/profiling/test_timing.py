@@ -17,8 +17,10 @@ from offcert.questions.schedule.launches import launch_times, with_host
 from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture import capture
 from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.hardware import hardware
+from offcert.runtime.profiling.profile import profile
 from offcert.runtime.profiling.timing import RepeatedStep
-from offcert.runtime.simulated import SimulatedDevice
+from offcert.runtime.simulated import RealHost, SimulatedDevice
 from support.networks import own_steps
 from support.runtime.captured import mean_step, require_same, state_of
 
@@ -133,3 +135,38 @@ def test_the_clock_of_operators_cannot_be_timed():
     step = own_steps.two_inputs()
     with pytest.raises(InputError, match="times cannot be measured with the clock operators"):
         RepeatedStep(step, capture(step, clock="operators"))
+
+
+def test_a_host_that_is_behind_is_not_taken_for_the_device():
+    step = mean_step(nn.Sequential(nn.Linear(8, 8), nn.Sigmoid(), nn.Linear(8, 2)), 4, 8)
+    captured = capture(step, hardware=hardware("t4"))
+    launch = 10**6
+    host = RealHost(launch, 0, lambda: 0)
+    device = SimulatedDevice(rate_out=Fraction(1), rate_back=Fraction(1), host=host)
+    repeated = RepeatedStep(step, captured, device)
+    alone = list(captured.trace.durations)
+    # Every operation that launches something lasts until that has been handed over.
+    behind = repeated.run().durations()
+    assert max(alone) < launch <= max(behind)
+    timed = repeated.timed(3)
+    assert list(timed.trace.durations) == alone
+    assert all(taken % launch == 0 for taken in timed.launches)
+    assert sum(timed.launches) >= launch * len(alone) // 2
+    assert not timed.by_kernels
+    # Both forecasts and what the step takes: with the host's part it is right but for the last one.
+    taken = with_host(alone, timed.launches)
+    assert taken <= timed.step <= taken + max(alone)
+    assert sum(alone) < timed.step // 2
+
+
+def test_a_profile_behind_a_host_knows_its_launch_times():
+    model = nn.Sequential(nn.Linear(8, 8), nn.Sigmoid(), nn.Linear(8, 2))
+    host = RealHost(10**6, 0, lambda: 0)
+    device = SimulatedDevice(rate_out=Fraction(1), rate_back=Fraction(1), host=host)
+    found = profile(mean_step(model, 4, 8), measure=True, device=device, hardware="t4")
+    launches = launch_times(found)
+    assert sum(launches) > found.trace.compute_time
+    assert with_host(found.trace.durations, launches) >= sum(launches)
+    without = SimulatedDevice(rate_out=Fraction(1), rate_back=Fraction(1))
+    found = profile(mean_step(model, 4, 8), measure=True, device=without, hardware="t4")
+    assert launch_times(found) is None
