@@ -195,7 +195,7 @@ class _Life:
     size: int = 0
 
 
-def _counted(nodes: Sequence[Any], graph: Any, buffers: Buffers) -> tuple[int, int]:
+def _counted(nodes: list[Any], graph: Any, buffers: Buffers) -> tuple[int, int]:
     """Return the most bytes that are there at once, and those there at the end."""
     from torch._inductor.memory import compute_memory_timeline, prepare_planning_info
     from torch.utils._ordered_set import OrderedSet

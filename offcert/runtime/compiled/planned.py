@@ -98,12 +98,8 @@ class Planned:
     def kept(self) -> frozenset[int]:
         """The operations whose results segments keep."""
         kept = {(k.kind, k.path, k.call) for each in self.segments.nested() for k in each.kept}
-        rows = enumerate(zip(self.events, self.again, strict=True))
-        return frozenset(
-            n
-            for n, (each, again) in rows
-            if not again and (each.kind, each.path, each.call) in kept
-        )
+        events = [(each.kind, each.path, each.call) for each in self.events]
+        return frozenset(n for n, each in enumerate(events) if each in kept and not self.again[n])
 
     @property
     def bytes_moved(self) -> int:

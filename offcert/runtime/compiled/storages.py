@@ -139,11 +139,11 @@ class GraphStorages:
         taken: set[GraphStorage] = set()
         found: dict[SavedPlace, GraphStorage] = {}
         # What the program changes in place afterwards, the graph computes into another storage.
-        for near in (self._around, self._behind):
+        for look in (self._around, self._behind, self._before):
             for place in planned.saved:
                 if place in found:
                     continue
-                rows = near(anchors, place.operation, planned)
+                rows = look(anchors, place.operation, planned)
                 like = [
                     each
                     for each in rows
@@ -155,13 +155,50 @@ class GraphStorages:
                 if storage is not None:
                     taken.add(storage)
                     found[place] = storage
+        for place in planned.saved:
+            if place not in found and place.size:
+                near = self._around(anchors, place.operation, planned)
+                storage = self._instead(place, near, taken)
+                if storage is not None:
+                    taken.add(storage)
+                    found[place] = storage
         return found
 
-    def _behind(self, anchors: Anchors, operation: int, _: Planned) -> list[GraphStorage]:
-        """Return the storages that a few operators compute of an operation's results, one by one."""
+    def _instead(
+        self, place: SavedPlace, near: list[GraphStorage], taken: set[GraphStorage]
+    ) -> GraphStorage | None:
+        """Return what is saved in the place of a storage that the graph makes, but does not save.
+
+        Where the program hands grouped heads to attention, the graph repeats them before.
+        """
+        for each in near:
+            if each.saved or each.size != place.size or not _any_like(each.nodes, place):
+                continue
+            repeated: Iterable[fx.Node] = each.nodes
+            for _ in range(_CHANGES):
+                repeated = dict.fromkeys(user for node in repeated for user in node.users)
+                sizes = {
+                    storage.size
+                    for node in repeated
+                    if (storage := self._of.get(node)) and storage.saved
+                }
+                for other in near:
+                    # A place before this one may have taken what was repeated, for what it is like.
+                    if (
+                        other.size in sizes
+                        and other.size > place.size
+                        and other.saved
+                        and other not in taken
+                        and dtype_name(other.nodes[0].meta["val"].dtype) == place.dtype
+                    ):
+                        return other
+        return None
+
+    def _behind(self, anchors: Anchors, operation: int, planned: Planned) -> list[GraphStorage]:
+        """Return the storages that the next few operators compute of what an operation makes."""
         rows: list[GraphStorage] = []
         last: Iterable[fx.Node] = anchors.nodes(operation)
-        for _ in range(_CHANGES):
+        for _ in range(_CHANGES if operation in planned.kept else 0):
             last = dict.fromkeys(
                 user
                 for node in last
@@ -170,6 +207,13 @@ class GraphStorages:
             )
             rows += [self._of[node] for node in last if node in self._of]
         return rows
+
+    def _before(self, anchors: Anchors, operation: int, planned: Planned) -> list[GraphStorage]:
+        """Return the storages that the next operation is given; a segment saves them before it."""
+        last = operation + 1 == len(anchors.found)
+        nodes = () if last else anchors.nodes(operation + 1)
+        near = [self._of.get(each) for node in nodes for each in node.all_input_nodes]
+        return [each for each in near if each and each.nodes[0].name not in self._owned]
 
     def _around(self, anchors: Anchors, operation: int, planned: Planned) -> list[GraphStorage]:
         """Return the storages near an operation; if it is one operator alone, also near the next.
