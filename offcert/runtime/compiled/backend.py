@@ -151,7 +151,7 @@ class Backend:
 
     @property
     def report(self) -> GraphReport:
-        """What the graphs carry out together; of those for the same code the newest counts.
+        """Parts that the graphs carry out together; of those for the same code the newest counts.
 
         Raises
         ------
@@ -283,7 +283,7 @@ def insert_plan(
 
 
 def _frame() -> Hashable:
-    """Return what identifies the code that is being compiled: a function, or a rest of one."""
+    """Return a key of the code that is being compiled: a function, or the rest of one."""
     frame = getattr(CompileContext.current_compile_id(), "frame_id", None)
     return object() if frame is None else frame
 
@@ -291,7 +291,7 @@ def _frame() -> Hashable:
 def _describe(
     buffers: Buffers, joint: fx.GraphModule, pair: GraphPair, owned: Collection[str]
 ) -> None:
-    """Note what Inductor does not know of the inputs and results of the graphs."""
+    """Say which inputs and results of the graphs are on the host, or the model's own."""
     for node in pair.nodes[: pair.forward_end]:
         storage = storage_of(node)
         if storage is not None:

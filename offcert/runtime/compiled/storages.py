@@ -167,7 +167,7 @@ class GraphStorages:
     def _instead(
         self, place: SavedPlace, near: list[GraphStorage], taken: set[GraphStorage]
     ) -> GraphStorage | None:
-        """Return what is saved in the place of a storage that the graph makes, but does not save.
+        """Return the storage that is saved instead of one that the graph only makes.
 
         Where the program hands grouped heads to attention, the graph repeats them before.
         """
