@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import fx, nn
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.backends.debugging import boxed_nop as as_it_is
 from torch._functorch import config
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._inductor.decomposition import select_decomp_table
@@ -25,7 +26,6 @@ from torch._inductor.decomposition import select_decomp_table
 import offcert
 from offcert.core.units import Units, format_size
 from offcert.runtime import zoo
-from offcert.runtime.compiled.backend import as_it_is
 from offcert.runtime.compiled.graph_pair import launches
 from offcert.runtime.compiled.true_peak import peak_of
 from offcert.training.saved_choice import operator_times

@@ -31,6 +31,7 @@ from offcert.core.errors import InputError
 from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture.borrowed import python_state_kept, random_state_kept
 from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.compiled.backend import Backend, backend
 from offcert.runtime.follow.accounts import say
 from offcert.runtime.follow.offload import Offload
 from offcert.runtime.plan.step_plan import AnyPlan, CertificateLike
@@ -67,7 +68,11 @@ class OffloadCallback(TrainerCallback):
     Attributes
     ----------
     offload : Offload or None
-        The plan of the latest training, with its `steps` and its `report`; None before the first.
+        The plan of the latest training, with its `steps` and its `report`; None before the first,
+        and where the Trainer compiles the model.
+    backend : Backend or None
+        Where the Trainer compiles the model (`torch_compile=True`): what compiles it in the latest
+        training, with its `report`. The plan must be a certificate, or a plan and its problem.
     steps : Counter
         How many steps of the latest training were ``"planned"``, ``"deviating"``, and so on.
     """
@@ -80,6 +85,10 @@ class OffloadCallback(TrainerCallback):
     ) -> None:
         _tell_how_training_ends()
         self.offload: Offload | None = None
+        self.backend: Backend | None = None
+        self._plan: Any = plan
+        self._problem = problem
+        self._compiled_steps = Counter[str]()
         self._open = ExitStack()
         self._make: Callable[..., Offload] = partial(offload, plan=plan, problem=problem)
         self._options = options
@@ -92,12 +101,16 @@ class OffloadCallback(TrainerCallback):
     @property
     def steps(self) -> Counter[str]:
         """The number of steps of each kind."""
-        return Counter() if self.offload is None else self.offload.steps
+        return self._compiled_steps if self.offload is None else self.offload.steps
 
     def on_train_begin(
         self, args: Any, state: Any, control: Any, model: Any = None, **others: Any
     ) -> None:
         """Attach the plan."""
+        if self.backend is not None:
+            # What Accelerate has compiled follows it.
+            self.offload = None
+            return
         # A training that ran out of memory begins again with a smaller batch.
         self.detach()
         made, self._made = self._made, None
@@ -110,6 +123,9 @@ class OffloadCallback(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         """Tell the Trainer's loggers of plans that are new."""
+        if self.backend is not None:
+            whole = bool(self.backend.reports) and self.backend.report.complete
+            self._compiled_steps["planned" if whole else "deviating"] += 1
         promises = [] if self.offload is None else self.offload.promises
         for numbers in promises[self._told :]:
             self._log(logged(numbers))
@@ -130,12 +146,19 @@ class OffloadCallback(TrainerCallback):
         Raises
         ------
         InputError
-            If the Trainer compiles the model as a whole, or gives it to an engine that keeps
-            parameters elsewhere (DeepSpeed, the first version of FSDP).
+            If the Trainer gives the model to an engine that keeps parameters elsewhere (DeepSpeed,
+            the first version of FSDP), or compiles it in a way that follows no plan.
         """
         self._trainer = weakref.ref(trainer)
-        _require_uncompiled(trainer)
         _require_whole_parameters(trainer)
+        self.backend = None
+        if _compiles(trainer):
+            _require_compilable(trainer, self._plan)
+            strict = bool(self._options.get("strict"))
+            self.backend = backend(self._plan, self._problem, strict=strict)
+            self._compiled_steps.clear()
+            self._open.enter_context(_compiled_by(trainer, self.backend))
+            return
         if not self._foresees:
             return
         batch = trainer.args.train_batch_size
@@ -161,17 +184,52 @@ class OffloadCallback(TrainerCallback):
         self._open.__exit__(*sys.exc_info())
 
 
-def _require_uncompiled(trainer: Trainer) -> None:
-    """Raise an `InputError` if a Trainer compiles its model, by its arguments or Accelerate's."""
-    plugin = getattr(trainer.accelerator.state, "dynamo_plugin", None)
-    backend = str(getattr(getattr(plugin, "backend", None), "value", "no")).lower()
-    if trainer.args.torch_compile or backend != "no":
+def _compiles(trainer: Trainer) -> bool:
+    """Whether a Trainer compiles its model, by its arguments or Accelerate's settings."""
+    backend = getattr(_dynamo_plugin(trainer), "backend", None)
+    name = str(getattr(backend, "value", "no")).lower()
+    return bool(trainer.args.torch_compile) or name != "no"
+
+
+def _dynamo_plugin(trainer: Any) -> Any:
+    return getattr(trainer.accelerator.state, "dynamo_plugin", None)
+
+
+def _require_compilable(trainer: Trainer, plan: object) -> None:
+    """Raise an `InputError` if a Trainer compiles its model in a way that follows no plan."""
+    if isinstance(plan, str):
         raise InputError(
-            "torch_compile compiles the model as a whole, and compiled code saves what no plan "
-            "sees: train without it, or, for a certificate, without the callback and with "
-            "model.compile(backend=offcert.backend(certificate), dynamic=False); "
-            "offcert.budget_solver() decides what the compiler itself saves"
+            "plan must be a certificate where torch_compile compiles the model as a whole, since "
+            "compiled code saves what no hook sees: certify a profile of trainer_step(trainer)"
         )
+    plugin = _dynamo_plugin(trainer)
+    mode = getattr(plugin, "mode", None)
+    if mode not in (None, "default") or getattr(plugin, "options", None):
+        raise InputError(f"compiled code follows a plan without a mode or options, not {mode!r}")
+    if getattr(plugin, "use_regional_compilation", None):
+        raise InputError("compiled code follows a plan without regional compilation")
+    if getattr(trainer, "is_fsdp_enabled", False):
+        raise InputError("a Trainer that compiles its model follows a plan without FSDP")
+
+
+@contextmanager
+def _compiled_by(trainer: Any, found: Backend | None) -> Iterator[None]:
+    """Let Accelerate compile by a backend of ours, or nothing at all."""
+    plugin = _dynamo_plugin(trainer)
+    if plugin is None:
+        yield
+        return
+    kept = plugin.backend
+    if found is None:
+        plugin.backend = type(kept)("NO")
+    else:
+        plugin.backend = type(kept)("INDUCTOR")
+        plugin.to_kwargs = lambda: {"backend": found, "dynamic": False}
+    try:
+        yield
+    finally:
+        plugin.backend = kept
+        plugin.__dict__.pop("to_kwargs", None)
 
 
 def _require_whole_parameters(trainer: Trainer) -> None:
@@ -299,9 +357,10 @@ def _prepared(trainer: Any, model: nn.Module) -> nn.Module:
         if enable is None:
             enable = model.gradient_checkpointing_enable
         enable(options or None, **own)
-    prepared: nn.Module = trainer.accelerator.prepare_model(
-        model, device_placement=False, evaluation_mode=True
-    )
+    with _compiled_by(trainer, None):
+        prepared: nn.Module = trainer.accelerator.prepare_model(
+            model, device_placement=False, evaluation_mode=True
+        )
     return prepared
 
 

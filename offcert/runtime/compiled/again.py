@@ -134,11 +134,13 @@ def _kept(
     lost = []
     for each in (kept for one in segment.nested() for kept in one.kept):
         found = _between(each, nodes, calls)
+        chosen = [node for node in found if launches(node)]
         if each.operators is not None:
-            working = [node for node in found if launches(node)]
-            chosen = {working[n] for n in each.operators if n < len(working)}
-            # Parts of their results, and views of them.
-            found = [n for n in found if n in chosen or chosen.intersection(n.all_input_nodes)]
+            chosen = [chosen[n] for n in each.operators if n < len(chosen)]
+        # With parts of their results, and views of these; not with views of what others make.
+        made = {part for node in chosen for part in (node, *node.users) if part in found}
+        memory = {storage_of(node) for node in made} - {None}
+        found = [node for node in found if node in made or storage_of(node) in memory]
         if not found:
             lost.append(each.path)
         kept.update(found)

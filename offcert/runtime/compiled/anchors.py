@@ -10,6 +10,7 @@ from torch import fx
 
 from offcert.runtime.compiled.graph_pair import CallKey, GraphPair, NodeCalls, is_backward, launches
 from offcert.runtime.compiled.planned import Planned
+from offcert.runtime.compiled.report import NOWHERE
 from offcert.runtime.watch.events import END, ENTER, INPUT, LEAVE, OUTPUT, Event
 
 # Operators that have another name once in-place changes are taken out of the program.
@@ -125,7 +126,7 @@ class Anchors:
             return (
                 f"{path} is called again in another graph, and which call is which cannot be told"
             )
-        return "no node of the graph belongs there"
+        return NOWHERE
 
 
 def _ends(path: str) -> Iterable[int]:

@@ -1,130 +1,41 @@
-"""`backend`: a backend for `torch.compile` that follows plans.
-
-TorchInductor makes kernels of graphs that follow a plan. It works from what depends on what. So the
-numbers are right if everything that somebody must wait for, or must keep, is there as a dependency.
-Two things were not, and made wrong numbers of right graphs:
-
-1. Whatever is cheap, it computes anew for each operator that takes it. The operator that begins a
-   copy and the one that waits for it then have two tensors; the copied one is given up at once, and
-   overwritten during the copy. So a storage that leaves passes through `HOLD` first, an operator
-   that does nothing: its one result is what both take.
-2. It writes over what is saved for the backward pass ("donated buffers") after the last use of that
-   tensor. PyTorch's default partitioner, whose graphs plans know, saves several tensors over one
-   storage, and Inductor takes them for strangers: one is overwritten while another is still needed,
-   without any plan, too. So nothing is donated.
-
-Inductor puts operators in another order where dependencies allow it, and computes several in one
-kernel, of which it may keep nothing in memory. A plan says before which operations a tensor leaves
-and returns; where these are in the kernels is for Inductor to say. The numbers differ from those
-of the program as Inductor's do: each kernel rounds otherwise.
-"""
+"""`backend`: a backend for `torch.compile` that follows plans."""
 
 from __future__ import annotations
 
+import functools
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
-from torch._functorch import config as aot_config
 from torch._functorch.partitioners import default_partition
+from torch._guards import CompileContext
+from torch.autograd.graph import register_multi_grad_hook
 
 from offcert.core.errors import InputError
 from offcert.questions.schedule.problem import Problem
 from offcert.runtime.compiled.again import Marked, mark_segments
 from offcert.runtime.compiled.anchors import Anchors
-from offcert.runtime.compiled.graph_pair import GraphPair, NodeCalls
+from offcert.runtime.compiled.graph_pair import GraphPair, NodeCalls, storage_of
+from offcert.runtime.compiled.inductor import (
+    NAME,
+    Buffers,
+    compiled_by_inductor,
+    most_bytes,
+    require_inductor,
+)
 from offcert.runtime.compiled.insert import GraphTransfer, insert
-from offcert.runtime.compiled.operators import torch_operators
+from offcert.runtime.compiled.operators import is_return, torch_operators
 from offcert.runtime.compiled.planned import Planned, planned
-from offcert.runtime.compiled.report import GraphReport, MovedInGraphs, Stays
+from offcert.runtime.compiled.report import GraphReport, MovedInGraphs, Stays, together
 from offcert.runtime.compiled.storages import GraphStorages, timing, why_missing
 from offcert.runtime.plan.step_plan import AnyPlan
 from offcert.runtime.plan.step_plan import planned as pairs_of
 from offcert.runtime.watch.guard import OffloadWarning
-
-NAME = "inductor"
-
-Partition = Callable[..., tuple[fx.GraphModule, fx.GraphModule]]
-
-_library = torch.library.Library("offcert", "FRAGMENT")
-_library.define("hold(Tensor(a) tensor) -> Tensor(a)")
-
-
-@torch.library.impl(_library, "hold", "CompositeExplicitAutograd")
-def _hold(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor
-
-
-@torch.library.register_fake("offcert::hold", lib=_library)
-def _fake_hold(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor
-
-
-# ``(tensor) -> tensor``: the same; for a compiler a tensor that must be in memory, just once.
-HOLD = torch.ops.offcert.hold.default
-
-
-def compiled_by_inductor(
-    module: fx.GraphModule, inputs: Sequence[Any], partition: Partition
-) -> Any:
-    """Return Inductor's kernels for a graph that Dynamo has traced and our partitioner divides.
-
-    Parameters
-    ----------
-    module : torch.fx.GraphModule
-        The graph that was traced.
-    inputs : sequence
-        Its inputs.
-    partition : callable
-        As `offcert.runtime.compiled.backend.Backend.partition`.
-
-    Raises
-    ------
-    InputError
-        If the PyTorch that is installed takes no partitioner.
-    """
-    from torch._inductor.compile_fx import compile_fx
-
-    patches = {
-        "custom_partitioner_fn": _partitioner(partition),
-        # Copies inside of CUDA graphs would go to the same addresses again, whoever has them then.
-        "triton.cudagraphs": False,
-    }
-    with aot_config.patch(donated_buffer=False):
-        return compile_fx(module, inputs, config_patches=patches)
-
-
-def require_inductor() -> None:
-    """Raise an `InputError` if Inductor takes no partitioner."""
-    try:
-        from torch._inductor.custom_graph_pass import CustomPartitionerFn  # noqa: F401
-    except ImportError:
-        raise InputError(
-            f"the Inductor of torch {torch.__version__} takes no partitioner, which a plan needs; "
-            "that of torch 2.13 does"
-        ) from None
-
-
-def _partitioner(partition: Partition) -> Any:
-    from torch._inductor.custom_graph_pass import CustomPartitionerFn
-
-    class Partitioner(CustomPartitionerFn):
-        """Divides a joint graph as a plan wants it."""
-
-        def __call__(
-            self, gm: fx.GraphModule, joint_inputs: Sequence[object], **options: Any
-        ) -> tuple[fx.GraphModule, fx.GraphModule]:
-            options.pop("compiler", None)
-            return partition(gm, joint_inputs, **options)
-
-        def uuid(self) -> None:
-            """Return None: graphs of a plan are for no cache, as reports are made with them."""
-
-    return Partitioner()
-
 
 Compiler = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
 
@@ -134,7 +45,7 @@ def backend(
     problem: Problem | None = None,
     *,
     strict: bool = False,
-    compiler: Compiler | str | None = None,
+    compiler: Compiler | str = NAME,
 ) -> Backend:
     """Return a backend for `torch.compile` that carries a plan out in the compiled graphs.
 
@@ -144,13 +55,14 @@ def backend(
         compiled = torch.compile(model, backend=offcert.backend(certificate))
 
     The graphs are divided where PyTorch's default partitioner does, so that what is saved is what
-    the plan knows. Then PyTorch's operators for offloading (`torch.ops.ao`) are put where the plan
-    says, and what it has computed again is marked for the partitioner. A plan that does neither
-    changes nothing.
+    the plan knows. Operators for copies are put where the plan says (on accelerators PyTorch's own,
+    `torch.ops.ao`), what it has computed again is marked for the partitioner, and TorchInductor
+    makes kernels of both graphs. Code that breaks the graph makes several, of which each does its
+    part. A plan that moves nothing, and runs nothing again, changes nothing.
 
-    What of the plan is carried out is in `Backend.reports`; where it is not all, an
-    `OffloadWarning` says what stays on the device, and why. Gradients are bitwise those of the same
-    graphs without a plan.
+    What of the plan is carried out is in `Backend.report`. Where it is not all, an `OffloadWarning`
+    says in the first backward pass what stays on the device, and why, or how much more memory the
+    kernels take than the plan may. Gradients are those of the same graphs without a plan.
 
     Parameters
     ----------
@@ -159,16 +71,13 @@ def backend(
     problem : Problem, optional
         The problem that a plan or schedule was made for; a certificate brings its own.
     strict : bool
-        Raise an `InputError` where a graph carries out less than the plan.
-    compiler : callable or str, optional
+        Raise an `InputError` in the first backward pass if the graphs carry out less than the plan.
+    compiler : callable or ``"inductor"``
         Makes a function of each of the two graphs, as the compilers of
-        ``torch._dynamo.backends.common.aot_autograd`` do. Without one they run as they are,
-        operator by operator. It has to keep the order of what the plan has put in, to read nothing
-        that comes back before the wait for it, and to know that saved tensors may share storages.
-        ``"inductor"``: TorchInductor, with what it needs for that
-        (`offcert.runtime.compiled.backend`). Its kernels round otherwise than operators, with a
-        plan and without one, and it orders them itself: the numbers are those of the program up to
-        rounding, and the peak may not be that of the plan.
+        ``torch._dynamo.backends.common.aot_autograd`` do. Another one than Inductor has to keep the
+        order of what the plan has put in, to read nothing that comes back before the wait for it,
+        and to know that saved tensors may share storages. Kernels of Inductor round otherwise than
+        operators, with a plan and without one.
 
     Returns
     -------
@@ -208,13 +117,17 @@ class Backend:
     """
 
     def __init__(
-        self, plan: Planned, *, strict: bool = False, compiler: Compiler | str | None = None
+        self, plan: Planned, *, strict: bool = False, compiler: Compiler | str = NAME
     ) -> None:
         self.__name__ = "offcert"
         self.planned = plan
         self.reports: list[GraphReport] = []
+        self._buffers: list[Buffers] = []
+        self._frames: list[Hashable] = []
         self._strict = strict
-        self._compiler = compiler or as_it_is
+        self._compiler = compiler
+        # Whether there are graphs of which nobody has been told.
+        self._untold = self._waited = False
 
     def __call__(self, module: fx.GraphModule, inputs: Sequence[Any], **options: Any) -> Any:
         """Compile the graph that Dynamo has traced.
@@ -229,59 +142,107 @@ class Backend:
                 f"offcert.backend follows a plan without {', '.join(options)}: call torch.compile "
                 "with the backend alone"
             )
+        buffers = Buffers()
+        partition = partial(self.partition, buffers=buffers)
         if isinstance(self._compiler, str):
-            return compiled_by_inductor(module, inputs, self.partition)
+            return self._told(compiled_by_inductor(module, inputs, partition, buffers))
         compilers: dict[str, Any] = {"fw_compiler": self._compiler, "bw_compiler": self._compiler}
-        return aot_autograd(**compilers, partition_fn=self.partition)(module, inputs)
+        return self._told(aot_autograd(**compilers, partition_fn=partition)(module, inputs))
 
     @property
-    def carried_bytes(self) -> int:
-        """Bytes of the planned storages that move in any of the graphs."""
-        moved = {each.place: each.size for report in self.reports for each in report.carried}
-        return sum(moved.values())
-
-    def partition(
-        self, joint: fx.GraphModule, inputs: Any, *, num_fwd_outputs: int, **options: Any
-    ) -> tuple[fx.GraphModule, fx.GraphModule]:
-        """Divide a joint graph into a forward and a backward graph that follow the plan.
+    def report(self) -> GraphReport:
+        """Parts that the graphs carry out together; of those for the same code the newest counts.
 
         Raises
         ------
         InputError
-            If the backend is strict, and they cannot follow all of it.
+            If no graph with a backward pass was compiled yet.
         """
+        if not self.reports:
+            raise InputError("no graph with a backward pass was compiled yet: train a step first")
+        newest = dict(zip(self._frames, range(len(self.reports)), strict=True))
+        current = sorted(newest.values())
+        peak = most_bytes([self._buffers[n] for n in current])
+        return together([self.reports[n] for n in current], peak)
+
+    @property
+    def carried_bytes(self) -> int:
+        """Bytes of the planned storages that move in any of the graphs."""
+        return self.report.carried_bytes if self.reports else 0
+
+    def partition(
+        self,
+        joint: fx.GraphModule,
+        inputs: Any,
+        *,
+        num_fwd_outputs: int,
+        buffers: Buffers | None = None,
+        **options: Any,
+    ) -> tuple[fx.GraphModule, fx.GraphModule]:
+        """Divide a joint graph into a forward and a backward graph that follow the plan."""
         plan = self.planned
         refused = _why_refused(joint)
-        if refused is not None or not (plan.moved or plan.segments):
-            report = GraphReport(plan.name, plan.bytes_moved, refused=refused)
-            self._note(report)
-            return default_partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **options)
         marked: list[Marked] = []
-        if plan.segments:
+        if plan.segments and refused is None:
             calls = NodeCalls(joint.graph.nodes, {event.path for event in plan.events})
             marked = mark_segments(plan.segments, joint, num_fwd_outputs, calls)
         forward, backward = default_partition(
             joint, inputs, num_fwd_outputs=num_fwd_outputs, **options
         )
-        again = tuple(each.divided(backward) for each in marked)
         pair = GraphPair(forward, backward, num_fwd_outputs)
-        hold = HOLD if isinstance(self._compiler, str) else None
-        carried, stays = insert_plan(plan, pair, _owned(joint, options), hold)
-        self._note(GraphReport(plan.name, plan.bytes_moved, tuple(carried), tuple(stays), again))
+        owned = _owned(joint, options)
+        buffers = Buffers() if buffers is None else buffers
+        report = GraphReport(plan.name, plan.bytes_moved, limit=plan.limit)
+        if refused is not None:
+            report = replace(report, refused=refused)
+        else:
+            again = tuple(each.divided(backward) for each in marked)
+            carried, stays = insert_plan(plan, pair, owned)
+            report = replace(report, carried=carried, stays=stays, again=again)
+        _describe(buffers, joint, pair, owned)
+        self.reports.append(report)
+        self._buffers.append(buffers)
+        self._frames.append(_frame())
+        self._untold = True
         return forward, backward
 
-    def _note(self, report: GraphReport) -> None:
-        self.reports.append(report)
-        if report.complete:
+    def _told(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a compiled graph after whose first run the user is told of the plan.
+
+        That is when a gradient comes by: then all graphs of the forward pass are there.
+        """
+
+        @functools.wraps(compiled)
+        def run(*args: Any) -> Any:
+            found = compiled(*args)
+            if self._untold:
+                rows = found if isinstance(found, list | tuple) else (found,)
+                of = [each for each in rows if isinstance(each, torch.Tensor)]
+                of = [each for each in of if each.requires_grad]
+                if of:
+                    register_multi_grad_hook(of, lambda gradient: self._tell(), mode="any")
+            return found
+
+        return run
+
+    def _tell(self) -> None:
+        if not self._untold:
             return
-        if self._strict:
+        report = self.report
+        if report.complete and report.peak is None and self._compiler == NAME and not self._waited:
+            # The backward graph is compiled when it first runs: more is known in the next step.
+            self._waited = True
+            return
+        self._untold = self._waited = False
+        if self._strict and not report.complete:
             raise InputError(str(report))
-        warnings.warn(str(report), OffloadWarning, stacklevel=2)
+        if not (report.complete and report.within):
+            warnings.warn(str(report), OffloadWarning, stacklevel=2)
 
 
 def insert_plan(
-    plan: Planned, pair: GraphPair, owned: Iterable[str] = (), hold: Any = None
-) -> tuple[list[MovedInGraphs], list[Stays]]:
+    plan: Planned, pair: GraphPair, owned: Iterable[str] = ()
+) -> tuple[tuple[MovedInGraphs, ...], tuple[Stays, ...]]:
     """Put the transfers of a plan into a forward and a backward graph; return what became of them.
 
     Parameters
@@ -292,8 +253,6 @@ def insert_plan(
         The graphs, which are changed.
     owned : iterable of str
         The inputs that are parameters and buffers.
-    hold : torch._ops.OpOverload, optional
-        An operator through which storages pass before they leave.
     """
     calls = NodeCalls(pair.nodes, {event.path for event in plan.events})
     anchors = Anchors(plan, pair, calls)
@@ -305,7 +264,7 @@ def insert_plan(
         when = why if storage is None or why is not None else timing(moved, storage, anchors, pair)
         if storage is None or when is None or isinstance(when, str):
             saver = plan.names[moved.place.operation]
-            stays.append(Stays(moved.tensor, moved.place.size, saver, str(when)))
+            stays.append(Stays(moved.tensor, moved.place, saver, str(when)))
             continue
         transfer = GraphTransfer(storage, when.absences)
         transfers.append(transfer)
@@ -319,22 +278,30 @@ def insert_plan(
                 when.exact,
             )
         )
-    insert(transfers, pair, hold)
-    return carried, stays
+    insert(transfers, pair)
+    return tuple(carried), tuple(stays)
 
 
-def as_it_is(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-    """Return a function that runs a graph operator by operator.
+def _frame() -> Hashable:
+    """Return a key of the code that is being compiled: a function, or the rest of one."""
+    frame = getattr(CompileContext.current_compile_id(), "frame_id", None)
+    return object() if frame is None else frame
 
-    It is given its inputs in a list that it empties, so that they die with their last use.
-    """
 
-    def run(values: list[Any]) -> Any:
-        with torch.fx.traceback.preserve_node_meta():
-            return fx.Interpreter(module).boxed_run(values)
-
-    run._boxed_call = True  # type: ignore[attr-defined]
-    return run
+def _describe(
+    buffers: Buffers, joint: fx.GraphModule, pair: GraphPair, owned: Collection[str]
+) -> None:
+    """Say which inputs and results of the graphs are on the host, or the model's own."""
+    for node in pair.nodes[: pair.forward_end]:
+        storage = storage_of(node)
+        if storage is not None:
+            buffers.storages[node.name] = ("storage", storage)
+            if node.op == "placeholder":
+                buffers.given.add(("storage", storage))
+    there = pair.backward.graph.find_nodes(op="placeholder")
+    buffers.hosts = {node.name for node in there if any(map(is_return, node.users))}
+    names = [node.name for node in joint.graph.find_nodes(op="placeholder")]
+    buffers.owned = {number for number, name in enumerate(names) if name in owned}
 
 
 def _owned(joint: fx.GraphModule, options: Mapping[str, Any]) -> set[str]:

@@ -115,11 +115,14 @@ def tensor_of(node: fx.Node) -> torch.Tensor | None:
 
 def storage_of(node: fx.Node) -> int | None:
     """Return a number that nodes of one graph share if their tensors share memory, or None."""
-    tensor = tensor_of(node)
-    if tensor is None:
+    return _storage(node.meta.get("val"))
+
+
+def _storage(value: Any) -> int | None:
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
         return None
     try:
-        return int(tensor.untyped_storage()._cdata)
+        return int(value.untyped_storage()._cdata)
     except (NotImplementedError, RuntimeError):
         return None
 
@@ -128,8 +131,17 @@ def launches(node: fx.Node) -> bool:
     """Whether a node computes something: views, and parts of results, do not."""
     if node.op != "call_function" or node.target is operator.getitem:
         return False
-    storage = storage_of(node)
-    return storage is None or all(storage_of(each) != storage for each in node.all_input_nodes)
+    made = _storages(node)
+    return not made or made.isdisjoint(
+        storage for each in node.all_input_nodes for storage in _storages(each)
+    )
+
+
+def _storages(node: fx.Node) -> set[int]:
+    """Return the numbers of the storages of a node's result, or of its several results."""
+    value = node.meta.get("val")
+    rows = value if isinstance(value, list | tuple) else [value]
+    return {storage for each in rows if (storage := _storage(each)) is not None}
 
 
 class GraphPair:

@@ -11,7 +11,7 @@ from torch import fx
 from torch._guards import detect_fake_mode
 
 from offcert.runtime.compiled.graph_pair import GraphPair, tensor_of
-from offcert.runtime.compiled.operators import Operators, torch_operators
+from offcert.runtime.compiled.operators import HOLD, OPERATORS, Operators, torch_operators
 from offcert.runtime.compiled.storages import Absence, GraphStorage, same_layout
 
 _HOST = torch.device("cpu")
@@ -47,7 +47,7 @@ class GraphTransfer:
         return tensor
 
 
-def insert(transfers: Sequence[GraphTransfer], pair: GraphPair, hold: Any = None) -> None:
+def insert(transfers: Sequence[GraphTransfer], pair: GraphPair) -> None:
     """Put transfers into the graphs; the pair does not describe them any more.
 
     What has been copied to the host is freed by the last reference to it: the wait for the copy
@@ -60,22 +60,17 @@ def insert(transfers: Sequence[GraphTransfer], pair: GraphPair, hold: Any = None
         In the order in which they leave.
     pair : GraphPair
         The graphs.
-    hold : torch._ops.OpOverload, optional
-        An operator through which storages pass before they leave.
     """
     if transfers:
-        _Insertion(transfers, pair, hold).run()
+        _Insertion(transfers, pair).run()
 
 
 class _Insertion:
     """The insertion of transfers; nodes before the same node stand in the order that they need."""
 
-    def __init__(
-        self, transfers: Sequence[GraphTransfer], pair: GraphPair, hold: Any = None
-    ) -> None:
+    def __init__(self, transfers: Sequence[GraphTransfer], pair: GraphPair) -> None:
         self.pair = pair
         self.transfers = transfers
-        self.hold = hold
         # The node that is copied for each, which has to live until the copy is complete.
         self.sources: dict[GraphTransfer, fx.Node] = {}
         # The copy of each on the host: in the forward graph, then in the backward graph.
@@ -119,11 +114,10 @@ class _Insertion:
         return found
 
     def _leave(self, each: GraphTransfer, position: int) -> None:
-        name, source = each.whole.name, each.whole
+        name = each.whole.name
         with self.pair.forward.graph.inserting_before(self.pair.nodes[position]):
-            if self.hold is not None:
-                source = _call(self.pair.forward, self.hold, (source,), f"held_{name}")
-                source.meta["val"] = each.tensor
+            source = _call(self.pair.forward, HOLD, (each.whole,), f"held_{name}")
+            source.meta["val"] = each.tensor
             target = operators_for(each.tensor.device).offload
             node = _call(self.pair.forward, target, (source,), f"leave_{name}")
         node.meta["val"] = _value(each.tensor, _HOST)
@@ -236,6 +230,4 @@ def operators_for(device: torch.device) -> Operators:
     """
     if device.type != "cpu":
         return torch_operators()
-    from offcert.runtime.compiled.operators import OPERATORS
-
     return OPERATORS

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any
 
 import torch
+from torch import fx
 from torch.fx import has_side_effect
 
 from offcert.core.errors import InputError
@@ -178,5 +179,34 @@ OPERATORS = Operators(
     torch.ops.offcert.reload.default,
     torch.ops.offcert.wait_tensor.default,
 )
+
+
+_library.define("hold(Tensor(a) tensor) -> Tensor(a)")
+
+
+@torch.library.impl(_library, "hold", "CompositeExplicitAutograd")
+def _hold(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
+
+
+@torch.library.register_fake("offcert::hold", lib=_library)
+def _fake_hold(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
+
+
+# ``(tensor) -> tensor``: the same; for a compiler a tensor that must be in memory, just once.
+HOLD = torch.ops.offcert.hold.default
+
+
+def is_leave(target: Any) -> bool:
+    """Whether a function is an operator that begins a copy to the host."""
+    return str(target) in ("offcert.offload.default", "ao.offload.default")
+
+
+def is_return(node: fx.Node) -> bool:
+    """Whether a node begins a copy from the host."""
+    return str(node.target) in ("offcert.reload.default", "ao.reload.default")
+
+
 # Whoever removes dead nodes must not remove a wait.
 has_side_effect(OPERATORS.wait)

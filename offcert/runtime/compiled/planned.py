@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from offcert.core.errors import InputError
 from offcert.core.execution import Execution
@@ -78,6 +79,8 @@ class Planned:
         In the order in which they leave.
     segments : PlacedProgram
         The segments that run again.
+    limit : int
+        Bytes that the plan may take.
     """
 
     name: str
@@ -89,6 +92,14 @@ class Planned:
     saved: tuple[SavedPlace, ...]
     moved: tuple[PlannedMove, ...]
     segments: PlacedProgram
+    limit: int
+
+    @cached_property
+    def kept(self) -> frozenset[int]:
+        """The operations whose results segments keep."""
+        kept = {(k.kind, k.path, k.call) for each in self.segments.nested() for k in each.kept}
+        events = [(each.kind, each.path, each.call) for each in self.events]
+        return frozenset(n for n, each in enumerate(events) if each in kept and not self.again[n])
 
     @property
     def bytes_moved(self) -> int:
@@ -132,6 +143,7 @@ def planned(
         tuple(storage.place for storage in found.capture.storages),
         tuple(_moved(found)),
         found.segments,
+        problem.platform.memory,
     )
 
 

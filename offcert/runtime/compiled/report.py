@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from offcert.runtime.watch.saved_hooks import SavedPlace
+
+# Why a tensor stays in a graph that has no part of its operation.
+NOWHERE = "no node of a graph belongs there"
 
 
 @dataclass(frozen=True)
@@ -48,8 +52,8 @@ class Stays:
     ----------
     tensor : str
         The tensor of the trace that it is a part of.
-    size : int
-        Bytes.
+    place : SavedPlace
+        By what the plan knows it.
     operation : str
         The operation that saves it.
     why : str
@@ -57,9 +61,14 @@ class Stays:
     """
 
     tensor: str
-    size: int
+    place: SavedPlace
     operation: str
     why: str
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.place.size
 
 
 @dataclass(frozen=True)
@@ -86,7 +95,7 @@ class RunsAgain:
 
 @dataclass(frozen=True)
 class GraphReport:
-    """The report of one compilation: the parts of a plan that its graph carries out.
+    """The parts of a plan that compiled graphs carry out: one graph, or all of them.
 
     Attributes
     ----------
@@ -102,6 +111,12 @@ class GraphReport:
         For every segment.
     refused : str or None
         Why the graph follows no plan at all, if it does not.
+    limit : int or None
+        Bytes that the plan may take.
+    peak : int or None
+        The most bytes of buffers, as Inductor has put its kernels in order; None if not known. What
+        kernels need inside is not among them, nor are parameters, what the step is given, gradients
+        of parameters, and copies on the host.
     """
 
     plan: str
@@ -110,6 +125,8 @@ class GraphReport:
     stays: tuple[Stays, ...] = ()
     again: tuple[RunsAgain, ...] = ()
     refused: str | None = None
+    limit: int | None = None
+    peak: int | None = None
 
     @property
     def carried_bytes(self) -> int:
@@ -127,13 +144,18 @@ class GraphReport:
         whole = self.refused is None and not self.stays
         return whole and not any(each.why or not each.marked for each in self.again)
 
+    @property
+    def within(self) -> bool:
+        """Whether the peak is within the limit, as far as is known."""
+        return self.peak is None or self.limit is None or self.peak <= self.limit
+
     def __str__(self) -> str:
         """Say it in a sentence, with what is missing by name."""
         if self.refused is not None:
             return f"no part of the plan of {self.plan} is carried out: {self.refused}"
         text = (
             f"{self.carried_bytes} of {self.planned_bytes} planned bytes of {self.plan} move "
-            "in this graph"
+            "in compiled graphs"
         )
         kinds: dict[str, list[Stays]] = {}
         for each in self.stays:
@@ -143,7 +165,43 @@ class GraphReport:
             text += f"; {sum(s.size for s in stay)} bytes stay because {why}: {names}"
         for segment in self.again:
             if not segment.marked:
-                text += f"; {segment.segment} does not run again: no node of the graph is in it"
+                text += f"; {segment.segment} does not run again: no node of a graph is in it"
             for why in segment.why:
                 text += f"; {segment.segment}: {why}"
+        if not self.within:
+            text += f"; buffers take {self.peak} bytes at their peak, of {self.limit} allowed"
         return text
+
+
+def together(reports: Sequence[GraphReport], peak: int | None) -> GraphReport:
+    """Return one report for the graphs of a step.
+
+    Parameters
+    ----------
+    reports : sequence of GraphReport
+        At least one.
+    peak : int or None
+        The most bytes of the buffers of all.
+    """
+    carried = {moved.place: moved for each in reports for moved in each.carried}
+    stays: dict[SavedPlace, Stays] = {}
+    for stay in (stay for each in reports for stay in each.stays):
+        before = stays.get(stay.place)
+        # A graph that has nodes of the operation knows best why its tensor stays.
+        if stay.place not in carried and (before is None or before.why == NOWHERE):
+            stays[stay.place] = stay
+    again = []
+    for rows in zip(*(each.again for each in reports if each.refused is None), strict=True):
+        # What a segment keeps may be in any of the graphs.
+        why = [said for said in rows[0].why if all(said in row.why for row in rows)]
+        nodes = tuple(name for row in rows for name in row.nodes)
+        marked = sum(row.marked for row in rows)
+        again.append(RunsAgain(rows[0].segment, marked, nodes, tuple(why)))
+    return replace(
+        reports[0],
+        carried=tuple(carried.values()),
+        stays=tuple(stays.values()),
+        again=tuple(again),
+        refused=next((each.refused for each in reports if each.refused is not None), None),
+        peak=peak,
+    )

@@ -10,9 +10,19 @@ import torch
 from torch import fx
 
 from offcert.runtime.compiled.anchors import Anchors
-from offcert.runtime.compiled.graph_pair import GraphPair, launches, storage_of, tensor_of
+from offcert.runtime.compiled.graph_pair import (
+    GraphPair,
+    is_backward,
+    launches,
+    storage_of,
+    tensor_of,
+)
 from offcert.runtime.compiled.planned import Planned, PlannedMove
 from offcert.runtime.watch.saved_hooks import SavedPlace, dtype_name
+
+# How often what an operation makes is changed in place by those after it: what is added to it, and
+# a function of that. Arbitrary.
+_CHANGES = 3
 
 
 @dataclass(eq=False)
@@ -128,26 +138,93 @@ class GraphStorages:
         """
         taken: set[GraphStorage] = set()
         found: dict[SavedPlace, GraphStorage] = {}
+        # What the program changes in place afterwards, the graph computes into another storage.
+        for look in (self._around, self._behind, self._before):
+            for place in planned.saved:
+                if place in found:
+                    continue
+                rows = look(anchors, place.operation, planned)
+                like = [
+                    each
+                    for each in rows
+                    if each.saved and each not in taken and each.size == place.size
+                ]
+                storage = next((each for each in like if _any_like(each.saved, place)), None)
+                if storage is None:
+                    storage = next((each for each in like if _any_like(each.nodes, place)), None)
+                if storage is not None:
+                    taken.add(storage)
+                    found[place] = storage
         for place in planned.saved:
-            near = self._around(anchors, place.operation, planned.by_operators)
-            rows = [each for each in near if each.saved and each not in taken]
-            like = [each for each in rows if each.size == place.size]
-            storage = next((each for each in like if _any_like(each.saved, place)), None)
-            if storage is None:
-                storage = next((each for each in like if _any_like(each.nodes, place)), None)
-            if storage is not None:
-                taken.add(storage)
-                found[place] = storage
+            if place not in found and place.size:
+                near = self._around(anchors, place.operation, planned)
+                storage = self._instead(place, near, taken)
+                if storage is not None:
+                    taken.add(storage)
+                    found[place] = storage
         return found
 
-    def _around(self, anchors: Anchors, operation: int, alone: bool) -> list[GraphStorage]:
+    def _instead(
+        self, place: SavedPlace, near: list[GraphStorage], taken: set[GraphStorage]
+    ) -> GraphStorage | None:
+        """Return the storage that is saved instead of one that the graph only makes.
+
+        Where the program hands grouped heads to attention, the graph repeats them before.
+        """
+        for each in near:
+            if each.saved or each.size != place.size or not _any_like(each.nodes, place):
+                continue
+            repeated: Iterable[fx.Node] = each.nodes
+            for _ in range(_CHANGES):
+                repeated = dict.fromkeys(user for node in repeated for user in node.users)
+                sizes = {
+                    storage.size
+                    for node in repeated
+                    if (storage := self._of.get(node)) and storage.saved
+                }
+                for other in near:
+                    # A place before this one may have taken what was repeated, for what it is like.
+                    if (
+                        other.size in sizes
+                        and other.size > place.size
+                        and other.saved
+                        and other not in taken
+                        and dtype_name(other.nodes[0].meta["val"].dtype) == place.dtype
+                    ):
+                        return other
+        return None
+
+    def _behind(self, anchors: Anchors, operation: int, planned: Planned) -> list[GraphStorage]:
+        """Return the storages that the next few operators compute of what an operation makes."""
+        rows: list[GraphStorage] = []
+        last: Iterable[fx.Node] = anchors.nodes(operation)
+        for _ in range(_CHANGES if operation in planned.kept else 0):
+            last = dict.fromkeys(
+                user
+                for node in last
+                for user in node.users
+                if user.op == "call_function" and not is_backward(user)
+            )
+            rows += [self._of[node] for node in last if node in self._of]
+        return rows
+
+    def _before(self, anchors: Anchors, operation: int, planned: Planned) -> list[GraphStorage]:
+        """Return the storages that the next operation is given; a segment saves them before it."""
+        last = operation + 1 == len(anchors.found)
+        nodes = () if last else anchors.nodes(operation + 1)
+        near = [self._of.get(each) for node in nodes for each in node.all_input_nodes]
+        return [each for each in near if each and each.nodes[0].name not in self._owned]
+
+    def _around(self, anchors: Anchors, operation: int, planned: Planned) -> list[GraphStorage]:
         """Return the storages near an operation; if it is one operator alone, also near the next.
 
-        What that is given is saved before it begins.
+        What that is given is saved before it begins. What a segment keeps are results.
         """
         nodes = anchors.nodes(operation)
         order = [each for node in nodes for each in (*node.all_input_nodes, node)]
-        if alone and operation > 0:
+        if operation in planned.kept:
+            order = [*nodes, *order]
+        elif planned.by_operators and operation > 0:
             following = anchors.nodes(operation + 1)
             order = [*nodes, *(each for node in following for each in node.all_input_nodes), *order]
         near = dict.fromkeys(self._of[node] for node in order if node in self._of)

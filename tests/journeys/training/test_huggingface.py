@@ -4,6 +4,7 @@ import copy
 import importlib
 import random
 import re
+import shutil
 import sys
 from fractions import Fraction
 
@@ -14,6 +15,7 @@ import transformers
 
 from offcert.certify.ladder import certify
 from offcert.core.errors import InputError, PlanError
+from offcert.questions.schedule.plan import Plan
 from offcert.core.units import Units, format_size
 from offcert.runtime.profiling.profile import profile
 from offcert.runtime.watch.guard import OffloadWarning
@@ -346,11 +348,39 @@ def test_people_are_told_why_nothing_happens_and_how_it_went(tmp_path, caplog):
     assert f"in the last one {moved} left the device and came back; {sizes}" in end
 
 
-def test_a_model_that_the_trainer_compiles_is_refused_before_its_first_step(tmp_path):
+def test_auto_is_refused_where_the_trainer_compiles_before_its_first_step(tmp_path):
     model, _ = models.build("gpt2")
     callback = OffloadCallback("auto", memory="50%")
     trainer = trainer_of(model, tmp_path, [callback], torch_compile=True)
-    with pytest.raises(InputError, match="torch_compile compiles the model as a whole"):
+    with pytest.raises(InputError, match="plan must be a certificate where torch_compile"):
         trainer.train()
     assert trainer.state.global_step == 0
     assert callback.offload is None
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor needs a compiler")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_trainer_that_compiles_its_model_follows_a_certificate(tmp_path):
+    # Without dropout, of whose masks compiled code saves other tensors on a CPU.
+    sizes = {"n_layer": 1, "n_embd": 16, "n_head": 2, "n_positions": LENGTH, "vocab_size": 64}
+    config = transformers.GPT2Config(
+        **sizes, bos_token_id=0, eos_token_id=0, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0
+    )
+    model = transformers.GPT2LMHeadModel(config)
+    plain = copy.deepcopy(model)
+    trainer = trainer_of(model, tmp_path, torch_compile=True)
+    plugin = trainer.accelerator.state.dynamo_plugin
+    problem = profile(trainer_step(trainer), hardware="v100-pcie")
+    half = problem.with_memory(problem.memory_at(Fraction(1, 2)))
+    callback = OffloadCallback(certify(half, time_limit=1, workers=1), strict=True)
+    trainer.add_callback(callback)
+    trainer.train()
+    assert callback.steps == {"planned": 3}
+    assert callback.backend.report.carried_bytes > 0
+    assert callback.offload is None
+    # It is as before: another training compiles as the Trainer's arguments say.
+    assert plugin.to_kwargs()["backend"] == "inductor"
+    torch._dynamo.reset()
+    without = OffloadCallback(Plan(), problem)
+    trainer_of(plain, tmp_path, [without], torch_compile=True).train()
+    assert same_weights(model, plain)

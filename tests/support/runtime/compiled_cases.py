@@ -11,11 +11,12 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import fx, nn
+from torch._dynamo.backends.debugging import boxed_nop as as_it_is
 
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture.step import TrainingStep
-from offcert.runtime.compiled.backend import Backend, as_it_is, backend
+from offcert.runtime.compiled.backend import Backend, backend
 from support.runtime.captured import evict_everything, problem_of_step
 
 
@@ -141,7 +142,7 @@ def train_quietly(model: nn.Module, batch: Any, compiled: Any = None, steps: int
 def reference(name: str) -> list[torch.Tensor]:
     """Return what training makes of the same graphs without a plan."""
     step = step_of(name)
-    return train(step.model, step.batch, backend(Plan(), problem_of(name)))
+    return train(step.model, step.batch, backend(Plan(), problem_of(name), compiler=as_it_is))
 
 
 class Graphs:
@@ -165,7 +166,7 @@ class Graphs:
         return sum(node.target is target for node in nodes)
 
 
-def everything(name: str, clock: str = "modules", compiler: Any = None) -> Backend:
+def everything(name: str, clock: str = "modules", compiler: Any = as_it_is) -> Backend:
     """Return a backend for a plan that evicts every gap."""
     problem = problem_of(name, clock)
     return backend(evict_everything(problem), problem, compiler=compiler)

@@ -18,7 +18,7 @@ def fail(case: str) -> None:
     if case == "strict":
         model, batch = Net(), torch.randn(4, 8)
         strict = compiled_for(model, batch, strict=True)
-        loss_of(torch.compile(model, backend=strict, dynamic=True), batch)
+        loss_of(torch.compile(model, backend=strict, dynamic=True), batch).backward()
     else:
         step = step_of("mlp")
         torch.compile(step.model, backend=everything("mlp"), **OPTIONS[case])(step.batch)

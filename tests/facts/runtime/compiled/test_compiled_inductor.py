@@ -1,22 +1,20 @@
 """Plans in graphs that Inductor makes into kernels: right numbers, and why they are right."""
 
 import shutil
-from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import nn
-from torch._dynamo.backends.common import aot_autograd
 
 import offcert
 from offcert.core.errors import InputError
 from offcert.questions.schedule.plan import Plan
-from offcert.runtime.compiled import backend
-from offcert.runtime.compiled.operators import OPERATORS, pending_copies
+from offcert.runtime.compiled.operators import HOLD, OPERATORS, pending_copies
 from support.runtime.captured import evict_everything
 from support.runtime.compiled_cases import (
     Graphs,
+    everything,
     problem_for,
     problem_of,
     reference,
@@ -56,34 +54,25 @@ def test_numbers_differ_by_rounding_only() -> None:
     plan = Plan(
         move for move in evict_everything(problem).moves if gaps[move.gap].tensor == first.tensor
     )
-    compiled = offcert.backend(plan, problem, strict=True, compiler="inductor")
+    compiled = offcert.backend(plan, problem, strict=True)
     found = train(model, batch, compiled)
     # A wrong number is of the size of the numbers; a unit in the last place is 1e-7 of it.
     assert apart(found, train(model, batch)) < 1e-6
-    [report] = compiled.reports
+    report = compiled.report
     assert [each.node for each in report.carried] == ["tanh"]
     assert pending_copies() == 0
 
 
-def test_what_is_copied_and_what_lives_until_then_is_one_tensor(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    graphs = Graphs()
-
-    def as_it_is(module: Any, inputs: Any, partition: Any) -> Any:
-        compilers: Any = {"fw_compiler": graphs, "bw_compiler": graphs}
-        return aot_autograd(**compilers, partition_fn=partition)(module, inputs)
-
-    monkeypatch.setattr(backend, "compiled_by_inductor", as_it_is)
-    problem, step = problem_of("mlp"), step_of("mlp")
-    compiled = offcert.backend(evict_everything(problem), problem, compiler="inductor")
+def test_what_is_copied_and_what_lives_until_then_is_one_tensor() -> None:
+    graphs, step = Graphs(), step_of("mlp")
+    compiled = everything("mlp", compiler=graphs)
     assert same(train(step.model, step.batch, compiled), reference("mlp"))
     copies = [n for n in graphs.modules[0].graph.nodes if n.target is OPERATORS.offload]
     assert len(copies) == len(compiled.planned.moved)
     for copy in copies:
         [source], [wait] = copy.args, copy.users
         # Inductor computes what is cheap for each that takes it, but calls this only once.
-        assert source.target is backend.HOLD
+        assert source.target is HOLD
         assert wait.args == (copy, None, source)
 
 
