@@ -237,9 +237,13 @@ def _recurrent_layer(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 
 def _recurrent_backward(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Both biases get a gradient of their own."""
-    gradients = list(func(*args, **kwargs))
-    gradients[4] = torch.empty_like(gradients[4])
+    """Gradients are float32, and both biases get one of their own, a vector.
+
+    So it is in all versions; before torch 2.13, fake tensors have the inputs' types, and a layer
+    without biases gets the gradients of biases that are shaped like its weights.
+    """
+    gradients = [torch.empty_like(each, dtype=torch.float32) for each in func(*args, **kwargs)]
+    gradients[3:5] = [each.new_empty(each.shape[0]) for each in gradients[3:5]]
     return tuple(gradients)
 
 

@@ -37,7 +37,6 @@ from offcert.runtime.compiled.again import Marked, mark_segments
 from offcert.runtime.compiled.anchors import Anchors
 from offcert.runtime.compiled.graph_pair import GraphPair, NodeCalls
 from offcert.runtime.compiled.insert import GraphTransfer, insert
-from offcert.runtime.compiled.operators import torch_operators
 from offcert.runtime.compiled.planned import Planned, planned
 from offcert.runtime.compiled.report import GraphReport, MovedInGraphs, Stays
 from offcert.runtime.compiled.storages import GraphStorages, timing, why_missing
@@ -144,7 +143,7 @@ def backend(
         compiled = torch.compile(model, backend=offcert.backend(certificate))
 
     The graphs are divided where PyTorch's default partitioner does, so that what is saved is what
-    the plan knows. Then PyTorch's operators for offloading (`torch.ops.ao`) are put where the plan
+    the plan knows. Then operators that copy beside the computation are put where the plan
     says, and what it has computed again is marked for the partitioner. A plan that does neither
     changes nothing.
 
@@ -179,7 +178,7 @@ def backend(
     ------
     InputError
         If a problem was not captured with a clock that can be followed, the captured step calls
-        the model several times, or the PyTorch that is installed lacks the operators.
+        the model several times.
     PlanError
         If a plan does not make sense, or exceeds its problem's memory.
     """
@@ -190,10 +189,7 @@ def backend(
         if compiler != NAME:
             raise InputError(f'compiler must be "{NAME}" or callable, not {compiler!r}')
         require_inductor()
-    found = planned(*pairs[0])
-    if found.moved:
-        torch_operators()
-    return Backend(found, strict=strict, compiler=compiler)
+    return Backend(planned(*pairs[0]), strict=strict, compiler=compiler)
 
 
 class Backend:
