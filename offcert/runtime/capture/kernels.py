@@ -20,18 +20,22 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map
 
 from offcert.core.errors import InputError
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.hardware import Hardware
 from offcert.runtime.hardware.attention import kernel_of
 from offcert.runtime.hardware.model import MATH
+from offcert.runtime.torch_private import (
+    FakeTensor,
+    FakeTensorMode,
+    TorchDispatchMode,
+    tree_map,
+    undispatched,
+)
 
 
 class FakeTwins:
@@ -270,7 +274,7 @@ class _Like(NamedTuple):
 def _kept_by(func: Any, described: tuple[_Like, ...]) -> int:
     """Return the bytes that an operator keeps, as it says of zeros; once for all such calls."""
     # Without gradients it keeps nothing.
-    with torch._C._DisableTorchDispatch(), torch.enable_grad():
+    with undispatched(), torch.enable_grad():
         kept = func(*(each.made() for each in described))[-1]
     return 0 if kept is None else int(kept.numel())
 
