@@ -229,7 +229,7 @@ def kept_uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def work_done() -> Any:
-    """Return what a collective returns whose work is done."""
+    """Return the result of a collective whose work is done."""
     from torch._C._distributed_c10d import FakeWork, Work
 
     return Work.boxed(FakeWork())

@@ -308,7 +308,6 @@ class StepRun(Clock):
         if self._mover is None:
             return
         try:
-            # No dispatch mode sees the operators of movers, which are nobody's.
             with undispatched():
                 self._mover.reach(self, operation)
         except BaseException as error:

@@ -108,7 +108,8 @@ def exists(name: str) -> bool:
 
 def test_every_setting_that_is_compared_exists() -> None:
     for getter, setter in torch_private.FLAGS.values():
-        assert torch_private.of_core(getter) and torch_private.of_core(setter)
+        assert torch_private.of_core(getter)
+        assert torch_private.of_core(setter)
 
 
 def test_a_newer_torch_is_warned_of() -> None:
@@ -125,7 +126,7 @@ def test_a_newer_torch_is_warned_of() -> None:
 
 def test_an_older_torch_is_refused() -> None:
     with pytest.raises(
-        InputError, match=rf"torch 2\.6\.1 is too old: offcert needs torch {OLDEST}"
+        InputError, match=rf"torch 2\.6\.1 is too old: .* {OLDEST} or"
     ):
         check_version("2.6.1")
 
