@@ -125,9 +125,7 @@ def test_a_newer_torch_is_warned_of() -> None:
 
 
 def test_an_older_torch_is_refused() -> None:
-    with pytest.raises(
-        InputError, match=rf"torch 2\.6\.1 is too old: .* {OLDEST} or"
-    ):
+    with pytest.raises(InputError, match=rf"torch 2\.6\.1 is too old: .* {OLDEST} or"):
         check_version("2.6.1")
 
 
