@@ -1,6 +1,7 @@
 """Private names of PyTorch that offcert uses, in this one place; others import them from here.
 
-`PRIVATE` says what happens without each of them; all were seen in the versions of
+Only `offcert.runtime.compiled`, which is made of the compiler's names, imports them itself, and is
+in the list. `PRIVATE` says what happens without each of them; all were seen in the versions of
 `offcert.runtime.torch_versions`, in each of which `benchmarks/versions.py` runs the test that looks
 for them. What is asked of objects (`tensor._version`, `storage._cdata`, the hooks of a module, what
 `fully_shard` remembers) stands where it is asked. The compiler's names are loaded when they are
@@ -121,6 +122,11 @@ PRIVATE = {
     "torch._functorch.partitioners._size_of": _COMPILED,
     "torch._functorch.partitioners.default_partition": _COMPILED,
     "torch._functorch._aot_autograd.descriptors.GradAOTOutput": _COMPILED,
+    "torch._guards.CompileContext": _COMPILED,
+    "torch._inductor.config": "`offcert.backend` makes no kernels by Inductor",
+    "torch._inductor.virtualized.V": "`offcert.backend` makes no kernels by Inductor",
+    "torch._inductor.memory.compute_memory_timeline": "the peak of its kernels is not known",
+    "torch._inductor.memory.prepare_planning_info": "the peak of its kernels is not known",
     "torch._inductor.compile_fx.compile_fx": "`offcert.backend` makes no kernels by Inductor",
     "torch._inductor.custom_graph_pass.CustomPartitionerFn": "likewise, and says so",
     "torch._inductor.custom_graph_pass.CustomKnapsackSolver": "`budget_solver` does not run",

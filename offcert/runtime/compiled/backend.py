@@ -27,6 +27,9 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch import config as aot_config
+from torch._functorch.partitioners import default_partition
 
 from offcert.core.errors import InputError
 from offcert.questions.schedule.problem import Problem
@@ -39,7 +42,6 @@ from offcert.runtime.compiled.report import GraphReport, MovedInGraphs, Stays
 from offcert.runtime.compiled.storages import GraphStorages, timing, why_missing
 from offcert.runtime.plan.step_plan import AnyPlan
 from offcert.runtime.plan.step_plan import planned as pairs_of
-from offcert.runtime.torch_private import aot_autograd, aot_config, partitioners
 from offcert.runtime.watch.guard import OffloadWarning
 
 NAME = "inductor"
@@ -83,7 +85,7 @@ def compiled_by_inductor(
     InputError
         If the PyTorch that is installed takes no partitioner.
     """
-    from offcert.runtime.torch_private import compile_fx
+    from torch._inductor.compile_fx import compile_fx
 
     patches = {
         "custom_partitioner_fn": _partitioner(partition),
@@ -97,7 +99,7 @@ def compiled_by_inductor(
 def require_inductor() -> None:
     """Raise an `InputError` if Inductor takes no partitioner."""
     try:
-        from offcert.runtime.torch_private import CustomPartitionerFn  # noqa: F401
+        from torch._inductor.custom_graph_pass import CustomPartitionerFn  # noqa: F401
     except ImportError:
         raise InputError(
             f"the Inductor of torch {torch.__version__} takes no partitioner, which a plan needs; "
@@ -106,7 +108,7 @@ def require_inductor() -> None:
 
 
 def _partitioner(partition: Partition) -> Any:
-    from offcert.runtime.torch_private import CustomPartitionerFn
+    from torch._inductor.custom_graph_pass import CustomPartitionerFn
 
     class Partitioner(CustomPartitionerFn):
         """Divides a joint graph as a plan wants it."""
@@ -249,14 +251,12 @@ class Backend:
         if refused is not None or not (plan.moved or plan.segments):
             report = GraphReport(plan.name, plan.bytes_moved, refused=refused)
             self._note(report)
-            return partitioners.default_partition(
-                joint, inputs, num_fwd_outputs=num_fwd_outputs, **options
-            )
+            return default_partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **options)
         marked: list[Marked] = []
         if plan.segments:
             calls = NodeCalls(joint.graph.nodes, {event.path for event in plan.events})
             marked = mark_segments(plan.segments, joint, num_fwd_outputs, calls)
-        forward, backward = partitioners.default_partition(
+        forward, backward = default_partition(
             joint, inputs, num_fwd_outputs=num_fwd_outputs, **options
         )
         again = tuple(each.divided(backward) for each in marked)

@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._guards import detect_fake_mode
 
 from offcert.runtime.compiled.graph_pair import GraphPair, tensor_of
 from offcert.runtime.compiled.operators import OPERATORS
 from offcert.runtime.compiled.storages import Absence, GraphStorage, same_layout
-from offcert.runtime.torch_private import detect_fake_mode
 
 _HOST = torch.device("cpu")
 
