@@ -30,9 +30,11 @@ NAME = re.compile(r"torch(\.\w+)+")
 
 
 def private(name: str) -> bool:
-    """Whether a name of PyTorch is private."""
+    """Whether a name of PyTorch is private; operators, which graphs and modes see, are not."""
     parts = name.split(".")
-    return parts[0] == "torch" and any(re.match(r"_[^\W_]", part) for part in parts)
+    if parts[0] != "torch" or parts[1:2] == ["ops"]:
+        return False
+    return any(re.match(r"_[^\W_]", part) for part in parts)
 
 
 def named(tree: ast.Module) -> Iterator[str]:
