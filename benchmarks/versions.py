@@ -105,9 +105,11 @@ def table(rows: dict[str, dict[str, Any]]) -> str:
     for key in sorted(rows, key=lambda key: (numbers[key], key)):
         row = rows[key]
         failed = "; ".join(f"`{name.rpartition('::')[2]}`" for name in row["failed"]) or "none"
-        tried = row["passed"] + len(row["failed"])
+        tried = f"{row['passed'] + len(row['failed']):,}"
+        if row["rooms"] != list(ROOMS):
+            tried += f" ({', '.join(room.rpartition('/')[2] for room in row['rooms'])})"
         lines.append(
-            f"| {row['torch']} | {row['python']} | {row['transformers']} | {tried:,} | {failed} | "
+            f"| {row['torch']} | {row['python']} | {row['transformers']} | {tried} | {failed} | "
             f"{sum(row['skipped'].values())} | {row['date']} |"
         )
     return "\n".join(lines)
