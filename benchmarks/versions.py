@@ -105,6 +105,8 @@ def table(rows: dict[str, dict[str, Any]]) -> str:
     for key in sorted(rows, key=lambda key: (numbers[key], key)):
         row = rows[key]
         failed = "; ".join(f"`{name.rpartition('::')[2]}`" for name in row["failed"]) or "none"
+        if again := row.get("again"):
+            failed += f", {len(again)} passed only when run again"
         tried = f"{row['passed'] + len(row['failed']):,}"
         if row["rooms"] != list(ROOMS):
             tried += f" ({', '.join(room.rpartition('/')[2] for room in row['rooms'])})"
