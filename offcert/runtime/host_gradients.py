@@ -20,6 +20,7 @@ from torch import nn
 
 from offcert.core.errors import InputError
 from offcert.core.trace import require_integer
+from offcert.runtime.torch_private import undispatched
 
 
 class HostGradients(AbstractContextManager["HostGradients"]):
@@ -139,7 +140,7 @@ class HostGradients(AbstractContextManager["HostGradients"]):
         if not self._awaited:
             # All sums can be received from now on, whichever is made first.
             for index, parameter in enumerate(self._parameters):
-                with torch._C._DisableTorchDispatch():
+                with undispatched():
                     total = torch.empty(parameter.numel(), dtype=parameter.dtype)
                 tag = len(self._parameters) + index
                 work = dist.irecv(total, self._host, self._group, tag)
@@ -147,7 +148,7 @@ class HostGradients(AbstractContextManager["HostGradients"]):
         gradient = self._parameters[number].grad
         assert gradient is not None
         # What is sent must not change meanwhile, and lie in one piece.
-        with torch._C._DisableTorchDispatch():
+        with undispatched():
             sent = gradient.detach().reshape(-1).clone()
         self._sent[number] = dist.isend(sent, self._host, self._group, number), sent
 

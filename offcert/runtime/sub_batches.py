@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from offcert.core.errors import InputError
 from offcert.core.trace import require_integer
 from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.torch_private import tree_flatten, tree_unflatten
 
 
 @dataclass(frozen=True)

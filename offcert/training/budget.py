@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch import fx
-from torch._functorch.partitioners import _size_of
-from torch._inductor.custom_graph_pass import CustomKnapsackSolver
 
 from offcert._version import __version__
 from offcert.core.options import require_seconds
 from offcert.core.result import relative_gap
 from offcert.core.units import Units, format_gap, format_size, require_size
+from offcert.runtime.torch_private import CustomKnapsackSolver, bytes_of_node
 from offcert.training.saved_choice import GraphChoice
 
 LOG = logging.getLogger("offcert.training")
@@ -152,7 +151,7 @@ class BudgetSolver(CustomKnapsackSolver):
         Parameters are PyTorch's; sizes are parts of what it calls the budget's range.
         """
         candidates = all_recomputable_banned_nodes
-        sizes = [_size_of(node) for node in candidates]
+        sizes = [bytes_of_node(node) for node in candidates]
         unit = max((size / part for size, part in zip(sizes, memory, strict=True) if part > 0))
         budget = math.floor(max_memory * unit) if self._peak is None else None
         choice = GraphChoice(joint_graph, node_info, candidates, memory, budget, self._peak)

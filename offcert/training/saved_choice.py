@@ -11,9 +11,6 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._functorch import config, partitioners
-from torch._functorch._aot_autograd.descriptors import GradAOTOutput
-from torch.utils._ordered_set import OrderedSet
 from torch.utils.checkpoint import CheckpointPolicy
 from torch.utils.flop_counter import flop_registry
 
@@ -21,6 +18,14 @@ from offcert.certify.saving import Name, SavedChoice, Saving, choose
 from offcert.core.errors import InputError
 from offcert.runtime.compiled.joint_graph import JointGraph, Key, NodeDemand, mark_choice
 from offcert.runtime.compiled.true_peak import divided, peak_of
+from offcert.runtime.torch_private import (
+    GradAOTOutput,
+    OpOverload,
+    OrderedSet,
+    aot_config,
+    partitioners,
+    tree_map,
+)
 
 # Whole units of the dearest operator, where times are no whole numbers. Arbitrary.
 _STEPS = 10**9
@@ -81,7 +86,7 @@ class GraphChoice:
             ban_if_long_fusible_chains=False,
             ban_if_materialized_backward=False,
             ban_if_not_in_allowlist=False,
-            ban_if_reduction=config.ban_recompute_reductions,
+            ban_if_reduction=aot_config.ban_recompute_reductions,
         )
         self.options = options
         _, banned = partitioners.solve_min_cut(graph, info, options)
@@ -299,7 +304,7 @@ def _must_not(node: fx.Node) -> bool:
     if node.meta.get("recompute") is CheckpointPolicy.MUST_SAVE:
         return True
     target = node.target
-    if not isinstance(target, torch._ops.OpOverload):
+    if not isinstance(target, OpOverload):
         return False
     collective = target.namespace in ("_c10d_functional", "c10d_functional")
     return collective or torch.Tag.nondeterministic_seeded in target.tags
@@ -307,7 +312,7 @@ def _must_not(node: fx.Node) -> bool:
 
 def operator_times(nodes: Iterable[fx.Node]) -> dict[fx.Node, int]:
     """Return the cost of nodes by PyTorch's estimator, in whole units."""
-    flops = config.activation_memory_budget_runtime_estimator == "flops"
+    flops = aot_config.activation_memory_budget_runtime_estimator == "flops"
     found = {}
     for node in nodes:
         if "val" in node.meta:
@@ -332,6 +337,6 @@ def _flops(node: fx.Node) -> int:
             return value
         return tuple(partitioners.optimization_hint(size, fallback=4096) for size in value.shape)
 
-    args, kwargs = torch.utils._pytree.tree_map(shape, (node.args, node.kwargs))
-    out = torch.utils._pytree.tree_map(shape, node.meta["val"])
+    args, kwargs = tree_map(shape, (node.args, node.kwargs))
+    out = tree_map(shape, node.meta["val"])
     return max(1, int(formula(*args, **kwargs, out_val=out)))

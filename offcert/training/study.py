@@ -6,7 +6,6 @@ import statistics
 from contextlib import ExitStack
 from typing import Any
 
-import torch
 from torch import nn
 
 from offcert.core.errors import InputError
@@ -19,6 +18,7 @@ from offcert.runtime.device.interface import DeviceEvent
 from offcert.runtime.follow.kinds import Attributes
 from offcert.runtime.follow.run import StepRun
 from offcert.runtime.plan.step_plan import StepPlan
+from offcert.runtime.torch_private import backward_number
 from offcert.runtime.watch.events import ENTER, Session
 from offcert.runtime.watch.hooks import Hooks
 from offcert.runtime.watch.signature import Signature, volume
@@ -138,7 +138,7 @@ class Study:
     @property
     def under_way(self) -> bool:
         """Whether the backward pass of the step that is being studied is still to end."""
-        inside = torch._C._current_graph_task_id() != -1
+        inside = backward_number() != -1
         return inside or (self.session.calls_made > 0 and self.session.backward_passes == 0)
 
     def begin(

@@ -22,6 +22,7 @@ from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError, PlanError
 from offcert.proofs.certificate import Certificate
 from offcert.runtime.follow.agreement import is_sharded
+from offcert.runtime.torch_private import store_of_all
 from offcert.training.search import Done, Found, Order, SearchProcess, begin
 
 # Searches that may take longer than they were given, and seconds for a process that comes later:
@@ -93,7 +94,7 @@ def searches_for(model: nn.Module) -> Alone | Together:
     """Return who searches for the plans of a model."""
     if not dist.is_available() or not dist.is_initialized() or not is_sharded(model):
         return Alone()
-    store = dist.distributed_c10d._get_default_store()
+    store = store_of_all()
     return Together(store, next(_NUMBERS))
 
 

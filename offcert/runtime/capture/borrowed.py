@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from offcert.runtime.capture.python_state import PythonState, Replace
+from offcert.runtime.torch_private import TorchDispatchMode, set_versions
 from offcert.runtime.watch.tracker import strided_tensors
 
 
@@ -46,7 +46,7 @@ class Originals(TorchDispatchMode):
                 if original.untyped_storage().nbytes() == copy.numel():
                     original.copy_(copy)
         for tensor, version in self._versions.values():
-            torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
+            set_versions((tensor,), (version,))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run `func` after copying the storages that it is going to change."""

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from offcert.core.errors import InputError
+from offcert.runtime.torch_private import TorchDispatchMode, work_done
 from offcert.runtime.watch.parts import Parts
 from offcert.runtime.watch.sharded import Sharded, is_distributed
 
@@ -30,9 +30,7 @@ class Unsent(TorchDispatchMode):
                 f"what {func.overloadpacket} does is not known without data: capture the step with "
                 'tensors="real", in all processes'
             )
-        from torch._C._distributed_c10d import FakeWork, Work
-
-        return args[0], Work.boxed(FakeWork())
+        return args[0], work_done()
 
 
 # Collectives whose first argument is what they write to, and return.

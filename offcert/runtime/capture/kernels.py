@@ -20,18 +20,22 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map
 
 from offcert.core.errors import InputError
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.hardware import Hardware
 from offcert.runtime.hardware.attention import kernel_of
 from offcert.runtime.hardware.model import MATH
+from offcert.runtime.torch_private import (
+    FakeTensor,
+    FakeTensorMode,
+    TorchDispatchMode,
+    tree_map,
+    undispatched,
+)
 
 
 class FakeTwins:
@@ -237,9 +241,13 @@ def _recurrent_layer(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 
 def _recurrent_backward(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Both biases get a gradient of their own."""
-    gradients = list(func(*args, **kwargs))
-    gradients[4] = torch.empty_like(gradients[4])
+    """Gradients are float32, and both biases get one of their own, a vector.
+
+    So it is in all versions; before torch 2.13, fake tensors have the inputs' types, and a layer
+    without biases gets the gradients of biases that are shaped like its weights.
+    """
+    gradients = [torch.empty_like(each, dtype=torch.float32) for each in func(*args, **kwargs)]
+    gradients[3:5] = [each.new_empty(each.shape[0]) for each in gradients[3:5]]
     return tuple(gradients)
 
 
@@ -266,7 +274,7 @@ class _Like(NamedTuple):
 def _kept_by(func: Any, described: tuple[_Like, ...]) -> int:
     """Return the bytes that an operator keeps, as it says of zeros; once for all such calls."""
     # Without gradients it keeps nothing.
-    with torch._C._DisableTorchDispatch(), torch.enable_grad():
+    with undispatched(), torch.enable_grad():
         kept = func(*(each.made() for each in described))[-1]
     return 0 if kept is None else int(kept.numel())
 

@@ -15,7 +15,6 @@ from fractions import Fraction
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves
 
 from offcert.core.errors import InputError
 from offcert.runtime.capture.lines import LineFinder
@@ -24,6 +23,7 @@ from offcert.runtime.hardware import Hardware
 from offcert.runtime.hardware.attention import attention_scratch
 from offcert.runtime.hardware.cost import attention_parts, operator_cost, operator_ns
 from offcert.runtime.segments.handed import given_a_cache
+from offcert.runtime.torch_private import tree_leaves
 from offcert.runtime.watch.entries import Entry
 from offcert.runtime.watch.events import INPUT, OPERATOR, OUTPUT, UNPACK, Event, Session
 from offcert.runtime.watch.guard import guarded

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
-from torch.utils._pytree import tree_leaves
 
 from offcert.core.errors import InputError, OffcertError
 from offcert.runtime.capture.borrowed import Originals, borrowed, random_state_kept
@@ -26,6 +25,7 @@ from offcert.runtime.hardware import Hardware
 from offcert.runtime.segments.attach import Segments
 from offcert.runtime.segments.placed import PlacedProgram
 from offcert.runtime.segments.steps import SegmentedSteps
+from offcert.runtime.torch_private import tree_leaves
 from offcert.runtime.watch.guard import one_line, quiet
 from offcert.runtime.watch.hooks import Hooks, uncompiled, unwrap
 from offcert.runtime.watch.parts import Parts

@@ -29,7 +29,7 @@ from offcert.runtime.compiled.inductor import (
     require_inductor,
 )
 from offcert.runtime.compiled.insert import GraphTransfer, insert
-from offcert.runtime.compiled.operators import is_return, torch_operators
+from offcert.runtime.compiled.operators import is_return
 from offcert.runtime.compiled.planned import Planned, planned
 from offcert.runtime.compiled.report import GraphReport, MovedInGraphs, Stays, together
 from offcert.runtime.compiled.storages import GraphStorages, timing, why_missing
@@ -55,10 +55,10 @@ def backend(
         compiled = torch.compile(model, backend=offcert.backend(certificate))
 
     The graphs are divided where PyTorch's default partitioner does, so that what is saved is what
-    the plan knows. Operators for copies are put where the plan says (on accelerators PyTorch's own,
-    `torch.ops.ao`), what it has computed again is marked for the partitioner, and TorchInductor
-    makes kernels of both graphs. Code that breaks the graph makes several, of which each does its
-    part. A plan that moves nothing, and runs nothing again, changes nothing.
+    the plan knows. Operators that copy beside the computation are put where the plan says, what it
+    has computed again is marked for the partitioner, and TorchInductor makes kernels of both
+    graphs. Code that breaks the graph makes several, of which each does its part. A plan that moves
+    nothing, and runs nothing again, changes nothing.
 
     What of the plan is carried out is in `Backend.report`. Where it is not all, an `OffloadWarning`
     says in the first backward pass what stays on the device, and why, or how much more memory the
@@ -88,7 +88,7 @@ def backend(
     ------
     InputError
         If a problem was not captured with a clock that can be followed, the captured step calls
-        the model several times, or the PyTorch that is installed lacks the operators.
+        the model several times.
     PlanError
         If a plan does not make sense, or exceeds its problem's memory.
     """
@@ -99,10 +99,7 @@ def backend(
         if compiler != NAME:
             raise InputError(f'compiler must be "{NAME}" or callable, not {compiler!r}')
         require_inductor()
-    found = planned(*pairs[0])
-    if found.moved:
-        torch_operators()
-    return Backend(found, strict=strict, compiler=compiler)
+    return Backend(planned(*pairs[0]), strict=strict, compiler=compiler)
 
 
 class Backend:

@@ -11,7 +11,7 @@ from torch import fx
 from torch._guards import detect_fake_mode
 
 from offcert.runtime.compiled.graph_pair import GraphPair, tensor_of
-from offcert.runtime.compiled.operators import HOLD, OPERATORS, Operators, torch_operators
+from offcert.runtime.compiled.operators import HOLD, OPERATORS
 from offcert.runtime.compiled.storages import Absence, GraphStorage, same_layout
 
 _HOST = torch.device("cpu")
@@ -118,7 +118,7 @@ class _Insertion:
         with self.pair.forward.graph.inserting_before(self.pair.nodes[position]):
             source = _call(self.pair.forward, HOLD, (each.whole,), f"held_{name}")
             source.meta["val"] = each.tensor
-            target = operators_for(each.tensor.device).offload
+            target = OPERATORS.offload
             node = _call(self.pair.forward, target, (source,), f"leave_{name}")
         node.meta["val"] = _value(each.tensor, _HOST)
         self.sources[each] = source
@@ -128,7 +128,7 @@ class _Insertion:
         copy = self.copies[each]
         with self.pair.forward.graph.inserting_before(self.pair.nodes[each.absences[0].release]):
             arguments = (copy, None, self.sources[each])
-            target = operators_for(each.tensor.device).wait
+            target = OPERATORS.wait
             node = _call(self.pair.forward, target, arguments, f"gone_{each.whole.name}")
         node.meta["val"] = copy.meta["val"]
         self.copies[each] = node
@@ -159,7 +159,7 @@ class _Insertion:
         tensor = each.tensor
         size, stride = list(tensor.shape), list(tensor.stride())
         arguments = (self.copies[each], tensor.device, size, stride)
-        target = operators_for(tensor.device).reload
+        target = OPERATORS.reload
         with self.pair.backward.graph.inserting_before(self.pair.nodes[absence.claim]):
             node = _call(self.pair.backward, target, arguments, f"return_{each.whole.name}")
         node.meta["val"] = _value(tensor, tensor.device, stride)
@@ -168,7 +168,7 @@ class _Insertion:
     def _back(self, each: GraphTransfer, absence: Absence) -> None:
         begun = self.begun[each, absence]
         with self.pair.backward.graph.inserting_before(self.pair.nodes[absence.use]):
-            target = operators_for(each.tensor.device).wait
+            target = OPERATORS.wait
             arguments = (begun, None, self.copies[each])
             whole = _call(self.pair.backward, target, arguments, f"back_{each.whole.name}")
             whole.meta["val"] = begun.meta["val"]
@@ -220,14 +220,3 @@ def _value(
         if stride is None:
             return torch.empty(shape, dtype=like.dtype, device=device)
         return torch.empty_strided(shape, tuple(stride), dtype=like.dtype, device=device)
-
-
-def operators_for(device: torch.device) -> Operators:
-    """Return the operators for tensors on a device.
-
-    PyTorch's need streams, which the CPU lacks; for it there are operators of ours that are called
-    alike (`offcert.runtime.compiled.operators`).
-    """
-    if device.type != "cpu":
-        return torch_operators()
-    return OPERATORS

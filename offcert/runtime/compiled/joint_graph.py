@@ -13,10 +13,10 @@ from functools import cached_property
 
 import torch
 from torch import fx
-from torch._functorch.partitioners import _size_of
 from torch.utils.checkpoint import CheckpointPolicy
 
 from offcert.runtime.compiled.graph_pair import launches, storage_of
+from offcert.runtime.torch_private import bytes_of_node
 
 # A storage: what `storage_of` says, or the name of a node whose result has none.
 Key = int | str
@@ -324,4 +324,4 @@ def bytes_of(node: fx.Node) -> int:
         size = value.untyped_storage().nbytes()
         if isinstance(size, int):
             return size
-    return int(_size_of(node))
+    return int(bytes_of_node(node))

@@ -1,26 +1,16 @@
-"""The operators of the graphs: PyTorch's own for accelerators, and stand-ins for the CPU."""
+"""The operators of the graphs: copies that are begun by one and waited for by another."""
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import import_module
+from functools import cache
 from typing import Any
 
 import torch
 from torch import fx
 from torch.fx import has_side_effect
-
-from offcert.core.errors import InputError
-
-# Where PyTorch registers them, and the arguments with which they are called here.
-_HOME = "torch._functorch._activation_offloading.offload_ops"
-ARGUMENTS = {
-    "offload": ("tensor",),
-    "reload": ("tensor", "device", "original_size", "original_stride"),
-    "wait_tensor": ("tensor", "keepalive", "last_use_of_storage"),
-}
 
 
 @dataclass(frozen=True)
@@ -44,46 +34,12 @@ class Operators:
     wait: Any
 
 
-def torch_operators() -> Operators:
-    """Return PyTorch's operators, which copy in a stream of their own.
-
-    Raises
-    ------
-    InputError
-        If the PyTorch that is installed lacks one of them, or calls it otherwise.
-    """
-    try:
-        import_module(_HOME)
-    except ImportError:
-        raise _missing("offload") from None
-    found = {}
-    for name, arguments in ARGUMENTS.items():
-        packet = getattr(torch.ops.ao, name, None)
-        if packet is None or not hasattr(packet, "default"):
-            raise _missing(name)
-        has = tuple(argument.name for argument in packet.default._schema.arguments)
-        if has != arguments:
-            raise InputError(
-                f"torch {torch.__version__} calls torch.ops.ao.{name} with ({', '.join(has)}), not "
-                f"with ({', '.join(arguments)}) as torch 2.13 does: plans that move tensors cannot "
-                "be compiled with it"
-            )
-        found[name] = packet.default
-    return Operators(found["offload"], found["reload"], found["wait_tensor"])
-
-
-def _missing(name: str) -> InputError:
-    return InputError(
-        f"torch {torch.__version__} has no operator torch.ops.ao.{name}: plans that move tensors "
-        "cannot be compiled with it; torch 2.13 has it, and offcert.offload needs none"
-    )
-
-
 # A byte whose repetition is no number in floating point. Derived.
 _NONSENSE = 255
 
-# Copies that have begun, by the address of what they go to: that and where they come from.
-_begun: dict[int, tuple[weakref.ref[torch.Tensor], torch.Tensor]] = {}
+# Copies that have begun, by the address of what they go to: that, and what is yet to be copied, or
+# how to wait for what is under way.
+_begun: dict[int, tuple[weakref.ref[torch.Tensor], torch.Tensor | Callable[[], object]]] = {}
 
 _library = torch.library.Library("offcert", "FRAGMENT")
 _library.define("offload(Tensor tensor) -> Tensor")
@@ -97,13 +53,45 @@ _library.define(
 )
 
 
-def _begin(target: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+def _begin(target: torch.Tensor, source: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Begin to copy between a device and the host; `_wait` waits for it.
+
+    The CPU has no streams: there the target is nonsense until it is waited for.
+    """
     for address, (reference, _) in list(_begun.items()):
         if reference() is None:
             del _begun[address]
-    torch.empty(0, dtype=torch.uint8).set_(target.untyped_storage()).fill_(_NONSENSE)
-    _begun[target.data_ptr()] = weakref.ref(target), source
+    pending: torch.Tensor | Callable[[], object] = source
+    if device.type == "cpu":
+        torch.empty(0, dtype=torch.uint8).set_(target.untyped_storage()).fill_(_NONSENSE)
+    else:
+        pending = _begin_beside(target, source, device)
+    _begun[target.data_ptr()] = weakref.ref(target), pending
     return target
+
+
+def _begin_beside(
+    target: torch.Tensor, source: torch.Tensor, device: torch.device
+) -> Callable[[], object]:
+    """Copy in the stream that a device has for copies, after all that its own stream has to do.
+
+    The graph keeps what is on the device until its own stream has waited, so that nobody else gets
+    that memory; what is pinned waits for the copy by itself.
+    """
+    computing, copying = torch.accelerator.current_stream(device), _copying(device)
+    copying.wait_stream(computing)
+    torch.accelerator.set_stream(copying)
+    try:
+        target.copy_(source, non_blocking=True)
+    finally:
+        torch.accelerator.set_stream(computing)
+    copied = copying.record_event()
+    return lambda: torch.accelerator.current_stream(device).wait_event(copied)
+
+
+@cache
+def _copying(device: torch.device) -> torch.Stream:
+    return torch.Stream(device=device)
 
 
 def _room(
@@ -122,22 +110,24 @@ def pending_copies() -> int:
     return sum(reference() is not None for reference, _ in _begun.values())
 
 
-@torch.library.impl(_library, "offload", "CPU")
+@torch.library.impl(_library, "offload", "CompositeExplicitAutograd")
 def _offload(tensor: torch.Tensor) -> torch.Tensor:
-    return _begin(torch.empty(tensor.shape, dtype=tensor.dtype), tensor)
+    pinned = tensor.device.type != "cpu"
+    host = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=pinned)
+    return _begin(host, tensor, tensor.device)
 
 
-@torch.library.impl(_library, "reload", "CPU")
+@torch.library.impl(_library, "reload", "CompositeExplicitAutograd")
 def _reload(
     tensor: torch.Tensor,
     device: torch.device,
     original_size: Sequence[int] | None = None,
     original_stride: Sequence[int] | None = None,
 ) -> torch.Tensor:
-    return _begin(_room(tensor, device, original_size, original_stride), tensor)
+    return _begin(_room(tensor, device, original_size, original_stride), tensor, device)
 
 
-@torch.library.impl(_library, "wait_tensor", "CPU")
+@torch.library.impl(_library, "wait_tensor", "CompositeExplicitAutograd")
 def _wait(
     tensor: torch.Tensor,
     keepalive: torch.Tensor | None = None,
@@ -146,7 +136,11 @@ def _wait(
     found = _begun.pop(tensor.data_ptr(), None)
     if found is None:
         raise RuntimeError("offcert::wait_tensor: no copy to this tensor has begun")
-    tensor.copy_(found[1])
+    pending = found[1]
+    if isinstance(pending, torch.Tensor):
+        tensor.copy_(pending)
+    else:
+        pending()
     return tensor
 
 

@@ -6,10 +6,9 @@ from collections.abc import Collection, Sequence
 
 import torch
 from torch import fx
-from torch._functorch import partitioners
-from torch.utils._ordered_set import OrderedSet
 
 from offcert.runtime.compiled.joint_graph import Key, bytes_of, key_of
+from offcert.runtime.torch_private import OrderedSet, divided_by, has_storage, partitioners
 
 
 def divided(
@@ -31,7 +30,7 @@ def divided(
     sizes = [node for node in saved if partitioners.is_sym_node(node)]
     opaque = [node for node in saved if partitioners.is_opaque_node(node)]
     tensors = [node for node in saved if node not in sizes and node not in opaque]
-    forward, backward = partitioners._extract_fwd_bwd_modules(
+    forward, backward = divided_by(
         joint,
         tensors,
         saved_sym_nodes=sizes,
@@ -83,7 +82,7 @@ def _made(node: fx.Node) -> dict[Key, int]:
         return {key_of(node): bytes_of(node)}
     found: dict[Key, int] = {}
     for each in value:
-        if isinstance(each, torch.Tensor) and torch._C._has_storage(each):
+        if isinstance(each, torch.Tensor) and has_storage(each):
             storage = each.untyped_storage()
             size = storage.nbytes()
             found[int(storage._cdata)] = size if isinstance(size, int) else 0

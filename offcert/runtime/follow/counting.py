@@ -7,10 +7,10 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from offcert.runtime.device.interface import Device
 from offcert.runtime.plan.step_plan import StepPlan
+from offcert.runtime.torch_private import TorchDispatchMode
 from offcert.runtime.watch.guard import Guard, guarded
 from offcert.runtime.watch.hooks import Hooks
 from offcert.runtime.watch.modes import enter_below, is_here, leave, sweep

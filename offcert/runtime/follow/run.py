@@ -20,6 +20,7 @@ from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.plan.step_table import SavedKind
 from offcert.runtime.segments.uncounted import HELD
 from offcert.runtime.streaming.synchronous import Mover
+from offcert.runtime.torch_private import undispatched
 from offcert.runtime.watch.entries import Entry
 from offcert.runtime.watch.events import Event
 from offcert.runtime.watch.hooks import Hooks
@@ -307,8 +308,7 @@ class StepRun(Clock):
         if self._mover is None:
             return
         try:
-            # No dispatch mode sees the operators of movers, which are nobody's.
-            with torch._C._DisableTorchDispatch():
+            with undispatched():
                 self._mover.reach(self, operation)
         except BaseException as error:
             # The program may catch it and go on; what was left undone is not known.
@@ -359,7 +359,7 @@ class StepRun(Clock):
         """Bring back what autograd asks for, if the plan has not."""
         if self._mover is not None:
             if entry.away:
-                with torch._C._DisableTorchDispatch():
+                with undispatched():
                     self._mover.fetch_late(self, entry)
             self._mover.asked_for(entry)
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._ops import OpOverload
 
 from offcert.runtime.hardware.model import EFFICIENT, FLASH_2, MATH, Hardware
+from offcert.runtime.torch_private import OpOverload
 
 aten = torch.ops.aten
 

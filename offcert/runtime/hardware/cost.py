@@ -14,12 +14,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._ops import OpOverload
-from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import conv_flop_count, flop_registry
 
 from offcert.runtime.hardware import Hardware, OperationClass, roofline_ns
 from offcert.runtime.hardware.attention import argument, attention_by, attention_flops
+from offcert.runtime.torch_private import OpOverload, of_core, tree_leaves
 
 aten = torch.ops.aten
 
@@ -179,7 +178,7 @@ def computed_as(func: OpOverload, args: Sequence[Any]) -> tuple[str, OperationCl
 
 def _allows_tf32(work: OperationClass) -> bool:
     convolves = work is OperationClass.CONVOLUTION
-    getter = getattr(torch._C, "_get_fp32_precision_getter", None)
+    getter = of_core("_get_fp32_precision_getter")
     if getter is not None:
         return bool(getter("cuda", "conv" if convolves else "matmul") == "tf32")
     matmul = torch.backends.cuda.matmul

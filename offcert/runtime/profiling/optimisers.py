@@ -10,9 +10,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from offcert.core.errors import InputError
 from offcert.questions.schedule.device_memory import (
@@ -20,6 +17,7 @@ from offcert.questions.schedule.device_memory import (
     OPTIMISERS,
     named_optimiser,
 )
+from offcert.runtime.torch_private import FakeTensorMode, TorchDispatchMode, tree_leaves
 from offcert.runtime.watch.guard import quiet
 from offcert.runtime.watch.sharded import local
 from offcert.runtime.watch.tracker import LiveBytes

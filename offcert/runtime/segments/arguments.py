@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from offcert.runtime.segments.handed import require_no_cache
 from offcert.runtime.segments.keeper import Hooks, outer_hooks
+from offcert.runtime.torch_private import TreeSpec, tree_flatten, tree_unflatten
 from offcert.runtime.watch.entries import InPlaceError, is_plain
 
 # Arguments that hold no others.

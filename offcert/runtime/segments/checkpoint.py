@@ -44,6 +44,7 @@ from offcert.runtime.segments.saved import (
     Told,
     is_held,
 )
+from offcert.runtime.torch_private import backward_number, storage_users, undispatched
 from offcert.runtime.watch.entries import Handle, InPlaceError, View
 from offcert.runtime.watch.guard import one_line
 from offcert.runtime.watch.proof import RecomputeError, SegmentProof, StopRunning
@@ -115,7 +116,7 @@ class Checkpoint:
                 self._take(index, tensor)
         elif mode is not Mode.TRUSTED:
             # Operators of ours are none of the segment's.
-            with torch._C._DisableTorchDispatch():
+            with undispatched():
                 self._look_at(saved, tensor)
         return saved
 
@@ -146,7 +147,7 @@ class Checkpoint:
                 self._bring_back(self._rehearse())
         if saved.held is not None:
             return saved.kept()
-        number = torch._C._current_graph_task_id()
+        number = backward_number()
         made = saved.made.pop(number, None)
         if made is None:
             self._make_again(number)
@@ -191,7 +192,7 @@ class Checkpoint:
                 del storage
         for address, those in by_storage.items():
             # Of each handle its tensor, and the storage's own Python object.
-            if torch._C._storage_Use_Count(address) > len(those) + 1:
+            if storage_users(address) > len(those) + 1:
                 for saved in those:
                     saved.held = OnHost(saved.kept())
 

@@ -15,8 +15,8 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
 
+from offcert.runtime.torch_private import FakeTensor, undispatched
 from offcert.runtime.watch.entries import is_plain
 
 # Words of a row. Measured with tensors of 32 MB: a row and its products stay in the cache.
@@ -49,7 +49,7 @@ def fingerprint(tensor: torch.Tensor) -> torch.Tensor | None:
     """
     if not has_bytes(tensor):
         return None
-    with torch._C._DisableTorchDispatch():
+    with undispatched():
         words = _words(tensor.detach())
         weights = _weights(words.device)
         if len(words) < _ROW:

@@ -20,6 +20,7 @@ from offcert.runtime.segments.restored import Restored
 from offcert.runtime.segments.saved import Mode, Told
 from offcert.runtime.segments.settings import Casts, GeneratorStates
 from offcert.runtime.segments.state import Before, ModuleStates
+from offcert.runtime.torch_private import backward_keeps_graph, backward_number
 from offcert.runtime.watch.events import AGAIN, RESUME
 from offcert.runtime.watch.guard import Guard, guarded
 from offcert.runtime.watch.nodes import recomputing
@@ -258,9 +259,9 @@ class Frame(Checkpoint):
 
 def _keeps_graph() -> bool:
     """Whether the backward pass that runs may be followed by another one through the same graph."""
-    if torch._C._current_graph_task_id() == -1:
+    if backward_number() == -1:
         return True
-    return bool(torch._C._autograd._get_current_graph_task_keep_graph())
+    return bool(backward_keeps_graph())
 
 
 def run_frame(

@@ -6,9 +6,9 @@ import weakref
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves
 
 from offcert.core.errors import InputError
+from offcert.runtime.torch_private import function_mode_count, tree_leaves
 
 
 def is_cache(value: Any) -> bool:
@@ -77,5 +77,5 @@ def thread_settings() -> tuple[Any, ...]:
         *autocast,
         torch.is_autocast_cache_enabled(),
         torch.get_default_dtype(),
-        torch._C._len_torch_function_stack(),
+        function_mode_count(),
     )

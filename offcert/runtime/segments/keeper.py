@@ -9,10 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
-from torch.utils._pytree import TreeSpec
 
 from offcert.core.errors import InputError
+from offcert.runtime.torch_private import (
+    TorchDispatchMode,
+    TreeSpec,
+    dispatch_mode,
+    top_saved_hooks,
+)
 from offcert.runtime.watch.entries import Handle, View
 
 # An event of a module: its kind, path and call.
@@ -24,7 +28,7 @@ Hooks = tuple[Callable[[torch.Tensor], Any], Callable[[Any], torch.Tensor]]
 
 def outer_hooks() -> Hooks:
     """Return the saved-tensor hooks that are active around a segment."""
-    found = torch._C._autograd._top_saved_tensors_default_hooks(True)
+    found = top_saved_hooks(True)
     if found is not None:
         return found[0], found[1]
     return (lambda tensor: Handle(tensor, None)), Handle.restore
@@ -179,7 +183,7 @@ class Watch(TorchDispatchMode):
     def pause(self) -> None:
         """Watch nothing before the next event, if that is possible: modes are left in order."""
         self.stretch = None
-        if self._entered and _get_current_dispatch_mode() is self:
+        if self._entered and dispatch_mode() is self:
             self.__exit__(None, None, None)
             self._entered = False
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from offcert.runtime.segments.keeper import (
     Alias,
@@ -21,6 +20,7 @@ from offcert.runtime.segments.keeper import (
     storage_number,
     tensors_of,
 )
+from offcert.runtime.torch_private import aliases_tracked, tree_flatten, tree_unflatten
 from offcert.runtime.watch.entries import View
 from offcert.runtime.watch.nodes import changed_in_place
 from offcert.runtime.watch.proof import RecomputeError, SegmentProof
@@ -95,7 +95,7 @@ class Keep(Watch):
 
     def _pack(self, tensor: torch.Tensor) -> Any:
         # As the outer hooks would see it: with the versions of what the program goes on with.
-        with torch._C._SetExcludeDispatchKeyGuard(torch._C.DispatchKey.ADInplaceOrView, False):
+        with aliases_tracked():
             return self.keeper.hooks[0](tensor.detach())
 
     def passed(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -274,7 +274,7 @@ class Give(Watch):
         else:
             return result
         self._given.add(storage_number(tensor))
-        with torch._C._SetExcludeDispatchKeyGuard(torch._C.DispatchKey.ADInplaceOrView, False):
+        with aliases_tracked():
             return tensor.detach()
 
     def _stand_in(self, result: StandIn) -> torch.Tensor:

@@ -24,6 +24,7 @@ from offcert.runtime.segments.keeping import Keep
 from offcert.runtime.segments.resolve import LinePart, Member
 from offcert.runtime.segments.settings import GeneratorStates
 from offcert.runtime.segments.state import Before
+from offcert.runtime.torch_private import top_saved_hooks
 from offcert.runtime.watch.events import Session
 from offcert.runtime.watch.guard import Guard, guard_of, guarded
 
@@ -250,4 +251,4 @@ def _nothing(value: torch.Tensor) -> None:
 
 def _active() -> Any:
     """Return the saved-tensor hooks that are active."""
-    return torch._C._autograd._top_saved_tensors_default_hooks(True)
+    return top_saved_hooks(True)

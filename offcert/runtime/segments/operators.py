@@ -7,16 +7,15 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from offcert.runtime.segments.keeper import storage_number
+from offcert.runtime.torch_private import TorchDispatchMode, sequence_number, tree_leaves
 from offcert.runtime.watch.foreign import foreign_name
 
 
 def operator_number() -> int:
     """Return a number that is another one for each operator with a node in the autograd graph."""
-    return int(torch._C._autograd._get_sequence_nr())
+    return int(sequence_number())
 
 
 class Operators(TorchDispatchMode):

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
+from offcert.runtime.torch_private import undispatched
 from offcert.runtime.watch.entries import View, is_plain
 from offcert.runtime.watch.guard import Guard
 from offcert.runtime.watch.proof import SegmentProof
@@ -95,7 +96,7 @@ class OnHost:
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self._device = tensor.device
-        with torch._C._DisableTorchDispatch(), torch.no_grad():
+        with undispatched(), torch.no_grad():
             self._copy = tensor.detach().to("cpu", copy=True)
 
     def restore(self) -> torch.Tensor:

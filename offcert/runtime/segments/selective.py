@@ -11,9 +11,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch._guards import TracingContext
-from torch.nn.modules.batchnorm import _NormBase
-from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import (
     CheckpointPolicy,
     checkpoint,
@@ -27,6 +24,7 @@ from offcert.runtime.segments.keeper import storage_number, tensors_of
 from offcert.runtime.segments.keeping import generator_of
 from offcert.runtime.segments.placed import PlacedProgram, PlacedSegment
 from offcert.runtime.segments.resolve import resolve
+from offcert.runtime.torch_private import RunningNorm, TracingContext, tree_leaves
 from offcert.runtime.watch.guard import OffloadWarning
 from offcert.runtime.watch.nodes import changed_in_place
 from offcert.runtime.watch.proof import RecomputeError
@@ -297,7 +295,7 @@ class Policies:
         for region in self.regions:
             for path, inside in _inside(region, modules):
                 for name, module in inside.named_modules(prefix=path):
-                    if isinstance(module, _NormBase) and module.track_running_stats:
+                    if isinstance(module, RunningNorm) and module.track_running_stats:
                         raise InputError(
                             f"{region.segment} cannot run again under PyTorch's checkpointing: "
                             f"{name} would count its statistics twice; offcert.offload puts them "

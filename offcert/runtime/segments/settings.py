@@ -12,8 +12,14 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch.overrides import _get_current_function_mode_stack
-from torch.utils._device import DeviceContext
+
+from offcert.runtime.torch_private import (
+    FLAGS,
+    DeviceContext,
+    function_mode_count,
+    function_modes,
+    of_core,
+)
 
 
 class GeneratorStates:
@@ -87,8 +93,8 @@ class Casts:
         """Return those of the calling thread."""
         kinds = [(torch.is_autocast_enabled(k), torch.get_autocast_dtype(k)) for k in _CASTING]
         device = None
-        if torch._C._len_torch_function_stack():
-            modes = reversed(_get_current_function_mode_stack())
+        if function_mode_count():
+            modes = reversed(function_modes())
             device = next((mode for mode in modes if isinstance(mode, DeviceContext)), None)
         return cls(kinds, torch.is_autocast_cache_enabled(), device)
 
@@ -124,26 +130,6 @@ def device_module(device: torch.device) -> Any:
 
 _Pair = tuple[Callable[[], Any], Callable[[Any], Any]]
 
-# Name for people, and the names of PyTorch's getter and setter.
-_FLAGS = (
-    ("flash attention", "_get_flash_sdp_enabled", "_set_sdp_use_flash"),
-    ("lean attention", "_get_mem_efficient_sdp_enabled", "_set_sdp_use_mem_efficient"),
-    ("attention by products", "_get_math_sdp_enabled", "_set_sdp_use_math"),
-    ("cuDNN's attention", "_get_cudnn_sdp_enabled", "_set_sdp_use_cudnn"),
-    ("other attention", "_get_overrideable_sdp_enabled", "_set_sdp_use_overrideable"),
-    (
-        "sums of half precision in attention",
-        "_get_math_sdp_allow_fp16_bf16_reduction",
-        "_set_math_sdp_allow_fp16_bf16_reduction",
-    ),
-    ("oneDNN", "_get_mkldnn_enabled", "_set_mkldnn_enabled"),
-    ("oneDNN's order of sums", "_get_mkldnn_deterministic", "_set_mkldnn_deterministic"),
-    ("cuDNN", "_get_cudnn_enabled", "_set_cudnn_enabled"),
-    ("cuDNN's search for kernels", "_get_cudnn_benchmark", "_set_cudnn_benchmark"),
-    ("cuDNN's order of sums", "_get_cudnn_deterministic", "_set_cudnn_deterministic"),
-)
-
-
 # PyTorch's newer names for the precision of float32: backends and operators.
 _PRECISIONS = (
     ("generic", "all"),
@@ -167,16 +153,16 @@ def _set_precision(value: str | None) -> None:
 
 def _pairs() -> Iterator[tuple[str, _Pair]]:
     """Yield name, getter and setter of every setting that this PyTorch has."""
-    core: Any = torch._C
     yield "the default data type", (torch.get_default_dtype, torch.set_default_dtype)
     yield "the precision of products", (_precision, _set_precision)
     # Those that others are made of come first: what is set for all need not be set for each.
-    for backend, operator in _PRECISIONS if hasattr(core, "_get_fp32_precision_getter") else ():
+    getter, setter = of_core("_get_fp32_precision_getter"), of_core("_set_fp32_precision_setter")
+    for backend, operator in _PRECISIONS if getter is not None else ():
         yield (
             f"the precision of {backend}, {operator}",
             (
-                partial(core._get_fp32_precision_getter, backend, operator),
-                partial(core._set_fp32_precision_setter, backend, operator),
+                partial(getter, backend, operator),
+                partial(setter, backend, operator),
             ),
         )
     yield "the number of threads", (torch.get_num_threads, torch.set_num_threads)
@@ -190,17 +176,16 @@ def _pairs() -> Iterator[tuple[str, _Pair]]:
             lambda value: torch.use_deterministic_algorithms(value[0], warn_only=value[1]),
         ),
     )
-    for name, getter, setter in _FLAGS:
+    for name, pair in FLAGS.items():
+        getter, setter = map(of_core, pair)
         # Older versions lack some.
-        if hasattr(core, getter) and hasattr(core, setter):
-            yield name, (getattr(core, getter), getattr(core, setter))
-    if hasattr(core, "_get_sdp_priority_order"):
+        if getter is not None and setter is not None:
+            yield name, (getter, setter)
+    order, set_order = of_core("_get_sdp_priority_order"), of_core("_set_sdp_priority_order")
+    if order is not None:
         yield (
             "the order of kernels of attention",
-            (
-                lambda: tuple(map(int, core._get_sdp_priority_order())),
-                lambda value: core._set_sdp_priority_order(list(value)),
-            ),
+            (lambda: tuple(map(int, order())), lambda value: set_order(list(value))),
         )
 
 

@@ -12,20 +12,12 @@ from typing import Any, NamedTuple
 import numpy
 import torch
 from torch import nn
-from torch.nn.modules import module as torch_module
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from offcert.runtime.segments.code import Random
 from offcert.runtime.segments.contents import MISSING
 from offcert.runtime.segments.fingerprint import fingerprint
 from offcert.runtime.segments.uncounted import HeldBytes
-
-GLOBAL_HOOKS = (
-    torch_module._global_forward_hooks,
-    torch_module._global_forward_pre_hooks,
-    torch_module._global_backward_hooks,
-    torch_module._global_backward_pre_hooks,
-)
+from offcert.runtime.torch_private import GLOBAL_HOOKS, BatchNorm
 
 # Before each dictionary in a list of what modules hold.
 MARK = object()
@@ -227,7 +219,7 @@ def equal_bits(copy: torch.Tensor, tensor: torch.Tensor) -> bool:
 def ignores_statistics(thing: Any) -> bool:
     """Whether it is a module that updates running statistics, and normalises by the batch."""
     return (
-        isinstance(thing, _BatchNorm)
+        isinstance(thing, BatchNorm)
         and thing.training
-        and type(thing).forward in (_BatchNorm.forward, nn.SyncBatchNorm.forward)
+        and type(thing).forward in (BatchNorm.forward, nn.SyncBatchNorm.forward)
     )

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensor
 
 from offcert.runtime.segments.census import Census
 from offcert.runtime.segments.contents import MISSING, is_state, tensors_in
@@ -34,6 +33,7 @@ from offcert.runtime.segments.snapshot import (
     states_of,
 )
 from offcert.runtime.segments.uncounted import HeldBytes, uncounted
+from offcert.runtime.torch_private import FakeTensor
 from offcert.runtime.watch.sharded import Sharded, mark_of
 
 # Bytes of the largest tensor of a module that is copied before it was seen to change. Arbitrary.

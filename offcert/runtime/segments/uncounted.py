@@ -6,8 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
-
+from offcert.runtime.torch_private import dispatch_modes
 from offcert.runtime.watch.tracker import LiveBytes
 
 
@@ -15,7 +14,7 @@ from offcert.runtime.watch.tracker import LiveBytes
 def uncounted() -> Iterator[None]:
     """Do not count what the block allocates as live bytes of the step."""
     with ExitStack() as stack:
-        for mode in _get_current_dispatch_mode_stack():
+        for mode in dispatch_modes():
             if isinstance(mode, LiveBytes):
                 stack.enter_context(mode.paused())
         yield

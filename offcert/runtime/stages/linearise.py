@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 from torch import fx, nn
-from torch.utils._pytree import tree_leaves
 
 from offcert.core.errors import InputError
+from offcert.runtime.torch_private import tree_leaves
 from offcert.runtime.watch.guard import quiet
 
 

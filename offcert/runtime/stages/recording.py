@@ -10,8 +10,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._pytree import tree_leaves
 
 from offcert.core.errors import OffcertError
 from offcert.core.trace import Operation, Tensor, Trace
@@ -26,6 +24,7 @@ from offcert.runtime.stages.linearise import (
 )
 from offcert.runtime.stages.meter import Key, Meter
 from offcert.runtime.stages.staged import StagedModel
+from offcert.runtime.torch_private import FakeTensorMode, tree_leaves
 from offcert.runtime.watch.entries import Entry
 from offcert.runtime.watch.tracker import StorageRecord
 from offcert.runtime.workloads.workload import Batches, Workload

@@ -15,7 +15,6 @@ from types import TracebackType
 
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from offcert.core.errors import InputError, PlanError
 from offcert.core.trace import Trace
@@ -32,6 +31,7 @@ from offcert.runtime.stages.meter import Key, Meter
 from offcert.runtime.stages.recording import prepare, record
 from offcert.runtime.stages.staged import StagedModel
 from offcert.runtime.streaming.host_copies import HostCopies
+from offcert.runtime.torch_private import FakeTensorMode
 from offcert.runtime.watch.entries import Entry
 from offcert.runtime.workloads.workload import Batches, Workload
 

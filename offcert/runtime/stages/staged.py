@@ -9,6 +9,7 @@ from torch import fx
 
 from offcert.core.errors import InputError
 from offcert.runtime.stages.linearise import Stage, StageChain
+from offcert.runtime.torch_private import queue_callback
 from offcert.runtime.workloads.workload import loss_function
 
 
@@ -121,4 +122,4 @@ def _start_backward(gradient: torch.Tensor, observer: Observer, clock: _Clock) -
     # Whoever calls backward() holds the first gradient until it returns.
     observer.hand_over(gradient)
     # That the backward pass has ended shows nowhere but in the engine.
-    torch.autograd.Variable._execution_engine.queue_callback(clock.finish)
+    queue_callback(clock.finish)

@@ -7,9 +7,9 @@ import weakref
 from typing import Any, NamedTuple
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
 
 from offcert.core.errors import OffcertError, PlanError
+from offcert.runtime.torch_private import FakeTensor, storage_users
 from offcert.runtime.watch.sharded import Whole
 
 
@@ -219,7 +219,7 @@ class Entry:
         if self.sending is not None:
             ours += 1
         storage = tensor.untyped_storage()
-        users = torch._C._storage_Use_Count(storage._cdata)
+        users = storage_users(storage._cdata)
         return None if users > ours or sys.getrefcount(storage) > _REFERENCES else storage
 
     def versions(self) -> dict[int, int]:

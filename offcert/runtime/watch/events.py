@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import nn
 
+from offcert.runtime.torch_private import queue_callback
 from offcert.runtime.watch.guard import Guard, guarded
 from offcert.runtime.watch.nodes import is_recomputing
 from offcert.runtime.watch.parts import Parts
@@ -294,7 +295,7 @@ class Session:
         if not self._backward_runs:
             self._backward_runs = True
             # That the backward pass has ended shows nowhere but in the engine.
-            torch.autograd.Variable._execution_engine.queue_callback(_Ending(self))
+            queue_callback(_Ending(self))
             self.begin_backward()
 
     def begin_backward(self) -> None:

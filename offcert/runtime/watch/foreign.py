@@ -5,9 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, TypeVar
 
-import torch
-
 from offcert.core.errors import InputError
+from offcert.runtime.torch_private import dispatch_dump
 
 # Namespaces of operators that PyTorch itself brings.
 _OWN = frozenset(("aten", "prim", "prims", "higher_order", "profiler", "_c10d_functional", "c10d"))
@@ -63,7 +62,7 @@ def is_pure(thing: Any) -> bool:
 @cache
 def _is_python(name: str) -> bool:
     """Whether an operator has a kernel that is written in Python."""
-    kernels = torch._C._dispatch_dump(name).splitlines()
+    kernels = dispatch_dump(name).splitlines()
     return any(
         ".py:" in line
         for line in kernels

@@ -20,10 +20,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, Protocol, TypeVar
 
-from torch.utils.checkpoint import CheckpointError, _StopRecomputationError
+from torch.utils.checkpoint import CheckpointError
 
 from offcert.core.errors import OffcertError
 from offcert.runtime.device.interface import GraphCaptureError
+from offcert.runtime.torch_private import FAKES_LOG, StopRecomputation
 from offcert.runtime.watch.entries import InPlaceError
 from offcert.runtime.watch.proof import RecomputeError, StopRunning
 
@@ -41,7 +42,7 @@ def one_line(error: BaseException) -> str:
 @contextmanager
 def quiet() -> Iterator[None]:
     """Keep fake tensors from logging a failure that is reported in one sentence."""
-    log = logging.getLogger("torch._subclasses.fake_tensor")
+    log = logging.getLogger(FAKES_LOG)
     level = log.level
     log.setLevel(logging.CRITICAL)
     try:
@@ -52,7 +53,7 @@ def quiet() -> Iterator[None]:
 
 # PyTorch and we leave by the last two what has been run again as far as it is needed.
 _MEANT = (
-    InPlaceError, CheckpointError, RecomputeError, Warning, _StopRecomputationError, StopRunning,
+    InPlaceError, CheckpointError, RecomputeError, Warning, StopRecomputation, StopRunning,
     GraphCaptureError,
 )  # fmt: skip
 

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from offcert.core.errors import InputError
+from offcert.runtime.torch_private import COMPILER
 from offcert.runtime.watch.events import Local, Threads
 from offcert.runtime.watch.guard import RAISING, Guard
 from offcert.runtime.watch.module_hooks import (
@@ -104,7 +105,7 @@ def uncompiled() -> AbstractContextManager[Any]:
 
     The compiler passes by code that it first meets under a dispatch mode, and never comes back.
     """
-    if "torch._dynamo" not in sys.modules:
+    if COMPILER not in sys.modules:
         return nullcontext()
     return torch.compiler.set_stance("force_eager")
 

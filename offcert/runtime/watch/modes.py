@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import weakref
 
-import torch
-from torch.utils._python_dispatch import (
+from offcert.runtime.torch_private import (
     TorchDispatchMode,
-    _get_current_dispatch_mode_stack,
-    _pop_mode,
-    _push_mode,
+    dispatch_modes,
+    innermost_transform,
+    pop_mode,
+    push_mode,
 )
 
 # Modes that are to be left, but were entered in another thread, or see the operator that runs.
@@ -22,43 +22,43 @@ _LEFT_BEHIND: weakref.WeakSet[TorchDispatchMode] = weakref.WeakSet()
 
 def within_transform() -> bool:
     """Whether a function transform (`torch.func`) is under way: nothing runs backward then."""
-    return torch._C._functorch.peek_interpreter_stack() is not None
+    return innermost_transform() is not None
 
 
 def is_here(mode: TorchDispatchMode) -> bool:
     """Whether a mode sees the operators of the calling thread."""
-    return any(each is mode for each in _get_current_dispatch_mode_stack())
+    return any(each is mode for each in dispatch_modes())
 
 
 def enter_below(mode: TorchDispatchMode) -> None:
     """Enter a mode below the user's own: whoever leaves one of them leaves the right one."""
     # Those of PyTorch's own (fake tensors, proxies) have places of their own.
-    stack = _get_current_dispatch_mode_stack()
+    stack = dispatch_modes()
     above = [each for each in stack if getattr(each, "_mode_key", None) is None]
     for _ in above:
-        _pop_mode()
+        pop_mode()
     try:
         mode.__enter__()
     finally:
         for each in above:
-            _push_mode(each)
+            push_mode(each)
 
 
 def leave(mode: TorchDispatchMode) -> None:
     """Leave a mode, wherever it is among the user's own; if it is not here, `sweep` will."""
-    stack = _get_current_dispatch_mode_stack()
+    stack = dispatch_modes()
     places = [index for index, each in enumerate(stack) if each is mode]
     if not places:
         _LEFT_BEHIND.add(mode)
         return
     above = stack[places[-1] + 1 :]
     for _ in above:
-        _pop_mode()
+        pop_mode()
     try:
         mode.__exit__(None, None, None)
     finally:
         for each in above:
-            _push_mode(each)
+            push_mode(each)
 
 
 def sweep() -> None:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import torch
 from torch import compiler, nn
 
+from offcert.runtime.torch_private import CALL_CODE
 from offcert.runtime.watch.events import Local, Session, Threads, Watching
 from offcert.runtime.watch.guard import RAISING, Guard, guarded
 from offcert.runtime.watch.saved_hooks import leave_saving
@@ -209,10 +210,7 @@ def calls_of(module: nn.Module, thread: int) -> int:
     # Nothing is left here that holds the frames, this one among them.
     frame = sys._current_frames().get(thread)
     while frame is not None and calls < 2:
-        if frame.f_code is _CALL and frame.f_locals.get("self") is module:
+        if frame.f_code is CALL_CODE and frame.f_locals.get("self") is module:
             calls += 1
         frame = frame.f_back
     return calls
-
-
-_CALL = nn.Module._call_impl.__code__

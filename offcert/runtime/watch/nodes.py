@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves
+
+from offcert.runtime.torch_private import FRAMES_COUNTED, sequence_number, tree_leaves
 
 
 def changed_in_place(func: Any, args: Any, kwargs: Any) -> Iterator[torch.Tensor]:
@@ -66,7 +67,7 @@ class NodeCount:
     __slots__ = ("_begun", "_frames")
 
     def __init__(self) -> None:
-        self._begun = torch._C._autograd._get_sequence_nr()
+        self._begun = sequence_number()
         self._frames = _frames()
 
     @property
@@ -74,13 +75,12 @@ class NodeCount:
         """How many have been made; UNKNOWN if something was compiled, which makes nodes, too."""
         if self._frames != _frames():
             return UNKNOWN
-        return int(torch._C._autograd._get_sequence_nr() - self._begun)
+        return int(sequence_number() - self._begun)
 
 
 def _frames() -> int:
     """Return how many frames `torch.compile` has looked at."""
-    compiler = sys.modules.get("torch._dynamo.convert_frame")
-    return getattr(compiler, "FRAME_COUNTER", 0)
+    return getattr(sys.modules.get(FRAMES_COUNTED), "FRAME_COUNTER", 0)
 
 
 def keeps_casts(device: str) -> bool:

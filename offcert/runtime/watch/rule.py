@@ -12,10 +12,14 @@ import weakref
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._python_dispatch import _disable_current_modes
-from torch.utils._pytree import tree_leaves, tree_map
 
+from offcert.runtime.torch_private import (
+    FakeTensorMode,
+    tree_leaves,
+    tree_map,
+    undispatched,
+    without_modes,
+)
 from offcert.runtime.watch.entries import Entry
 from offcert.runtime.watch.foreign import foreign_name
 from offcert.runtime.watch.guard import quiet
@@ -98,7 +102,7 @@ class Rule:
         if record is None:
             # The storage is older than the step.
             return True
-        with torch._C._DisableTorchDispatch():
+        with undispatched():
             device = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
             if storage.device.type == "cpu":
                 host = device.to("cpu", copy=True)
@@ -123,7 +127,7 @@ class Rule:
         if away is None:
             return
         self._make_room(entry.size)
-        with torch._C._DisableTorchDispatch():
+        with undispatched():
             data = away.host.to(device, copy=True)
         self._tracker.come_back(data.untyped_storage(), away.record)
         entry.put(data)
@@ -156,7 +160,7 @@ def _bytes_made(func: Any, args: Any, kwargs: Any) -> int:
         return mode.from_tensor(leaf.detach()) if isinstance(leaf, torch.Tensor) else leaf
 
     try:
-        with quiet(), _disable_current_modes():
+        with quiet(), without_modes():
             fakes, named = tree_map(twin, (args, kwargs))
             with mode:
                 out = func(*fakes, **named)

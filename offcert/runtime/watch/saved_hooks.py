@@ -11,6 +11,15 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
+from offcert.runtime.torch_private import (
+    FRAMES,
+    FRAMES_OF_PYTHON,
+    kept_uncompiled,
+    may_save_by_hooks,
+    pop_saved_hooks,
+    push_saved_hooks,
+    top_saved_hooks,
+)
 from offcert.runtime.watch.entries import Entry, Handle, is_plain
 from offcert.runtime.watch.guard import GUARDED_CALL, RAISING, Guard, guarded
 from offcert.runtime.watch.parts import Parts
@@ -49,23 +58,23 @@ class EnteredHooks:
 
 def _take_out(pack: Any) -> bool:
     """Take hooks out of the calling thread's, given the first; return whether they were there."""
-    autograd, above = torch._C._autograd, []
-    top = autograd._top_saved_tensors_default_hooks(True)
+    above = []
+    top = top_saved_hooks(True)
     while top is not None and top[0] != pack:
         above.append(top)
-        autograd._pop_saved_tensors_default_hooks()
-        top = autograd._top_saved_tensors_default_hooks(True)
+        pop_saved_hooks()
+        top = top_saved_hooks(True)
     if top is not None:
-        autograd._pop_saved_tensors_default_hooks()
+        pop_saved_hooks()
     for each in reversed(above):
-        autograd._push_saved_tensors_default_hooks(*each)
+        push_saved_hooks(*each)
     return top is not None
 
 
 def enter_saving(local: Holder, step: Deviating, storages: SavedStorages | None) -> None:
     """Make the tensors that the calling thread's autograd saves those of a step, if possible."""
     leave_saving(local)
-    if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
+    if top_saved_hooks(True) is not None:
         step.deviate("other saved-tensor hooks are active around the model")
         return
     assert storages is not None
@@ -84,12 +93,12 @@ def leave_saving(local: Holder) -> None:
 
 def may_hook() -> bool:
     """Whether saved-tensor hooks are allowed: function transforms switch them off."""
-    return torch._C._autograd._saved_tensors_hooks_is_enabled()  # type: ignore[attr-defined]
+    return may_save_by_hooks()
 
 
 def is_checkpointed() -> bool:
     """Whether the innermost saved-tensor hooks are those of a checkpoint."""
-    top = torch._C._autograd._top_saved_tensors_default_hooks(True)
+    top = top_saved_hooks(True)
     return top is not None and getattr(top[0], "__module__", "") == "torch.utils.checkpoint"
 
 
@@ -198,24 +207,23 @@ def uncompiled(function: Callable[..., Any], *args: Any) -> Any:
     Telling the compiler to keep off takes several microseconds a call, and much longer to prepare;
     almost all calls come from where nothing is compiled.
     """
-    compiler: Any = sys.modules.get("torch._C._dynamo.eval_frame")
-    if compiler is None or compiler.get_eval_frame_callback() is None:
+    seen: Any = sys.modules.get(FRAMES)
+    if seen is None or seen.get_eval_frame_callback() is None:
         return function(*args)
     return _apart(function)(*args)
 
 
 @cache
 def _apart(function: Callable[..., Any]) -> Callable[..., Any]:
-    apart: Callable[..., Any] = torch._dynamo.disable(function)
-    return apart
+    return kept_uncompiled(function)
 
 
 def keep_uncompiled(*functions: Any) -> None:
     """Let the compiler pass by functions where compiled code calls them; not what these call."""
-    compiler: Any = sys.modules.get("torch._dynamo.eval_frame")
-    if compiler is not None:
+    seen: Any = sys.modules.get(FRAMES_OF_PYTHON)
+    if seen is not None:
         for function in functions:
-            compiler.skip_code(function.__code__)
+            seen.skip_code(function.__code__)
 
 
 class SavedStorages:

@@ -7,8 +7,8 @@ from math import prod
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_flatten
 
+from offcert.runtime.torch_private import tree_flatten
 from offcert.runtime.watch.parts import Parts
 from offcert.runtime.watch.saved_hooks import dtype_name
 

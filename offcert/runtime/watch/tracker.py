@@ -9,10 +9,14 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
+from offcert.runtime.torch_private import (
+    FakeTensor,
+    TorchDispatchMode,
+    is_fake,
+    storage_users,
+    tree_leaves,
+)
 from offcert.runtime.watch.guard import RAISING, Guard, guarded
 from offcert.runtime.watch.sharded import Sharded, are_distributed, local
 
@@ -246,7 +250,7 @@ class LiveBytes(TorchDispatchMode):
         sent, self._sent = self._sent, []
         end = time.monotonic() + _SETTLING
         for storage, users in sent:
-            while torch._C._storage_Use_Count(storage._cdata) > users and time.monotonic() < end:
+            while storage_users(storage._cdata) > users and time.monotonic() < end:
                 time.sleep(1e-5)
 
     def _is_in(self, storage: torch.UntypedStorage, record: StorageRecord) -> None:
@@ -355,8 +359,7 @@ class LiveBytes(TorchDispatchMode):
         self.live = self.peak = 0
         self.away = self.most = 0
         self.sharded = sharded if sharded else None
-        fake = torch._C._TorchDispatchModeKey.FAKE
-        self._fakes = torch._C._get_dispatch_mode(fake) is not None
+        self._fakes = is_fake()
         self._begun, self._sent = [], []
         self._counting = True
         if sharded:
@@ -381,7 +384,7 @@ class LiveBytes(TorchDispatchMode):
 def _users(values: Any) -> list[tuple[torch.UntypedStorage, int]]:
     """Return the storages of tensors, each with how many users it has now."""
     found = {each._cdata: each for each in (t.untyped_storage() for t in strided_tensors(values))}
-    return [(each, torch._C._storage_Use_Count(key)) for key, each in found.items()]
+    return [(each, storage_users(key)) for key, each in found.items()]
 
 
 def strided_tensors(values: Any) -> Iterator[torch.Tensor]:

@@ -19,6 +19,7 @@ import torch
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from offcert.runtime.torch_private import COMPILER_COUNTS
 from offcert.runtime.watch.guard import Guard, guarded
 from offcert.runtime.watch.parts import Parts
 
@@ -147,5 +148,5 @@ def _message() -> str:
 
 def _has_compiled() -> bool:
     """Whether the compiler has been at work in this process."""
-    dynamo: Any = sys.modules.get("torch._dynamo.utils")
+    dynamo: Any = sys.modules.get(COMPILER_COUNTS)
     return dynamo is not None and dynamo.counters["frames"]["total"] > 0

@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils._pytree import tree_map
 
 from offcert.runtime.device.interface import Device, DeviceEvent
+from offcert.runtime.torch_private import tree_map
 
 
 class Stopwatch:

@@ -5,10 +5,12 @@ import copy
 import pytest
 import torch
 
+from offcert.runtime.compiled.operators import OPERATORS
 from offcert.runtime.device.cuda import CudaStream
 from offcert.runtime.follow.offload import follow
 from offcert_lab.engines import Fault, audit_engine
-from support.engines.clean import CLEAN, two_streams_backward
+from support.engines.clean import CLEAN, AsyncOperators, two_streams_backward
+from support.engines.small import batch, gradients, network
 from support.runtime.stream_steps import Layers, captured_problem, evicting, mean, tight
 
 
@@ -63,3 +65,23 @@ def test_a_backward_pass_in_two_streams_is_two():
     found = audit_engine(two_streams_backward, orders=0)
     assert len(found.streams) == 1
     assert found.peaks.device_late > found.peaks.device
+
+
+class Hasty(AsyncOperators):
+    """The operators of compiled plans, whose copies back nobody waits for."""
+
+    def unpack(self, packed):
+        return OPERATORS.reload(*packed)
+
+
+def hasty():
+    model = network()
+    with Hasty():
+        loss = model(batch()).square().mean()
+    loss.backward()
+    return gradients(model)
+
+
+def test_operators_of_compiled_plans_have_to_be_waited_for():
+    found = audit_engine(hasty, orders=0)
+    assert Fault.RACE in {each.fault for each in found.findings}

@@ -170,7 +170,7 @@ BY_NAME: dict[str, set[str]] = {
     # What the front door names, and no room.
     "core/notebook.py": set(),
     # PyTorch's, and a user's own module.
-    "runtime/compiled/operators.py": set(),
+    "runtime/torch_private.py": set(),
 }
 
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 import torch
-from torch._functorch._activation_offloading import offload_ops
 
+from offcert.runtime.compiled.operators import OPERATORS
 from support.engines.small import batch, gradients, network
 
 
@@ -22,40 +22,27 @@ def save_on_cpu() -> Any:
 
 
 class AsyncOperators(torch.autograd.graph.saved_tensors_hooks):
-    """Saved tensors, moved by the operators of PyTorch's compiler."""
+    """Saved tensors, moved by the operators of compiled plans."""
 
     def __init__(self) -> None:
         super().__init__(self.pack, self.unpack)
 
     def pack(self, tensor: torch.Tensor) -> Any:
-        host = torch.ops.ao.offload(tensor)
-        return torch.ops.ao.wait_tensor(host), tensor.device
+        host = OPERATORS.offload(tensor)
+        return OPERATORS.wait(host, None, tensor), tensor.device
 
     def unpack(self, packed: Any) -> torch.Tensor:
         host, device = packed
-        return torch.ops.ao.wait_tensor(torch.ops.ao.reload(host, device))
+        return OPERATORS.wait(OPERATORS.reload(host, device), None, host)
 
 
-def ao_operators() -> Any:
-    """PyTorch's ``ao::offload``, ``ao::reload`` and ``ao::wait_tensor``."""
+def compiled_operators() -> Any:
+    """The operators that `offcert.backend` puts into graphs."""
     model = network()
     with AsyncOperators():
         loss = model(batch()).square().mean()
     loss.backward()
     return gradients(model)
-
-
-def ao_keepalive() -> Any:
-    """The same, with a pool of pinned memory, and storages that are emptied after the copies."""
-    total = torch.zeros(16, device="cuda")
-    with offload_ops.pinned_memory_pool():
-        for turn in range(3):
-            tensor = torch.full((16,), float(turn), device="cuda")
-            total.add_(tensor)
-            host = torch.ops.ao.wait_tensor(torch.ops.ao.offload(tensor), tensor)
-            back = torch.ops.ao.reload(host, torch.device("cuda"))
-            total.add_(torch.ops.ao.wait_tensor(back, host))
-    return total
 
 
 def double_buffer() -> Any:
@@ -156,6 +143,6 @@ def columns() -> Any:
 
 
 CLEAN = (
-    save_on_cpu, ao_operators, ao_keepalive, double_buffer, polled, two_streams_backward,
+    save_on_cpu, compiled_operators, double_buffer, polled, two_streams_backward,
     checkpointed, emptied, columns,
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Plans in compiled graphs on CUDA, with PyTorch's own operators."""
+"""Plans in compiled graphs on CUDA."""
 
 import copy
 from typing import Any
@@ -8,9 +8,8 @@ import torch
 from torch import nn
 
 import offcert
-from offcert.core.errors import InputError
 from offcert.questions.schedule.plan import Plan
-from offcert.runtime.compiled.operators import torch_operators
+from offcert.runtime.compiled.operators import OPERATORS
 from support.runtime.captured import evict_everything
 from support.runtime.compiled_cases import (
     Graphs,
@@ -25,15 +24,6 @@ from support.runtime.compiled_cases import (
 pytestmark = pytest.mark.cuda
 
 
-@pytest.fixture(autouse=True)
-def operators() -> None:
-    """Skip where the PyTorch that is installed lacks its operators, and says which."""
-    try:
-        torch_operators()
-    except InputError as error:
-        pytest.skip(str(error))
-
-
 @pytest.mark.parametrize("name", ["mlp", "gpt"])
 def test_training_on_cuda_is_bitwise_that_of_the_same_graphs(name: str) -> None:
     step = step_of(name)
@@ -45,8 +35,8 @@ def test_training_on_cuda_is_bitwise_that_of_the_same_graphs(name: str) -> None:
     assert same(train(model, batch, compiled), expected)
     assert compiled.carried_bytes > 0
     moved = len(compiled.report.carried)
-    assert graphs.count(torch_operators().offload) == moved
-    assert graphs.count(torch_operators().reload) >= moved
+    assert graphs.count(OPERATORS.offload) == moved
+    assert graphs.count(OPERATORS.reload) >= moved
 
 
 def peak_of(model: nn.Module, batch: torch.Tensor, compiled: Any) -> int:

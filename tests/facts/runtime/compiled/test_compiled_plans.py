@@ -12,8 +12,6 @@ import offcert
 from offcert.core.errors import InputError, PlanError
 from offcert.core.platform import Kind
 from offcert.questions.schedule.plan import Move, Plan
-from offcert.runtime.compiled import insert as insertion
-from offcert.runtime.compiled import operators
 from offcert.runtime.compiled.operators import OPERATORS, pending_copies
 from offcert.runtime.plan.predict import predict
 from offcert.runtime.watch.tracker import LiveBytes
@@ -215,59 +213,6 @@ def test_memory_is_freed_as_the_plan_predicts() -> None:
     assert predicted < measured_peak("gpt", Plan()) <= trace.peak_memory
 
 
-def test_the_graphs_of_accelerators_call_the_operators_of_pytorch(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    # No accelerator is at hand: what is put in is theirs, what runs then are those that are called
-    # alike.
-    theirs = operators.torch_operators()
-    monkeypatch.setattr(insertion, "operators_for", lambda device: theirs)
-    ours = {
-        theirs.offload: OPERATORS.offload,
-        theirs.reload: OPERATORS.reload,
-        theirs.wait: OPERATORS.wait,
-    }
-    seen = []
-
-    def change(module: fx.GraphModule) -> None:
-        for node in module.graph.nodes:
-            if node.target in ours:
-                seen.append(node.target)
-                node.target = ours[node.target]
-        module.recompile()
-
-    step = step_of("cnn")
-    compiled = everything("cnn", compiler=Graphs(change))
-    assert same(train(step.model, step.batch, compiled), reference("cnn"))
-    assert set(seen) == {theirs.offload, theirs.reload, theirs.wait}
-    assert [str(target) for target in ours] == [
-        "ao.offload.default",
-        "ao.reload.default",
-        ("ao.wait_tensor.default"),
-    ]
-
-
-def test_pytorch_without_the_operators_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = problem_of("mlp")
-
-    def missing(name: str) -> Any:
-        raise ImportError(name)
-
-    monkeypatch.setattr(operators, "import_module", missing)
-    with pytest.raises(InputError, match=r"torch 2\S+ has no operator torch.ops.ao.offload"):
-        offcert.backend(evict_everything(problem), problem)
-    # Whoever moves nothing needs none.
-    offcert.backend(Plan(), problem)
-
-
-def test_operators_that_are_called_otherwise_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    changed = {**operators.ARGUMENTS, "reload": ("transfer_stream_idx", "tensor", "device")}
-    monkeypatch.setattr(operators, "ARGUMENTS", changed)
-    problem = problem_of("mlp")
-    with pytest.raises(InputError, match=r"torch 2\S+ calls torch.ops.ao.reload with \(tensor, "):
-        offcert.backend(evict_everything(problem), problem)
-
-
 def test_what_is_no_plan_is_refused() -> None:
     with pytest.raises(InputError, match="must be a certificate"):
         offcert.backend("auto")  # type: ignore[arg-type]
@@ -277,7 +222,7 @@ def test_what_is_no_plan_is_refused() -> None:
 
 def test_a_certificate_is_followed() -> None:
     step = step_of("gpt")
-    problem = offcert.profile(step, hardware="v100-pcie").with_memory("40%")
+    problem = offcert.profile(step, hardware="v100-pcie", recompute="none").with_memory("40%")
     certificate = offcert.certify(problem, time_limit=2, target_gap=0.2)
     compiled = offcert.backend(certificate, compiler=as_it_is)
     assert same(train_quietly(step.model, step.batch, compiled), reference("gpt"))

@@ -318,7 +318,8 @@ def test_many_steps_leave_nothing_behind(on):
                 del objects
         assert made.steps == {"planned": 40}
     assert len({(tensors, allocated) for tensors, _, allocated in sizes[1:]}) == 1
-    assert abs(sizes[-1][1] - sizes[1][1]) < 20
+    # The collector of newer Pythons stops counting tuples, a few at a time: fewer are no leak.
+    assert sizes[-1][1] - sizes[1][1] < 20
     on.settled(device)
 
 

@@ -1,0 +1,253 @@
+"""Private names of PyTorch that offcert uses, in this one place; others import them from here.
+
+Only `offcert.runtime.compiled`, which is made of the compiler's names, imports them itself, and is
+in the list. `PRIVATE` says what happens without each of them; all were seen in the versions of
+`offcert.runtime.torch_versions`, in each of which `benchmarks/versions.py` runs the test that looks
+for them. What is asked of objects (`tensor._version`, `storage._cdata`, the hooks of a module, what
+`fully_shard` remembers) stands where it is asked. The compiler's names are loaded when they are
+imported from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from torch._guards import TracingContext as TracingContext
+from torch._guards import detect_fake_mode as detect_fake_mode
+from torch._ops import OpOverload as OpOverload
+from torch._subclasses.fake_tensor import FakeTensor as FakeTensor
+from torch._subclasses.fake_tensor import FakeTensorMode as FakeTensorMode
+from torch.nn.modules import module as torch_module
+from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm  # noqa: F401
+from torch.nn.modules.batchnorm import _NormBase as RunningNorm  # noqa: F401
+from torch.overrides import _get_current_function_mode_stack as function_modes  # noqa: F401
+from torch.utils._device import DeviceContext as DeviceContext
+from torch.utils._ordered_set import OrderedSet as OrderedSet
+from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
+from torch.utils._python_dispatch import _disable_current_modes as without_modes  # noqa: F401
+from torch.utils._python_dispatch import _get_current_dispatch_mode as dispatch_mode  # noqa: F401
+from torch.utils._python_dispatch import (
+    _get_current_dispatch_mode_stack as dispatch_modes,  # noqa: F401
+)
+from torch.utils._python_dispatch import _pop_mode as pop_mode  # noqa: F401
+from torch.utils._python_dispatch import _push_mode as push_mode  # noqa: F401
+from torch.utils._pytree import TreeSpec as TreeSpec
+from torch.utils._pytree import tree_flatten as tree_flatten
+from torch.utils._pytree import tree_leaves as tree_leaves
+from torch.utils._pytree import tree_map as tree_map
+from torch.utils._pytree import tree_unflatten as tree_unflatten
+from torch.utils.checkpoint import _StopRecomputationError as StopRecomputation  # noqa: F401
+
+if TYPE_CHECKING:
+    from torch._dynamo.backends.common import aot_autograd as aot_autograd
+    from torch._functorch import config as aot_config  # noqa: F401
+    from torch._functorch import partitioners as partitioners
+    from torch._functorch._aot_autograd.descriptors import GradAOTOutput as GradAOTOutput
+    from torch._functorch.partitioners import _extract_fwd_bwd_modules as divided_by  # noqa: F401
+    from torch._functorch.partitioners import _size_of as bytes_of_node  # noqa: F401
+    from torch._inductor.compile_fx import compile_fx as compile_fx
+    from torch._inductor.custom_graph_pass import CustomKnapsackSolver as CustomKnapsackSolver
+    from torch._inductor.custom_graph_pass import CustomPartitionerFn as CustomPartitionerFn
+
+# A name, and what happens without it. "Nothing runs" is an ImportError when offcert is imported.
+_ALL, _COMPILED = "nothing of the runtime runs", "`offcert.backend` and `budget_solver` do not run"
+PRIVATE = {
+    "torch._guards.TracingContext": _ALL,
+    "torch._guards.detect_fake_mode": _ALL,
+    "torch._ops.OpOverload": _ALL,
+    "torch._subclasses.fake_tensor.FakeTensor": _ALL,
+    "torch._subclasses.fake_tensor.FakeTensorMode": _ALL,
+    "torch.nn.modules.module._global_forward_hooks": _ALL,
+    "torch.nn.modules.module._global_forward_pre_hooks": _ALL,
+    "torch.nn.modules.module._global_backward_hooks": _ALL,
+    "torch.nn.modules.module._global_backward_pre_hooks": _ALL,
+    "torch.nn.modules.batchnorm._BatchNorm": _ALL,
+    "torch.nn.modules.batchnorm._NormBase": _ALL,
+    "torch.nn.Module._call_impl": _ALL,
+    "torch.overrides._get_current_function_mode_stack": _ALL,
+    "torch.utils._device.DeviceContext": _ALL,
+    "torch.utils._ordered_set.OrderedSet": _ALL,
+    "torch.utils._python_dispatch.TorchDispatchMode": _ALL,
+    "torch.utils._python_dispatch._disable_current_modes": _ALL,
+    "torch.utils._python_dispatch._get_current_dispatch_mode": _ALL,
+    "torch.utils._python_dispatch._get_current_dispatch_mode_stack": _ALL,
+    "torch.utils._python_dispatch._pop_mode": _ALL,
+    "torch.utils._python_dispatch._push_mode": _ALL,
+    "torch.utils._pytree.TreeSpec": _ALL,
+    "torch.utils._pytree.tree_flatten": _ALL,
+    "torch.utils._pytree.tree_leaves": _ALL,
+    "torch.utils._pytree.tree_map": _ALL,
+    "torch.utils._pytree.tree_unflatten": _ALL,
+    "torch.utils.checkpoint._StopRecomputationError": _ALL,
+    "torch._C._storage_Use_Count": _ALL,
+    "torch._C._has_storage": _ALL,
+    "torch._C._dispatch_dump": _ALL,
+    "torch._C._len_torch_function_stack": _ALL,
+    "torch._C._current_graph_task_id": _ALL,
+    "torch._C._autograd._get_current_graph_task_keep_graph": _ALL,
+    "torch._C._autograd._get_sequence_nr": _ALL,
+    "torch._C._autograd._unsafe_set_version_counter": _ALL,
+    "torch._C._autograd._top_saved_tensors_default_hooks": _ALL,
+    "torch._C._autograd._pop_saved_tensors_default_hooks": _ALL,
+    "torch._C._autograd._push_saved_tensors_default_hooks": _ALL,
+    "torch._C._autograd._saved_tensors_hooks_is_enabled": _ALL,
+    "torch._C._functorch.peek_interpreter_stack": _ALL,
+    "torch._C._get_dispatch_mode": "steps are neither captured nor counted",
+    "torch._C._TorchDispatchModeKey.FAKE": "steps are neither captured nor counted",
+    "torch._C._DisableTorchDispatch": "steps are neither captured nor counted",
+    "torch._C._SetExcludeDispatchKeyGuard": "nothing runs again within another checkpoint",
+    "torch._C.DispatchKey.ADInplaceOrView": "nothing runs again within another checkpoint",
+    "torch.autograd.Variable._execution_engine.queue_callback": "no step ends",
+    "torch._C._distributed_c10d.FakeWork": "sharded steps are captured on real tensors only",
+    "torch._C._distributed_c10d.Work": "sharded steps are captured on real tensors only",
+    "torch.distributed.distributed_c10d._get_default_store": "sharded models get no plan by auto",
+    "torch._C._get_fp32_precision_getter": "TF32 is asked for by its older names",
+    "torch._C._set_fp32_precision_setter": "TF32 is asked for by its older names",
+    "torch._C._get_sdp_priority_order": "the order of kernels of attention is not compared",
+    "torch._C._set_sdp_priority_order": "the order of kernels of attention is not compared",
+    "torch.cuda._sleep": "the host is not kept ahead while a step is measured",
+    "torch.compiler._is_compiling_flag": "a module that is exported is taken for one that runs",
+    "torch._C._dynamo.eval_frame": "hooks are compiled with the code that calls them",
+    "torch._dynamo.eval_frame.skip_code": "hooks are compiled with the code that calls them",
+    "torch._dynamo.disable": "hooks are compiled with the code that calls them",
+    "torch._dynamo.convert_frame.FRAME_COUNTER": "a step in which the compiler ran is not told",
+    "torch._dynamo.utils.counters": "advice does not mention `offcert.backend`",
+    "torch._dynamo.backends.common.aot_autograd": _COMPILED,
+    "torch._functorch.config": _COMPILED,
+    "torch._functorch.partitioners._extract_fwd_bwd_modules": _COMPILED,
+    "torch._functorch.partitioners._size_of": _COMPILED,
+    "torch._functorch.partitioners.default_partition": _COMPILED,
+    "torch._functorch._aot_autograd.descriptors.GradAOTOutput": _COMPILED,
+    "torch._guards.CompileContext": _COMPILED,
+    "torch._inductor.config": "`offcert.backend` makes no kernels by Inductor",
+    "torch._inductor.virtualized.V": "`offcert.backend` makes no kernels by Inductor",
+    "torch._inductor.memory.compute_memory_timeline": "the peak of its kernels is not known",
+    "torch._inductor.memory.prepare_planning_info": "the peak of its kernels is not known",
+    "torch._inductor.compile_fx.compile_fx": "`offcert.backend` makes no kernels by Inductor",
+    "torch._inductor.custom_graph_pass.CustomPartitionerFn": "likewise, and says so",
+    "torch._inductor.custom_graph_pass.CustomKnapsackSolver": "`budget_solver` does not run",
+}
+
+# The compiler takes a second to load: its names are looked for when they are asked for.
+_LATE = {
+    "aot_autograd": ("torch._dynamo.backends.common", "aot_autograd"),
+    "aot_config": ("torch._functorch.config", None),
+    "partitioners": ("torch._functorch.partitioners", None),
+    "GradAOTOutput": ("torch._functorch._aot_autograd.descriptors", "GradAOTOutput"),
+    "bytes_of_node": ("torch._functorch.partitioners", "_size_of"),
+    "divided_by": ("torch._functorch.partitioners", "_extract_fwd_bwd_modules"),
+    "compile_fx": ("torch._inductor.compile_fx", "compile_fx"),
+    "CustomKnapsackSolver": ("torch._inductor.custom_graph_pass", "CustomKnapsackSolver"),
+    "CustomPartitionerFn": ("torch._inductor.custom_graph_pass", "CustomPartitionerFn"),
+}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """Return a name of the compiler."""
+        if name not in _LATE:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        home, inside = _LATE[name]
+        module = import_module(home)
+        return module if inside is None else getattr(module, inside)
+
+
+# How many hold a storage, whose address is given.
+storage_users = torch._C._storage_Use_Count
+has_storage = torch._C._has_storage
+# The kernels of an operator, a line each.
+dispatch_dump = torch._C._dispatch_dump
+function_mode_count = torch._C._len_torch_function_stack
+# The number of the backward pass that the thread runs, or -1.
+backward_number = torch._C._current_graph_task_id
+backward_keeps_graph = torch._C._autograd._get_current_graph_task_keep_graph
+# How many nodes of a graph the thread has made.
+sequence_number = torch._C._autograd._get_sequence_nr
+set_versions = torch._C._autograd._unsafe_set_version_counter
+# Of the thread; the argument says whether those are meant that a tracer does not follow.
+top_saved_hooks = torch._C._autograd._top_saved_tensors_default_hooks
+pop_saved_hooks = torch._C._autograd._pop_saved_tensors_default_hooks
+push_saved_hooks = torch._C._autograd._push_saved_tensors_default_hooks
+may_save_by_hooks = torch._C._autograd._saved_tensors_hooks_is_enabled  # type: ignore[attr-defined]
+# The function transform that the thread is in, or None.
+innermost_transform = torch._C._functorch.peek_interpreter_stack
+queue_callback = torch.autograd.Variable._execution_engine.queue_callback
+CALL_CODE = nn.Module._call_impl.__code__
+GLOBAL_HOOKS = (
+    torch_module._global_forward_hooks,
+    torch_module._global_forward_pre_hooks,
+    torch_module._global_backward_hooks,
+    torch_module._global_backward_pre_hooks,
+)
+
+# Modules of the compiler, which are looked up where they have been loaded.
+COMPILER = "torch._dynamo"
+COMPILER_COUNTS = "torch._dynamo.utils"
+FRAMES = "torch._C._dynamo.eval_frame"
+FRAMES_OF_PYTHON = "torch._dynamo.eval_frame"
+FRAMES_COUNTED = "torch._dynamo.convert_frame"
+FAKES_LOG = "torch._subclasses.fake_tensor"
+
+# Settings that a kernel may follow: for people, and the core's getter and setter. One that is
+# missing is neither compared nor put back.
+FLAGS = {
+    "flash attention": ("_get_flash_sdp_enabled", "_set_sdp_use_flash"),
+    "lean attention": ("_get_mem_efficient_sdp_enabled", "_set_sdp_use_mem_efficient"),
+    "attention by products": ("_get_math_sdp_enabled", "_set_sdp_use_math"),
+    "cuDNN's attention": ("_get_cudnn_sdp_enabled", "_set_sdp_use_cudnn"),
+    "other attention": ("_get_overrideable_sdp_enabled", "_set_sdp_use_overrideable"),
+    "sums of half precision in attention": (
+        "_get_math_sdp_allow_fp16_bf16_reduction",
+        "_set_math_sdp_allow_fp16_bf16_reduction",
+    ),
+    "oneDNN": ("_get_mkldnn_enabled", "_set_mkldnn_enabled"),
+    "oneDNN's order of sums": ("_get_mkldnn_deterministic", "_set_mkldnn_deterministic"),
+    "cuDNN": ("_get_cudnn_enabled", "_set_cudnn_enabled"),
+    "cuDNN's search for kernels": ("_get_cudnn_benchmark", "_set_cudnn_benchmark"),
+    "cuDNN's order of sums": ("_get_cudnn_deterministic", "_set_cudnn_deterministic"),
+}
+
+
+def undispatched() -> Any:
+    """Return a context in which dispatch modes see no operators."""
+    # Asked for each time: the audit of engines puts another in its place.
+    return torch._C._DisableTorchDispatch()
+
+
+def aliases_tracked() -> Any:
+    """Return a context in which views know what they are views of, also below autograd."""
+    return torch._C._SetExcludeDispatchKeyGuard(torch._C.DispatchKey.ADInplaceOrView, False)
+
+
+def is_fake() -> bool:
+    """Whether the thread's tensors are fake ones."""
+    return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None
+
+
+def kept_uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that compiled code calls as it is."""
+    apart: Callable[..., Any] = torch._dynamo.disable(function)
+    return apart
+
+
+def work_done() -> Any:
+    """Return the result of a collective whose work is done."""
+    from torch._C._distributed_c10d import FakeWork, Work
+
+    return Work.boxed(FakeWork())
+
+
+def store_of_all() -> Any:
+    """Return the store that all processes of the default group share."""
+    from torch.distributed import distributed_c10d
+
+    return distributed_c10d._get_default_store()
+
+
+def of_core(name: str) -> Any:
+    """Return the function of PyTorch's core that gets or sets something, or None."""
+    return getattr(torch._C, name, None)
