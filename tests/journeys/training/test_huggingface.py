@@ -15,8 +15,8 @@ import transformers
 
 from offcert.certify.ladder import certify
 from offcert.core.errors import InputError, PlanError
-from offcert.questions.schedule.plan import Plan
 from offcert.core.units import Units, format_size
+from offcert.questions.schedule.plan import Plan
 from offcert.runtime.profiling.profile import profile
 from offcert.runtime.watch.guard import OffloadWarning
 from offcert.training.huggingface import OffloadCallback, largest_batch, trainer_step
