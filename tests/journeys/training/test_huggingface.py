@@ -6,6 +6,7 @@ import random
 import re
 import shutil
 import sys
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy
@@ -17,6 +18,7 @@ from offcert.certify.ladder import certify
 from offcert.core.errors import InputError, PlanError
 from offcert.core.units import Units, format_size
 from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Recompute
 from offcert.runtime.profiling.profile import profile
 from offcert.runtime.watch.guard import OffloadWarning
 from offcert.training.huggingface import OffloadCallback, largest_batch, trainer_step
@@ -381,6 +383,6 @@ def test_a_trainer_that_compiles_its_model_follows_a_certificate(tmp_path):
     # It is as before: another training compiles as the Trainer's arguments say.
     assert plugin.to_kwargs()["backend"] == "inductor"
     torch._dynamo.reset()
-    without = OffloadCallback(Plan(), problem)
+    without = OffloadCallback(Plan(), replace(problem, recompute=Recompute.NONE))
     trainer_of(plain, tmp_path, [without], torch_compile=True).train()
     assert same_weights(model, plain)
