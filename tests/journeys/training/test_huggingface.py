@@ -6,7 +6,6 @@ import random
 import re
 import shutil
 import sys
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy
@@ -18,7 +17,6 @@ from offcert.certify.ladder import certify
 from offcert.core.errors import InputError, PlanError
 from offcert.core.units import Units, format_size
 from offcert.questions.schedule.plan import Plan
-from offcert.questions.schedule.problem import Recompute
 from offcert.runtime.profiling.profile import profile
 from offcert.runtime.watch.guard import OffloadWarning
 from offcert.training.huggingface import OffloadCallback, largest_batch, trainer_step
@@ -372,7 +370,7 @@ def test_a_trainer_that_compiles_its_model_follows_a_certificate(tmp_path):
     plain = copy.deepcopy(model)
     trainer = trainer_of(model, tmp_path, torch_compile=True)
     plugin = trainer.accelerator.state.dynamo_plugin
-    problem = profile(trainer_step(trainer), hardware="v100-pcie")
+    problem = profile(trainer_step(trainer), hardware="v100-pcie", recompute="none")
     half = problem.with_memory(problem.memory_at(Fraction(1, 2)))
     callback = OffloadCallback(certify(half, time_limit=1, workers=1), strict=True)
     trainer.add_callback(callback)
@@ -383,6 +381,6 @@ def test_a_trainer_that_compiles_its_model_follows_a_certificate(tmp_path):
     # It is as before: another training compiles as the Trainer's arguments say.
     assert plugin.to_kwargs()["backend"] == "inductor"
     torch._dynamo.reset()
-    without = OffloadCallback(Plan(), replace(problem, recompute=Recompute.NONE))
+    without = OffloadCallback(Plan(), problem)
     trainer_of(plain, tmp_path, [without], torch_compile=True).train()
     assert same_weights(model, plain)
