@@ -11,7 +11,8 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from offcert.runtime.torch_private import TorchDispatchMode
 
 # Nanoseconds in which a host hands an operator's kernels over: dispatcher, allocator, driver.
 # Assumed; `RealHost.recorded` takes them from a machine's record.
