@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -15,6 +15,7 @@ from offcert.core.errors import InputError, MethodError
 from offcert.core.messages import aligned
 from offcert.core.result import Evidence
 from offcert.core.units import format_gap
+from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Problem, format_objective
 
@@ -118,11 +119,16 @@ class Comparison:
                     f"{row.seconds:.2f}",
                 ]
             )
+        notes = [f"{row.method}: {row.note}" for row in self.rows if row.note]
+        return "\n".join([aligned(lines), "", self._gaps(), *notes])
+
+    def _gaps(self) -> str:
+        lacking = infeasibility(self.problem)
+        if lacking is not None:
+            return f"there is no schedule: {lacking.name} lacks {lacking.lacking} bytes"
         optimal = self.best is not None and self.best == self.proved
         said = "the optimum" if optimal else "the largest proved lower bound"
-        notes = [f"{row.method}: {row.note}" for row in self.rows if row.note]
-        gaps = f"gaps are to {said}, {self._time(self.proved)}"
-        return "\n".join([aligned(lines), "", gaps, *notes])
+        return f"gaps are to {said}, {self._time(self.proved)}"
 
     def _time(self, ticks: int | None) -> str:
         return "-" if ticks is None else format_objective(ticks, self.problem)
@@ -149,6 +155,11 @@ def compare_exactly(
     progress : callable, optional
         Told of every improvement and every step.
 
+    Returns
+    -------
+    Comparison
+        After an interrupt, of the methods so far.
+
     Raises
     ------
     InputError
@@ -172,6 +183,9 @@ def compare_exactly(
         rows.append(_row(name, certificate, time.monotonic() - began))
         bounds = certificate.result.bounds
         proved = max(proved, *(b.value for b in bounds if b.evidence is Evidence.PROVED), 0)
+        if certificate.notes.interrupted:
+            rows[-1] = replace(rows[-1], note="interrupted, and so were those that follow")
+            break
     return Comparison(problem, tuple(rows), proved)
 
 

@@ -187,6 +187,8 @@ def _require_sizes(
     if shape is not None and not isinstance(model, str | nn.Module | TrainingStep):
         raise InputError("an input's shape goes with a module, or with a model that is named")
     for name, numbers in asked.items():
+        if not isinstance(numbers, Sequence):
+            raise InputError(f"{name} must be a sequence of numbers, not {short_repr(numbers)}")
         for index, number in enumerate(numbers):
             require_count(number, f"{name}[{index}]")
         if not numbers:

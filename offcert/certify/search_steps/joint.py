@@ -135,8 +135,10 @@ def _close_memory(search: Search, effort: Effort) -> None:
         search.add(found.bound)
 
 
-# Slots of the dynamic program over checkpoints that a first plan may take. Arbitrary.
-_FEW_SLOTS = 100
+# Slots of the dynamic program over checkpoints that a first plan may take, and stages beyond which
+# there is none: its time grows with their third power, half a second at so many. Measured; no
+# record.
+_FEW_SLOTS, _MOST_STAGES = 100, 250
 # Steps of a round of a short cooling, by whether tensors may leave, and computations beyond which
 # there is none: with fewer both take half a second of a processor. Measured; no record.
 _FEW_STEPS, _MOST_COOLED = {False: 120, True: 60}, 1500
@@ -199,7 +201,7 @@ def _offer_moves(search: Search) -> None:
 
 def _offer_persistent(search: Search, alone: Problem) -> None:
     chain = alone.checkpoint_chain
-    if chain is None or alone.recompute is not Recompute.ANY:
+    if chain is None or len(chain) > _MOST_STAGES or alone.recompute is not Recompute.ANY:
         return
     from offcert.heuristics.checkpoint.persistent import persistent
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from offcert.core.documents import Fields, write_atomically
 from offcert.core.errors import InputError
-from offcert.core.messages import meant, show
+from offcert.core.messages import meant, short_repr, show
 from offcert.core.units import parse_size
 from offcert.runtime.hardware.calibration import CALIBRATED, calibrated
 from offcert.runtime.hardware.cards import HARDWARE
@@ -49,6 +49,8 @@ def hardware(name: str | Hardware, *, peak: bool = False, attention: str | None 
     """
     if isinstance(name, Hardware):
         found = name
+    elif not isinstance(name, str):
+        raise InputError(f"hardware must be a name or a Hardware, not {short_repr(name)}")
     elif name.endswith(CALIBRATED):
         found = calibrated(hardware(name.removesuffix(CALIBRATED)))
     elif name.endswith(_SUFFIX):

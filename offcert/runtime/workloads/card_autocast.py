@@ -46,8 +46,9 @@ class CardAutocast(TorchFunctionMode):
     ) -> Any:
         """Call a function, with its tensors in float32 if a card's autocast sees to that."""
         given = dict(kwargs or {})
-        # Whoever names a type gets that.
-        if func in _IN_FLOAT32 and given.get("dtype") is None and torch.is_autocast_enabled("cpu"):
+        # Whoever names a type, or where the result goes, gets that.
+        named = given.get("dtype") is not None or given.get("out") is not None
+        if func in _IN_FLOAT32 and not named and torch.is_autocast_enabled("cpu"):
             args = tuple(map(_cast, args))
             given = {name: _cast(value) for name, value in given.items()}
         return func(*args, **given)

@@ -15,7 +15,9 @@ from offcert.certify.ladder import certify
 from offcert.certify.method import Effort
 from offcert.certify.search import Search
 from offcert.certify.search_steps.joint import descend_first
+from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import MethodError, PlanError
+from offcert.core.strategy import Strategy
 from offcert.heuristics.checkpoint.live import checkpoint_execution
 from offcert.heuristics.checkpoint.persistent import persistent
 from offcert.heuristics.evictions.rules import greedy, sequential
@@ -80,6 +82,22 @@ def test_chains_have_persistent_checkpoints_and_every_layer_checkpointed(number:
     for pace in {1, max(1, math.isqrt(stages))}:
         selected = [*range(0, stages, pace), stages]
         assert found <= makespan(problem, lambda: checkpoint_execution(chain, selected))  # noqa: B023
+
+
+def test_long_chains_do_without_what_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checkpoints of 700 stages took eleven seconds of a processor, whatever the limit of time."""
+    asked: list[int] = []
+
+    def counted(chain: CheckpointChain, memory: int, slots: int) -> Strategy:
+        asked.append(len(chain))
+        return persistent(chain, memory, slots)
+
+    monkeypatch.setattr("offcert.heuristics.checkpoint.persistent.persistent", counted)
+    monkeypatch.setattr("offcert.certify.search_steps.joint._MOST_COOLED", 0)
+    for stages in (20, 251):
+        rng = random.Random(stages)
+        value(recompute_problem(rng, checkpoint_chain(rng, stages), Fraction(1, 2)))
+    assert asked == [20]
 
 
 def test_a_search_without_time_has_them() -> None:

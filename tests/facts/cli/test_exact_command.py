@@ -1,11 +1,13 @@
 """`offcert exact`: one table of the papers' algorithms, the exact models and the bound."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from offcert.certify.exact import ROWS
+from offcert.certify.exact import ROWS, compare_exactly
+from offcert.certify.methods import METHODS
 from offcert.cli import main
 from offcert.core.chain import Chain
 from offcert.core.platform import Platform
@@ -51,3 +53,27 @@ def test_problems_that_recompute_are_refused(
     assert main(["generate", "checkpoint-chain", "--seed", "1", "-o", str(tmp_path / "p")]) == 0
     assert main(["exact", str(tmp_path / "p")]) == 2
     assert "only move tensors in the least time" in capsys.readouterr().err
+
+
+def test_a_problem_without_schedules_is_said_to_have_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    problem = two_partition([1, 2, 1])
+    least = problem.trace.least_memory
+    write_problem(tmp_path / "p.json", problem.with_memory(least - 1))
+    assert main(["exact", str(tmp_path / "p.json"), *FAST]) == 0
+    text = capsys.readouterr().out
+    assert "there is no schedule: " in text
+    assert "lacks 1 bytes" in text
+    assert "gaps are to" not in text
+
+
+def test_an_interrupt_ends_it_with_the_methods_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    method = replace(METHODS["greedy"], run=interrupted)
+    monkeypatch.setitem(METHODS, "greedy", method)
+    found = compare_exactly(two_partition([1, 2, 1]), time_limit=1, workers=1)
+    assert [row.method for row in found.rows] == ["dynprog", "greedy"]
+    assert "greedy: interrupted, and so were those that follow" in found.text()

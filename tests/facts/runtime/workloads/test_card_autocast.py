@@ -52,3 +52,11 @@ def test_gpt_2_saves_its_activations_in_float32() -> None:
     places = [each.place for each in found.storages]
     kept = [each.dtype for each in places if names[each.operation].endswith("h.1.mlp.act")]
     assert sorted(kept) == ["bfloat16", "float32", "float32", "float32"]
+
+
+def test_a_result_goes_where_it_is_asked_to():
+    """As on a card, where autocast leaves such calls alone."""
+    x, there = torch.ones(3, dtype=torch.bfloat16), torch.zeros(3, dtype=torch.bfloat16)
+    with torch.autocast("cpu", torch.bfloat16), CardAutocast():
+        assert torch.exp(x, out=there) is there
+    assert there.eq(x.exp()).all()
