@@ -137,6 +137,19 @@ def profile(
         If the network is unknown, fails or does not fit the input, if not exactly one of `hardware`
         and `measure` is given, or if nothing is left of the device's memory; or if the device has
         too little memory to measure a step that moves nothing.
+
+    Examples
+    --------
+    A network by its name, or a module of your own:
+
+    >>> import offcert, torch
+    >>> problem = offcert.profile("resnet18", "2x3x64x64", hardware="v100-pcie")
+    >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 8))
+    >>> small = offcert.profile(model, "4x3x4x4", hardware="v100-pcie")
+    >>> limited = problem.with_memory("50%")
+    >>> limited.platform.memory < problem.trace.peak_memory
+    True
+    >>> offcert.write_problem("problem.json", limited)  # for offcert certify
     """
     chosen = _clock(clock)
     if recompute not in (Recompute.ANY, Recompute.NONE):
