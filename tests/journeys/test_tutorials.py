@@ -1,6 +1,4 @@
-"""Every line of Python on the first page, in tutorials and in the reference of training is executed.
-
-So is every command.
+"""Every line of Python and every command on the first page, in tutorials, in training's reference.
 
 In order, as a reader would. A ``console`` block holds commands after ``$ `` and lines that they
 print among others. A block that cannot be executed says why in a comment right before it,
