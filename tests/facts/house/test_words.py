@@ -196,6 +196,20 @@ def test_pages_for_users_have_words_of_the_field() -> None:
     assert not found
 
 
+def test_messages_have_words_of_the_field() -> None:
+    found = []
+    for path in sorted(ROOT.rglob("*.py")):
+        tree = ast.parse(path.read_text())
+        written = {(line, text) for line, text in docstrings(tree)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                text = node.value.strip()
+                said = " " in text and (node.lineno, text) not in written
+                if said and re.search(rf"\b(?:{PRIVATE}|studied)\b", text, re.I):
+                    found.append(f"{path.relative_to(ROOT)}:{node.lineno}: {text}")
+    assert not found
+
+
 def test_the_page_of_what_runs_again_names_what_is_there() -> None:
     page = (ROOT.parent / "docs/theory/running-again.md").read_text()
     names, rooms_of = 0, [""] * 3
