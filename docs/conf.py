@@ -39,6 +39,9 @@ copybutton_prompt_text = "$ "
 copybutton_line_continuation_character = "\\"
 exclude_patterns = ["_ext", "certificates"]
 html_theme = "furo"
+# Code that is wider than the page can be read to its end.
+html_static_path = ["_static"]
+html_css_files = ["code.css"]
 html_title = f"offcert {version}"
 html_copy_source = False
 html_show_sourcelink = False

@@ -119,6 +119,19 @@ def certify(
     InputError
         If an argument is of the wrong type or out of its range, or what is known is about another
         problem.
+
+    Examples
+    --------
+    A problem of the library, or one from `offcert.profile` or `offcert.read_problem`:
+
+    >>> import offcert
+    >>> problem = offcert.Library().load("cnn-8-0-m10")
+    >>> certificate = offcert.certify(problem, time_limit=10, target_gap=0.01)
+    >>> certificate.result.status in ("OPTIMAL", "FEASIBLE")
+    True
+    >>> certificate.result.objective >= problem.trace.compute_time
+    True
+    >>> certificate.write("certificate.json")  # for offcert verify, plot and train
     """
     options = require_search(problem, time_limit, workers, target_gap, seed)
     time_limit, workers, target_gap, seed = options

@@ -40,19 +40,39 @@ def solve(
     progress: Callable[[SearchProgress], None] | None = None,
     keep: Callable[[Certificate], None] | None = None,
 ) -> Certificate:
-    """Run one method; parameters as for `offcert.certify.ladder.certify`.
+    """Find a schedule, or a bound, by one method that is asked for by name.
 
-    Bounds that cost next to nothing are always added: the combinatorial ones, or, where
+    Bounds that take hardly any time are always added: the combinatorial ones, or, where
     computations may run again, the computing time or what the largest of them takes.
 
     Parameters
     ----------
+    problem : Problem
+        Any to which the method applies.
     method : str
-        Its name, with its options behind it: ``"greedy"``, ``"dynprog:slots=2000"``.
+        Its name, with its options behind it: ``"greedy"``, ``"dynprog:slots=2000"``. The command
+        ``offcert solve --help`` lists all.
+    time_limit : float
+        Seconds. What is known then is returned; an interrupt (Ctrl-C) does the same.
+    workers : int
+        Threads for solvers that can use several.
+    target_gap : float
+        Stop when ``(objective - bound) / objective`` is at most this.
+    seed : int
+        Seed of every random choice.
     grid : int, optional
         Ticks a cell, for the time-indexed models.
     solver : str, optional
         Linear solver by its PuLP name, or ``"scipy"``, for the models that are linear programs.
+    progress : callable, optional
+        Told of every step and improvement.
+    keep : callable, optional
+        Given a certificate of what is known, again and again, as in `offcert.certify`.
+
+    Returns
+    -------
+    Certificate
+        The best schedule found, if any, and the best bound.
 
     Raises
     ------
@@ -63,6 +83,16 @@ def solve(
         range.
     MethodError
         If the method does not apply to the problem's network.
+
+    Examples
+    --------
+    >>> import offcert
+    >>> problem = offcert.Library().load("cnn-8-0-m10")
+    >>> quick = offcert.solve(problem, "greedy")
+    >>> exact = offcert.solve(problem, "dynprog", time_limit=10)
+    >>> best = min(quick.result.objective, exact.result.objective)
+    >>> best >= problem.trace.compute_time
+    True
     """
     options = require_search(problem, time_limit, workers, target_gap, seed)
     time_limit, workers, target_gap, seed = options

@@ -35,8 +35,10 @@ class CallableRoom(ModuleType):
 
     @property
     def __doc__(self) -> str | None:  # type: ignore[override]
-        """The function's, for `help`."""
-        return _function(self).__doc__
+        """The function's, for `help`, which shows no signature of a package: it stands in it."""
+        function = _function(self)
+        summary, _, rest = (inspect.getdoc(function) or "").partition("\n\n")
+        return f"{summary}\n\n::\n\n{_call(function)}\n\n{rest}"
 
 
 def stand_for(package: str, module: str, name: str) -> None:
@@ -58,6 +60,21 @@ def _function(room: ModuleType) -> Callable[..., Any]:
     module, name = room.__dict__["_stands_for"]
     function: Callable[..., Any] = getattr(import_module(module), name)
     return function
+
+
+def _call(function: Callable[..., Any]) -> str:
+    """Return how a function is called, one parameter a line, indented by four."""
+    signature = inspect.signature(function)
+    lines = []
+    keyword_only = False
+    for parameter in signature.parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY and not keyword_only:
+            keyword_only = True
+            lines.append("*")
+        lines.append(str(parameter).replace("'", ""))
+    inside = "".join(f"        {line},\n" for line in lines)
+    returned = str(signature.return_annotation)
+    return f"    {function.__name__}(\n{inside}    ) -> {returned}"
 
 
 @cache

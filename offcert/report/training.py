@@ -52,7 +52,7 @@ def describe_host(report: dict[str, Any], units: Units) -> str:
         size = format_size(report["pinned_bytes"], units)
         pinned = f"; {size} pinned in {report['pinned_seconds']:.1f} s"
     return (
-        f"arena on the host {format_size(report['arena_bytes'], units)}, of which "
+        f"host buffer {format_size(report['arena_bytes'], units)}, of which "
         f"{format_size(report['arena_load'], units)} are needed at a time{file}{pinned}"
     )
 
@@ -86,7 +86,7 @@ def _times(report: dict[str, Any], units: Units) -> Iterator[str]:
         for name, key in (
             ("late", "late_bytes"),
             ("not freed", "unfreed_bytes"),
-            ("outside of the arena", "outside_bytes"),
+            ("outside of the host buffer", "outside_bytes"),
         )
     ]
     yield f"  errors: {', '.join(said)}"
@@ -167,7 +167,7 @@ def _step_lines(index: int, step: dict[str, Any], units: Units, *, counted: bool
         yield f"        {format_size(step['unfreed_bytes'], units)} could not be freed"
     if step["outside_bytes"]:
         outside = format_size(step["outside_bytes"], units)
-        yield f"        {outside} were copied outside of the arena on the host"
+        yield f"        {outside} were copied outside of the host buffer"
     if step["unforeseen_bytes"]:
         unforeseen = format_size(step["unforeseen_bytes"], units)
         yield f"        {unforeseen} were saved that were not foreseen"

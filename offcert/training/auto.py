@@ -125,7 +125,7 @@ class AutoOffload(Making):
         self._close_run("another step began")
         self._counting.leave()
         self.steps.update(["studied"])
-        self._accounts.report = StepReport("it is studied, for a plan to be made", True)
+        self._accounts.report = StepReport("it is recorded, for a plan to be made", True)
         self._hear(every=True)
         session = self._study.begin(self._hooks, args, kwargs, self._planner, self._left)
         watch = getattr(self._device, "watch", None)

@@ -57,7 +57,7 @@ def doctor(
     found: Callable[[Diagnosis], None] | None = None,
     **profiled: Any,
 ) -> Diagnoses:
-    """Say at which sizes a training step fits into a device, and how fast it is there.
+    """Find the sizes at which a training step fits into a device, and how fast it is there.
 
     Every size is captured on fake tensors, so that neither the memory nor the device is needed, and
     gets the best plan that a search finds within its share of the time, with a proved bound.
@@ -89,8 +89,16 @@ def doctor(
         More keyword arguments for what `model` names.
     time_limit : float
         Seconds for all sizes together, captures among them.
-    workers, seed, recompute, progress, found
-        As for `offcert.certify.doctor.diagnose`.
+    workers : int
+        Threads for solvers that can use several.
+    seed : int
+        Seed of every random choice.
+    recompute : bool
+        Whether computations may run again, or tensors only move.
+    progress : callable, optional
+        Told of every step and improvement of a search.
+    found : callable, optional
+        Given each size's answer as soon as it is known.
     **profiled
         More arguments of `profile`, such as ``dtype`` or ``clock``.
 
@@ -108,9 +116,15 @@ def doctor(
 
     Examples
     --------
-    >>> model = torch.nn.Linear(8, 2)
-    >>> found = doctor(model, "4x8", batch="auto", hardware="RTX 4090", optimiser="adamw")
+    >>> import offcert, torch
+    >>> model = torch.nn.Sequential(torch.nn.Linear(8, 64), torch.nn.ReLU(), torch.nn.Linear(64, 2))
+    >>> found = offcert.doctor(
+    ...     model, "4x8", batch=[4, 64], device_memory="1MiB", hardware="RTX 4090", optimiser="sgd"
+    ... )
+    >>> [each.asked["batch"] for each in found]
+    [4, 64]
     >>> found.largest.asked["batch"]
+    64
     """
     memory = None if device_memory is None else require_limit(device_memory, "device_memory")
     optimiser = _either(optimiser, optimizer)

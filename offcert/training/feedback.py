@@ -32,7 +32,7 @@ def tell_of_study(problem: Problem) -> None:
     trace = problem.plain().trace
     leaves = sum(each.size for each in trace.tensors if each.evictable)
     peak = _size(trace.peak_memory)
-    say(f"studied {problem.name}: {len(trace)} operations, peak {peak}, {_size(leaves)} may leave")
+    say(f"recorded {problem.name}: {len(trace)} operations, peak {peak}, {_size(leaves)} may leave")
 
 
 def tell_of_search(order: Order, makeshift: StepPlan | None) -> None:
@@ -163,7 +163,7 @@ def tell_of_kernels(plan: StepPlan, model: nn.Module) -> None:
 def tell_of_waiting(problem: Problem) -> None:
     """Log that training waits for a search, since no plan for a step is there at once."""
     LOG.warning(
-        "%s: no plan that only moves tensors keeps to the limits, so there is no makeshift: the "
+        "%s: no plan that only moves tensors keeps to the limits, so there is no quick plan: the "
         "training waits for a plan in which modules run again, and the step in which it begins may "
         "take more memory than the limit; with example= all that happens before the first step",
         problem.name,

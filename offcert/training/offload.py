@@ -57,39 +57,42 @@ def offload(
     reserved_memory: int | str | None = None,
     verify_every: int | None = None,
 ) -> Offload:
-    """Prepare to train `model` under a plan; see `offcert.runtime.follow.offload.follow`.
+    """Train `model` within a memory limit: return a context manager for your training loop.
 
-    With ``plan="auto"`` and a budget, plans are made on the way. The first step with inputs of a
-    new kind is captured; where its bytes would exceed the budget, what autograd has saved leaves,
-    and returns in the backward pass. The next steps follow a makeshift for the same budget, and are
-    timed, until a plan has been found and certified in a process of its own. With an `example` the
-    capture happens before the training begins, on fake tensors if possible, so that even the first
-    step follows a plan; it should be the largest step that there will be, since smaller ones follow
-    its plan (`docs/theory/smaller-steps.md`).
+    Inside of it each step follows a plan: tensors that autograd saves leave for the host and come
+    back, or are computed again. The model's own forward pass runs; losses, gradients, parameters
+    and buffers are bitwise those of plain training. A step that is not the one that was planned
+    for keeps its tensors on the device; that is reported, and warned of once.
 
-    A plan moves what is dear to compute, and has the rest computed again in the backward pass,
-    whichever takes less time. What runs again does so as under PyTorch's own non-reentrant
-    checkpointing: losses and gradients are bitwise those of plain training, what modules remember
-    changes once, and forward hooks of the program's own are called again. Where that cannot be done
-    (it is not clear what the step computes from what, or the program refuses), an `OffloadWarning`
-    says why, and plans only move tensors.
+    The plan is given, or made on the way with ``plan="auto"`` and a limit. Then the first step with
+    inputs of a new kind is recorded; where its bytes would exceed the limit, saved tensors leave at
+    once. The next steps follow a quick heuristic plan and are timed, until a certified plan has
+    been found in a process of its own. With an `example` the step is recorded before the training
+    begins, on fake tensors if possible, so that even the first step follows a plan. The example
+    should be the largest step that there will be: smaller ones follow its plan
+    (`docs/theory/smaller-steps.md`).
+
+    What runs again does so as under PyTorch's non-reentrant checkpointing: what modules remember
+    changes once, and forward hooks of your own are called again. Where that cannot be done, an
+    `OffloadWarning` says why, and plans only move tensors.
 
     Parameters
     ----------
     model : nn.Module
-        The network.
+        The network, on the CPU or one CUDA device; DistributedDataParallel may wrap it.
     plan : Certificate, Plan, Schedule, sequence of certificates, path, or ``"auto"``
-        The plan to follow; a path is that of a certificate's file.
+        The plan to follow; a path is that of a certificate's file. Of several certificates each
+        step follows the one for inputs like its own.
     problem : Problem, optional
-        The problem that a plan or schedule was made for.
+        The problem that a plan or schedule was made for; a certificate brings its own.
     memory : int or str, optional
-        With ``"auto"``: the budget, in bytes or as ``"6GiB"``, without what a trace does not count
+        With ``"auto"``: the limit, in bytes or as ``"6GiB"``, without what a trace does not count
         (parameters, gradients, buffers, batch, optimiser state), or ``"25%"`` of the way from the
         least with which anything runs to the peak.
     device_memory : int or str, optional
-        With ``"auto"``: the budget with all that, in bytes or as ``"16GiB"``.
+        With ``"auto"``: the limit with all that, in bytes or as ``"16GiB"``.
     example : TrainingStep, optional
-        With ``"auto"``: a step that is captured before the training begins.
+        With ``"auto"``: a step that is recorded before the training begins.
     optimiser : torch.optim.Optimizer, optional
         With ``"auto"``: counts for `device_memory`, with the state that it has when a plan is made.
     hardware : str, optional
@@ -102,38 +105,70 @@ def offload(
     max_plans : int
         With ``"auto"``: for so many kinds of steps; others keep their tensors.
     buckets : int
-        With ``"auto"``: how many plans share the steps that the plan of the largest would do for.
-        Their sizes are chosen when some steps have been seen, so that steps take least time
-        (`docs/theory/smaller-steps.md`). Searches for them come after that of the largest, each as
-        long as `time_limit` says.
+        With ``"auto"``: how many plans share the steps for which the plan of the largest would do.
+        Their sizes are chosen after some steps, so that all steps together take least time. Each
+        is searched for after that of the largest, for `time_limit` seconds.
     background : bool
-        With ``"auto"``: whether plans are searched for in a process of its own while the training
-        goes on, or the training waits for them.
+        With ``"auto"``: search for plans in a process of its own while the training goes on; if
+        false, the training waits for them.
     plans : str or Path, optional
         With ``"auto"``: a folder in which certificates are kept, and found again: by the next run,
         by another process, or on another machine with the same device (with `hardware`: on any).
-        They are named by the digest of step, limit and machine. What is found is verified, and has
-        to be about the very step; what is damaged is said, and searched for anew.
-    strict, count, directory
-        As for `offcert.runtime.follow.offload.follow`; steps that are captured or timed on the way
-        are nothing that `strict` objects to.
-    device, timed
-        As there.
-    host_memory, host_spill
-        As there. With ``"auto"`` the limit is one of the search, too: what does not fit stays, or
-        is computed again, and the best of the plans that keep to the limit is followed. If there
-        is none, that is said, and training goes on without a plan. With `host_spill` plans are
-        made as if there were no limit.
-    reserved_memory
-        As there. With ``"auto"`` it may be the budget: `device_memory`, without what the allocator
-        has reserved in vain in the step that was captured.
-    verify_every
-        As there.
+        What is found is verified, and has to be about the very step.
+    strict : bool
+        Raise a `PlanError` where a step does not follow its plan; steps that are recorded or timed
+        on the way are no such steps.
+    count : bool, optional
+        Count live bytes at every operation, in all steps or in none; by default in the first two of
+        each plan, and where the autograd graph has a new shape or inputs are larger than before. It
+        costs 20 to 40 microseconds an operator.
+    directory : str, optional
+        Where the temporary file with the offloaded bytes is made, on a device without streams.
+    device : Device, optional
+        Whose streams copy; by default those of the CUDA device that the model is on, and none for a
+        model on the CPU.
+    timed : bool
+        Take note of the times of operations and transfers; see `Offload.times`.
+    host_memory : int or str, optional
+        Bytes of the host's memory that copies may take (``"8GiB"``); by default any number. A given
+        plan that needs more is refused; with ``"auto"`` the search keeps to it, and if no plan
+        does, that is said and training goes on without one.
+    host_spill : bool or str
+        Put copies that do not fit into `host_memory` into a memory-mapped file (in this folder).
+    reserved_memory : int or str, optional
+        Bytes that PyTorch's allocator may have reserved on the device at most (``"16GiB"``); a step
+        in which it reserves more has not followed its plan. With ``"auto"`` it may be the limit:
+        `device_memory`, without what the allocator reserved in vain in the recorded step.
+    verify_every : int, optional
+        After how many steps each segment that runs again is compared in full with its first run; by
+        default after as many as there are segments, one in each step.
+
+    Returns
+    -------
+    Offload
+        A context manager, which can be entered again and again; its `report` tells of the latest
+        step, its `steps` count them.
 
     Raises
     ------
     InputError
-        If what is given does not go together, or as `offcert.runtime.follow.offload.follow`.
+        If what is given does not go together, the model or plan is not of a kind that can be
+        trained so, or the host has too little memory for a given plan.
+
+    Examples
+    --------
+    >>> import offcert, torch
+    >>> model = torch.nn.Sequential(torch.nn.Linear(8, 64), torch.nn.ReLU(), torch.nn.Linear(64, 2))
+    >>> optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    >>> with offcert.offload(
+    ...     model, "auto", memory="25%", hardware="v100-pcie", time_limit=1, background=False
+    ... ) as training:
+    ...     for _ in range(3):
+    ...         model(torch.randn(4, 8)).square().mean().backward()
+    ...         optimiser.step()
+    ...         optimiser.zero_grad()
+    >>> sum(training.steps.values())
+    3
     """
     following: dict[str, Any] = {
         "strict": strict,

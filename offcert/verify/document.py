@@ -41,6 +41,9 @@ def verify(
 def verify(certificate: Any, limits: Limits = UNLIMITED) -> Verification[Any]:
     """Compute everything that a certificate claims again, as far as that is possible.
 
+    This takes no solver and no code of the search: schedules are simulated event by event, and
+    bounds recomputed from what the certificate holds, in exact arithmetic.
+
     Parameters
     ----------
     certificate : str, path, mapping, or certificate
@@ -60,6 +63,16 @@ def verify(certificate: Any, limits: Limits = UNLIMITED) -> Verification[Any]:
         or of the wrong kind.
     BeyondLimitsError
         If the file is larger than the limits allow.
+
+    Examples
+    --------
+    >>> import offcert
+    >>> problem = offcert.Library().load("cnn-8-0-m10")
+    >>> certificate = offcert.certify(problem, time_limit=10, target_gap=0.01)
+    >>> certificate.write("certificate.json")
+    >>> checked = offcert.verify("certificate.json")
+    >>> checked.valid, checked.faults
+    (True, [])
     """
     if not isinstance(limits, Limits):
         raise InputError(f"limits must be Limits, not {short_repr(limits)}")

@@ -1,4 +1,4 @@
-"""Every command and every line of Python on the first page and in the tutorials is executed.
+"""Every line of Python and every command on the first page, in tutorials, in training's reference.
 
 In order, as a reader would. A ``console`` block holds commands after ``$ `` and lines that they
 print among others. A block that cannot be executed says why in a comment right before it,
@@ -16,9 +16,10 @@ import pytest
 from support.docs.typed_commands import run_command
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "docs" / "index.md", *sorted((ROOT / "docs" / "tutorials").glob("*.md"))]
+DOCS = ROOT / "docs"
+PAGES = [DOCS / "index.md", DOCS / "training-reference.md", *sorted(DOCS.glob("tutorials/*.md"))]
 # Notebooks of the gallery are made of the same blocks.
-NOTEBOOKS = runpy.run_path(str(ROOT / "docs" / "_ext" / "notebooks.py"))
+NOTEBOOKS = runpy.run_path(str(DOCS / "_ext" / "notebooks.py"))
 BLOCK, commands = NOTEBOOKS["BLOCK"], NOTEBOOKS["commands_of"]
 
 

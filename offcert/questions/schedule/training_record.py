@@ -339,12 +339,12 @@ class TrainingRecord:
 
 # Meanings of the numbers in `TrainingRecord.errors`.
 ERRORS = {
-    "time": "step time as measured over that of the plan as it is carried out, less 1",
+    "time": "step time as measured over that of the plan as it is run, less 1",
     "time_to_certified": "step time as measured over the makespan of the schedule, less 1",
     "peak": "most live bytes as measured over those of the plan, less 1",
     "late_bytes": "bytes that came back only when they were asked for, in all steps",
     "unfreed_bytes": "bytes that should have left, but were held by someone, in all steps",
-    "outside_bytes": "bytes copied to the host outside of the arena, in all steps",
+    "outside_bytes": "bytes copied to the host outside of its buffer, in all steps",
 }
 
 

@@ -85,7 +85,7 @@ class Accounts:
             self._rehearsing = [each for each in self._rehearsing if each is not step_plan]
             refused = sum(each.refused is not None for each in proofs)
             say(
-                f"rehearsed: {len(proofs) - refused} of {len(proofs)} segments of {step_plan.name} "
+                f"tested: {len(proofs) - refused} of {len(proofs)} segments of {step_plan.name} "
                 "have made the same again"
             )
 

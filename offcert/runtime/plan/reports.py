@@ -189,7 +189,7 @@ class StepReport:
             ("late", late or "nothing"),
             ("not freed", _sized([(each.tensor, each.size) for each in self.unfreed])),
             ("unforeseen", _sized([(each.operation, each.size) for each in self.unforeseen])),
-            ("arena", arena),
+            ("copies", arena),
             ("runs again", again),
             *(("refused", f"{name}: {reason}") for name, reason in self.refused),
         ]

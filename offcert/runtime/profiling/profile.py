@@ -26,6 +26,12 @@ from offcert.runtime.device.interface import Device
 from offcert.runtime.hardware import Hardware
 from offcert.runtime.hardware import hardware as find_hardware
 from offcert.runtime.hardware.bandwidth import Measurement, modelled, retimed_network
+from offcert.runtime.profiling.choices import (
+    clock_called,
+    link_called,
+    recompute_called,
+    require_one_choice,
+)
 from offcert.runtime.profiling.measured_step import measure_step
 from offcert.runtime.profiling.optimisers import (
     Optimiser,
@@ -137,15 +143,27 @@ def profile(
         If the network is unknown, fails or does not fit the input, if not exactly one of `hardware`
         and `measure` is given, or if nothing is left of the device's memory; or if the device has
         too little memory to measure a step that moves nothing.
+
+    Examples
+    --------
+    A network by its name, or a module of your own:
+
+    >>> import offcert, torch
+    >>> problem = offcert.profile("resnet18", "2x3x64x64", hardware="v100-pcie")
+    >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 8))
+    >>> small = offcert.profile(model, "4x3x4x4", hardware="v100-pcie")
+    >>> limited = problem.with_memory("50%")
+    >>> limited.platform.memory < problem.trace.peak_memory
+    True
+    >>> offcert.write_problem("problem.json", limited)  # for offcert certify
     """
-    chosen = _clock(clock)
-    if recompute not in (Recompute.ANY, Recompute.NONE):
-        raise InputError(f'recompute must be "any" or "none", not {recompute!r}')
-    _require_one_choice(chosen, hardware, measure, device)
+    chosen = clock_called(clock)
+    again = recompute_called(recompute)
+    require_one_choice(chosen, hardware, measure, device)
     device_memory = _limits(memory, device_memory)
     # Looked up first: a wrong name should not have to wait for the network.
     found = None if hardware is None else find_hardware(hardware)
-    asked = _Asked(chosen, found, measure, device, _link(link, measure))
+    asked = _Asked(chosen, found, measure, device, link_called(link, measure))
     if optimiser is not None:
         require_state_known(optimiser)
     shape = None if input_shape is None else parse_shape(input_shape)
@@ -181,7 +199,7 @@ def profile(
         units=_UNITS,
         source=source,
         uncertainty=made.found.uncertainty,
-        recompute=Recompute(recompute) if isinstance(made.network, Network) else Recompute.NONE,
+        recompute=again if isinstance(made.network, Network) else Recompute.NONE,
     )
     return problem if memory is None else problem.with_memory(memory)
 
@@ -261,46 +279,6 @@ def _origin(made: _Made, measured: bool, model: Hardware | None) -> dict[str, An
 def _memory_left(found: Measurement, uncounted: Mapping[str, int]) -> int:
     """Return the bytes of a device's memory that are left, or the least that is feasible."""
     return max(found.memory - sum(uncounted.values()), found.trace.least_memory)
-
-
-def _require_one_choice(
-    clock: Clock, hardware: str | Hardware | None, measure: bool, device: Device | None
-) -> None:
-    if device is not None:
-        _require_measurable(clock, measure)
-    if device is not None and device.tensors.type == "cpu":
-        if hardware is None:
-            raise InputError("a simulated device takes durations from a hardware model: give one")
-    elif (hardware is None) is not measure:
-        raise InputError("exactly one of hardware and measure must be given")
-    if measure and clock is Clock.OPERATORS:
-        raise InputError(
-            "single operators cannot be measured: what watches them takes longer than many of "
-            "them do; use the clock modules, or a hardware model"
-        )
-
-
-def _require_measurable(clock: Clock, measure: bool) -> None:
-    if not measure:
-        raise InputError("a device is for measuring: give measure=True too")
-    if clock is Clock.STAGES:
-        raise InputError("stages are not measured on a device of one's own; use the clock modules")
-
-
-def _link(name: str, measure: bool) -> Link:
-    if name not in tuple(Link):
-        raise InputError(f"link must be one of {', '.join(Link)}, not {name!r}")
-    if measure and name != Link.DUPLEX:
-        raise InputError("a link is measured, not chosen: leave it out with measure")
-    return Link(name)
-
-
-def _clock(name: str) -> Clock:
-    try:
-        return Clock(name)
-    except ValueError:
-        known = ", ".join(Clock)
-        raise InputError(f"clock must be one of {known}, not {name!r}") from None
 
 
 def _label(model: str | nn.Module | TrainingStep, shape: tuple[int, ...] | None) -> str:

@@ -62,7 +62,7 @@ class SimulatedClerk:
     ) -> SimulatedDone:
         """Let bytes be copied once events have been reached."""
         if self._closed:
-            raise OffcertError("a clerk is told to copy after it has been closed")
+            raise OffcertError("a copying thread is told to copy after it has been closed")
         for event in after:
             self._stream.wait(event)
         self._stream.work(0)
@@ -92,7 +92,9 @@ class SimulatedClerk:
     ) -> None:
         """Copy bytes; tests let this fail."""
         if source.closed or target.closed:
-            raise OffcertError("a clerk copies bytes of an arena that has been given back")
+            raise OffcertError(
+                "a copying thread copies bytes of a host buffer that has been given back"
+            )
         ctypes.memmove(target.address(to), source.address(begin), size)
 
     def close(self) -> None:

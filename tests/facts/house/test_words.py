@@ -158,15 +158,56 @@ class Class:
     assert [text for text in empty + named if EMPTY.match(text)] == empty
 
 
-def test_a_word_is_defined_once() -> None:
+def terms() -> list[str]:
+    """Return the terms of the glossary."""
     page = (ROOT.parent / "docs/theory/definitions.md").read_text()
-    words = [
-        word.strip().lower()
-        for line in re.findall(r"^### (.+)$", page, re.M)
-        for word in line.split(",")
+    found = re.findall(r"^### (.+)$", page, re.M)
+    return [word.strip().lower() for line in found for word in line.split(",")]
+
+
+def test_the_glossary_defines_at_most_forty_terms_each_once() -> None:
+    assert 30 < len(terms()) <= 40
+    assert sorted(set(terms())) == sorted(terms())
+
+
+def test_terms_of_the_glossary_are_used() -> None:
+    pages = [path for path in ROOT.parent.glob("docs/**/*.md") if path.name != "definitions.md"]
+    text = "\n".join(path.read_text().lower() for path in pages)
+    unused = [term for term in terms() if not re.search(rf"\b{re.escape(term)}", text)]
+    assert not unused
+
+
+PRIVATE = "makeshift|outlook|barred|unread|clerk|relay|rehearsal"
+"""Words of the code's own which readers need not learn."""
+
+
+def test_pages_for_users_have_words_of_the_field() -> None:
+    pages = [
+        ROOT.parent / "README.md",
+        *ROOT.parent.glob("docs/*.md"),
+        *ROOT.parent.glob("docs/tutorials/*.md"),
+        *ROOT.parent.glob("docs/formats/*.md"),
     ]
-    assert len(words) > 50
-    assert sorted(set(words)) == sorted(words)
+    found = {
+        str(path.relative_to(ROOT.parent)): words
+        for path in pages
+        if (words := re.findall(rf"\b(?:{PRIVATE})\w*", path.read_text(), re.I))
+    }
+    assert not found
+
+
+def test_messages_have_words_of_the_field() -> None:
+    found = []
+    for path in sorted(ROOT.rglob("*.py")):
+        tree = ast.parse(path.read_text())
+        written = {(line, text) for line, text in docstrings(tree)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                text = node.value.strip()
+                said = " " in text and (node.lineno, text) not in written
+                if said and re.search(rf"\b(?:{PRIVATE}|studied)\b", text, re.I):
+                    found.append(f"{path.relative_to(ROOT)}:{node.lineno}: {text}")
+    assert not found
 
 
 def test_the_page_of_what_runs_again_names_what_is_there() -> None:

@@ -50,12 +50,12 @@ def test_all_is_well() -> None:
     assert "  live bytes as predicted at all 6 events: yes" in lines
     assert "  peak 2.00 KiB, limit 4.00 KiB, without a plan 8.00 KiB" in lines
     assert len([line for line in lines if line.strip().startswith("o")]) == 3
-    assert "arena" not in "\n".join(lines)
+    assert "host buffer" not in "\n".join(lines)
 
 
 def test_the_arena_on_the_host_is_said_with_what_is_needed_of_it() -> None:
     text = describe_training(report(3, step(), arena_bytes=3072, arena_load=2048), UNITS)
-    assert "  arena on the host 3.00 KiB, of which 2.00 KiB are needed at a time\n" in text
+    assert "  host buffer 3.00 KiB, of which 2.00 KiB are needed at a time\n" in text
     changes = {"device": "cuda", "pinned_bytes": 3072, "pinned_seconds": 1.25}
     text = describe_host(report(3, step(), arena_bytes=3072, arena_load=2048, **changes), UNITS)
     assert "are needed at a time; 3.00 KiB pinned in 1.2 s" in text
@@ -83,7 +83,7 @@ def test_whatever_is_wrong_is_said_and_long_lists_are_cut() -> None:
         "and 15 more",
         "12 B could not be freed",
         "13 B were saved that were not foreseen",
-        "14 B were copied outside of the arena on the host",
+        "14 B were copied outside of the host buffer",
         "bitwise equal: NO",
         "events: NO",
     ):

@@ -32,7 +32,7 @@ def test_report_trace_and_picture_of_a_simulated_device(
     assert record.measured is not None
     assert record.measured.schedule == record.planned.schedule
     assert {value for name, value in record.errors().items() if "certified" not in name} == {0}
-    assert said.err.startswith("offcert: arena on the host ")
+    assert said.err.startswith("offcert: host buffer ")
     assert said.err.count("\n") == 1
     lines = said.out.splitlines()
     # The certificate's step moves at other moments than events allow; the forecast does not.
@@ -42,7 +42,7 @@ def test_report_trace_and_picture_of_a_simulated_device(
     assert forecast[1] == executed[1]
     beyond = 100 * (record.planned.schedule.makespan / (record.certified or 1) - 1)
     times = f"time to the certificate {beyond:+.2f} %, time to the forecast +0.00 %"
-    errors = f"{times}, peak +0.00 %, 0 B late, 0 B not freed, 0 B outside of the arena"
+    errors = f"{times}, peak +0.00 %, 0 B late, 0 B not freed, 0 B outside of the host buffer"
     assert f"  errors: {errors}" in lines
     events = json.loads(Path("t.json").read_text())["traceEvents"]
     names = [event["name"] for event in events if event.get("cat") == "operation"]

@@ -178,7 +178,7 @@ def test_what_changes_in_place_is_planned_by_offloading_alone(monkeypatch):
 def test_that_training_waits_for_a_plan_that_runs_modules_again_is_said(caplog):
     # Nothing may move, so that there is no makeshift.
     training = trained(row(), 3, memory="90%", host_memory=1)
-    assert "so there is no makeshift: the training waits for a plan" in caplog.text
+    assert "so there is no quick plan: the training waits for a plan" in caplog.text
     assert training.steps["planned"] > 0
 
 

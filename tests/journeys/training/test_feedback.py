@@ -83,7 +83,7 @@ def test_a_plan_that_is_made_on_the_way_is_said_too(caplog: pytest.LogCaptureFix
     assert len(plans) == len(training.promises) == len(training.step_plans) == 1
     # The makeshift promises nothing; what was measured by the plan follows what it promises.
     studied, makeshift, searching, plan, first = lines(caplog)
-    assert studied.startswith("studied Sequential: 17 operations, peak ")
+    assert studied.startswith("recorded Sequential: 17 operations, peak ")
     assert re.search(r"searching for a plan .* within .* KiB, for 2 s at most", searching)
     assert makeshift.startswith("the first step by a plan without a certificate: planned")
     assert plan == plans[0]

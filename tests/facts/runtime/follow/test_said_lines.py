@@ -64,4 +64,4 @@ def test_it_is_said_once_that_all_segments_were_rehearsed(caplog):
     accounts.rehearsed(made, proofs)
     assert not accounts.rehearses(made)
     (record,) = caplog.records
-    assert record.getMessage() == "rehearsed: 1 of 2 segments of test have made the same again"
+    assert record.getMessage() == "tested: 1 of 2 segments of test have made the same again"

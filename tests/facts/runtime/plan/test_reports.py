@@ -36,7 +36,7 @@ def test_a_report_is_read_in_ten_lines() -> None:
         "late        0.50 MiB came back only when asked for",
         "not freed   2.00 MiB: fc1",
         "unforeseen  1.25 MiB: F:0, F:1, F:2 and 2 more",
-        "arena       2.00 MiB on the host, 1.00 MiB of it at a time; 3 copies outside of it, "
+        "copies      2.00 MiB on the host, 1.00 MiB of it at a time; 3 copies outside of it, "
         "1.00 MiB",
         "runs again  blocks.0, call 2 of blocks.1; 1.00 MiB of state copied for it",
     ]
