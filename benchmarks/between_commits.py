@@ -40,7 +40,7 @@ Figures = dict[str, int]
 
 
 def git(*arguments: str) -> str:
-    """Return what a command of git prints."""
+    """Return the output of a command of git."""
     command = ["git", "-C", str(ROOT), *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
@@ -65,7 +65,7 @@ def checked_out(commit: str) -> Iterator[Path]:
 
 
 def ran(folder: Path, *arguments: str) -> str | None:
-    """Return what Python prints with the packages of a folder; None if it fails there."""
+    """Return the output of Python with the packages of a folder; None if it fails there."""
     environment = os.environ | {"PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, *arguments]
     done = subprocess.run(

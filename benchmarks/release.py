@@ -46,7 +46,7 @@ def versions(root: Path) -> dict[str, str]:
 
 
 def in_the_way(root: Path) -> list[str]:
-    """Return what keeps the tree from being released, a sentence each."""
+    """Return the obstacles to a release of the tree, a sentence each."""
     status = subprocess.run(
         ["git", "-C", str(root), "status", "--porcelain"],
         check=True,
@@ -82,7 +82,7 @@ def lab_built(folder: Path) -> Path:
 
 
 def tried(wheel: Path, lab: Path) -> bool:
-    """Install both into an empty environment and run what the README says; tell whether it ran."""
+    """Tell whether the README runs where both are installed into an empty environment."""
     fine = True
     with tempfile.TemporaryDirectory() as place:
         programs = installed(wheel, Path(place, "environment"))
