@@ -12,6 +12,7 @@ LIMIT := 60
 # Hundreds of processes of the tests would compile all sources, each for itself.
 unexport PYTHONDONTWRITEBYTECODE
 
+.PHONY: release bench-versions coverage
 .PHONY: setup demo test test-fast check lint types tests docs wheel screenshots claims claims-again gpu gpu-wheels clean
 
 setup: $(STAMP)
@@ -117,6 +118,24 @@ gpu-wheels: $(STAMP)
 		--python-version 3.12 --platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 \
 		-c constraints.txt numba transformers pytest
 	@du -sh out/wheels
+
+# Both packages as somebody meets them who installs them; says which tag to set.
+release: $(STAMP)
+	@$(BIN)/python benchmarks/release.py
+
+# FROM is a tag or a commit, as in `make bench-versions FROM=v0.1.0`; the latest tag without.
+bench-versions: $(STAMP)
+	@mkdir -p out
+	@$(BIN)/python benchmarks/between_commits.py $(FROM) -o out/between-commits.json
+
+# Of the tests that take no time. A loop in another thread cannot be ended while a tracer counts lines.
+coverage: $(STAMP)
+	@mkdir -p out
+	@$(BIN)/python -m coverage run -m pytest -m "not slow" $(FAST) \
+		--deselect tests/facts/certify/test_watchdog.py::test_in_another_thread_a_loop_ends_too
+	@$(BIN)/python -m coverage report > out/coverage.txt
+	@tail -n 1 out/coverage.txt
+	@echo "== lines that no such test reaches are in out/coverage.txt"
 
 clean:
 	rm -rf .venv out

@@ -208,6 +208,8 @@ class Way:
         self._optimiser = torch.optim.SGD(self.model.parameters(), lr=1e-4, momentum=0.9)
         self.context = context(self.model)
         self.segments = segments
+        plans = self.context.step_plans if isinstance(self.context, Offload) else []
+        self.host_bytes = sum(plan.host.pool for plan in plans)
         self.calls: list[int] = []
         self.seconds: list[float] = []
 
@@ -308,6 +310,7 @@ def measure(
                 "calls": calls,
                 "calls_by_step": way.calls,
                 "segments": way.segments,
+                "host_bytes": way.host_bytes,
                 "calls_a_segment": more / way.segments if way.segments else None,
                 "milliseconds": 1000 * time_taken,
                 "to_checkpointing": time_taken / statistics.median(theirs.seconds),

@@ -24,6 +24,7 @@ from offcert.cli.output import native_output_to_stderr, require_folder, show
 from offcert.cli.parser import Commands, add_command
 from offcert.cli.progress import progress
 from offcert.cli.searching import add_effort, progress_line, search_settings
+from offcert.cli.versions import ShowVersions
 
 if TYPE_CHECKING:
     from offcert.certify.diagnosis import Diagnosis
@@ -97,6 +98,11 @@ def add(commands: Commands) -> None:
         metavar="FOLDER",
         help="folder for the certificate of each size, which train takes, and doctor.json, the "
         "answer; report makes a page of the folder (default: none is kept)",
+    )
+    parser.add_argument(
+        "--versions",
+        action=ShowVersions,
+        help="print the versions of offcert and of what it uses, for a report of a fault, and end",
     )
     parser.set_defaults(prepare=_prepare)
 
