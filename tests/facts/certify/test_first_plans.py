@@ -93,7 +93,6 @@ def test_long_chains_do_without_what_takes_long(monkeypatch: pytest.MonkeyPatch)
         return persistent(chain, memory, slots)
 
     monkeypatch.setattr("offcert.heuristics.checkpoint.persistent.persistent", counted)
-    monkeypatch.setattr("offcert.certify.search_steps.joint._MOST_COOLED", 0)
     for stages in (20, 251):
         rng = random.Random(stages)
         value(recompute_problem(rng, checkpoint_chain(rng, stages), Fraction(1, 2)))
