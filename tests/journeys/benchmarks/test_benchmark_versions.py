@@ -36,7 +36,9 @@ def test_outcomes_of_all_kinds_are_counted(versions: ModuleType, tmp_path: Path)
     assert sorted(name.rpartition(".")[2] for name in row["failed"]) == failed
     assert row["skipped"] == {"no device": 1}
     line = versions.table({"2.0/3.1/1.0": row}).splitlines()[-1]
-    assert line.split(" | ")[3:6] == ["3", "`test_wrong`; `test_broken`", "1"]
+    tests, *rest = line.split(" | ")[3:6]
+    assert tests.partition(" ")[0] == "3"
+    assert rest == ["`test_wrong`; `test_broken`", "1"]
 
 
 def test_tests_that_do_not_run_at_all_are_told(versions: ModuleType, tmp_path: Path) -> None:

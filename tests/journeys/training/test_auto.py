@@ -305,7 +305,7 @@ def test_strict_training_does_not_object_to_being_studied(pair: Pair) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"plan": "best", "memory": 1}, "a schedule or \"auto\", not 'best'"),
+        ({"plan": "best", "memory": 1}, "or the path of a certificate's file, not 'best'"),
         ({"plan": "auto"}, "exactly one of memory and device_memory"),
         ({"plan": "auto", "memory": 1, "device_memory": 1}, "exactly one of memory"),
         ({"plan": "auto", "memory": 6}, 'memory 6 needs a unit: "6GiB", "6MB" or bytes, "6B"'),
