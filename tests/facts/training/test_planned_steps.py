@@ -260,7 +260,7 @@ def tower():
 
 def test_forward_passes_of_two_batches_before_their_backward_passes():
     with warnings.catch_warnings(action="error"):
-        training = require_same(tower(), overlapping(lambda n: 2), 6, memory="40%", time_limit=1)
+        training = require_same(tower(), overlapping(lambda n: 2), 6, memory="40%", time_limit=20)
     assert training.steps == {"studied": 1, "planned": 5}
     assert training.report.offloaded_bytes > 0
 
@@ -268,7 +268,7 @@ def test_forward_passes_of_two_batches_before_their_backward_passes():
 def test_two_batches_at_once_become_one_step_if_each_had_been_one():
     with pytest.warns(OffloadWarning, match="a plan has to be made for calls as one step"):
         training = require_same(
-            tower(), overlapping(lambda n: 1 if n < 3 else 2), 12, memory="40%", time_limit=1
+            tower(), overlapping(lambda n: 1 if n < 3 else 2), 12, memory="40%", time_limit=20
         )
     (plan,) = training.step_plans
     assert len(plan.capture.calls) == 2
