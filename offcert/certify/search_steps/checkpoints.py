@@ -8,16 +8,15 @@ from typing import Any
 
 from offcert.certify.method import Effort
 from offcert.certify.search import Search
+from offcert.certify.search_steps.rematerialisation import offer_unmoved
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import InputError, MethodError
 from offcert.core.execution import Execution
 from offcert.core.network import Network
 from offcert.core.program import Program
 from offcert.heuristics.combined.search import CombinedPlan, combined_plan
-from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.questions.schedule.schedule import Schedule
-from offcert.questions.schedule.simulate import simulate
 
 # Stages of the longest chain whose exact curve is computed: that of longer chains takes many
 # seconds. Measured; no record.
@@ -38,14 +37,8 @@ def descend_checkpoints(search: Search, effort: Effort) -> None:
         return
     search.begin("checkpoints")
     execution = _execution(search, chain)
-    if execution is None:
-        return
-    peak = execution.trace.peak_memory
-    if problem.minimise is Minimise.TIME and peak > problem.platform.memory:
-        return
-    schedule = simulate(problem.executed(execution).with_memory(peak), Plan())
-    least_bytes = problem.minimise is Minimise.MEMORY
-    search.offer_executed(execution, schedule, peak if least_bytes else None)
+    if execution is not None:
+        offer_unmoved(search, execution)
 
 
 def _execution(search: Search, chain: CheckpointChain) -> Execution | None:
@@ -167,13 +160,8 @@ def descend_graphs(search: Search, effort: Effort) -> None:
         cost = _cost(problem, execution)
         if cost is not None and (best is None or cost < best[0]):
             best = cost, execution
-    if best is None:
-        return
-    execution = best[1]
-    peak = execution.trace.peak_memory
-    schedule = simulate(problem.executed(execution).with_memory(peak), Plan())
-    least_bytes = problem.minimise is Minimise.MEMORY
-    search.offer_executed(execution, schedule, peak if least_bytes else None)
+    if best is not None:
+        offer_unmoved(search, best[1])
 
 
 def _executions(network: Network, seconds: float) -> Iterator[Execution]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from offcert.certify.interrupts import held_interrupts
 from offcert.certify.method import Effort
 from offcert.certify.search import Search
+from offcert.certify.search_steps.rematerialisation import offer_unmoved
 from offcert.core.errors import InputError, MethodError, PlanError
 from offcert.core.program import Program, program_from_json
 from offcert.heuristics.evictions.rules import greedy, sequential
@@ -205,8 +206,8 @@ def _offer_persistent(search: Search, alone: Problem) -> None:
         return
     from offcert.heuristics.checkpoint.persistent import persistent
 
-    execution = persistent(chain, alone.platform.memory, _FEW_SLOTS).expand(chain.network())
-    search.offer_executed(execution, simulate(alone.executed(execution), Plan()))
+    strategy = persistent(chain, alone.platform.memory, _FEW_SLOTS)
+    offer_unmoved(search, strategy.expand(chain.network()))
 
 
 def _offering(search: Search) -> Callable[[JointPlan], object]:

@@ -69,14 +69,14 @@ def descend_persistent(search: Search, effort: Effort) -> None:
         if problem.minimise is Minimise.MEMORY:
             if small:
                 strategy = persistent_least_memory(chain, problem.deadline, _MOST_POINTS)
-                _offer(search, strategy.expand(chain.network()))
+                offer_unmoved(search, strategy.expand(chain.network()))
             return
         memory = problem.platform.memory
         slots: Any = effort.options.get("slots", _SLOTS)
-        _offer(search, persistent(chain, memory, slots).expand(chain.network()))
+        offer_unmoved(search, persistent(chain, memory, slots).expand(chain.network()))
         if small and not search.done:
             strategy = persistent(chain, memory, None, _MOST_POINTS)
-            _offer(search, strategy.expand(chain.network()))
+            offer_unmoved(search, strategy.expand(chain.network()))
     except MethodError:
         # No strategy is found at so many slots, or with so many points: that proves nothing.
         return
@@ -93,10 +93,10 @@ def descend_rematerialisation(search: Search, effort: Effort) -> None:
     problem = search.problem
 
     def take(found: Found) -> None:
-        _offer(search, found.execution)
+        offer_unmoved(search, found.execution)
 
     if problem.minimise is Minimise.MEMORY:
-        _offer(search, Strategy.plain(network).expand(network))
+        offer_unmoved(search, Strategy.plain(network).expand(network))
         if problem.deadline is None or problem.deadline >= network.compute_time:
             least_memory(
                 network,
@@ -219,7 +219,7 @@ def _take(search: Search, outcome: object, claim: str, effort: Effort) -> None:
 
     assert isinstance(outcome, RematerialisationOutcome)
     if outcome.execution is not None:
-        _offer(search, outcome.execution)
+        offer_unmoved(search, outcome.execution)
     if outcome.error is not None:
         search.note_failure(outcome.error)
     if outcome.claim is None or search.problem.offload:
@@ -229,7 +229,7 @@ def _take(search: Search, outcome: object, claim: str, effort: Effort) -> None:
     search.add(claimed(f"{claim}{suffix}", value, solver, outcome.details))
 
 
-def _offer(search: Search, execution: Execution) -> None:
+def offer_unmoved(search: Search, execution: Execution) -> None:
     """Offer an execution of which nothing leaves the device, if it fits."""
     problem, peak = search.problem, execution.trace.peak_memory
     least_bytes = problem.minimise is Minimise.MEMORY

@@ -229,10 +229,10 @@ def common_divisor(problem: Problem) -> int:
     return math.gcd(*problem.trace.durations, *transfer_times(problem)) or 1
 
 
-def choose_grid(problem: Problem, upper: int, variables: int) -> int:
+def choose_grid(problem: Problem, upper: int, variables: int, plain: bool = False) -> int:
     """Return a fine grid, in ticks a cell, on which at most about `variables` are needed."""
     unit = common_divisor(problem)
-    finest = build_grid(problem, unit, upper)
+    finest = build_grid(problem, unit, upper, plain)
     return unit if finest is None else unit * max(1, -(-finest.variables // variables))
 
 

@@ -20,7 +20,12 @@ from offcert.formulations.common.grid import longest_makespan
 from offcert.formulations.common.linear_model import ONE, ROUNDING, LinearModel
 from offcert.formulations.common.linear_solvers import SCIPY, LinearAnswer, run_model
 from offcert.formulations.common.outcome import ModelOutcome, ModelRun
-from offcert.formulations.common.time_grid import TimeGrid, build_grid, common_divisor
+from offcert.formulations.common.time_grid import (
+    TimeGrid,
+    build_grid,
+    choose_grid,
+    require_coarse_enough,
+)
 from offcert.formulations.fluid.exact import FluidOutcome, schedule_with
 from offcert.formulations.fluid.program import Decisions
 from offcert.formulations.models.pausing_cells import PausingCells
@@ -166,31 +171,24 @@ def solve_pausing(
 
 
 def _grid_of(problem: Problem, grid: int | None, upper: int) -> TimeGrid:
-    unit = common_divisor(problem)
-    data = build_grid(problem, unit if grid is None else grid, upper, plain=True)
+    cell = choose_grid(problem, upper, _USUAL, plain=True) if grid is None else grid
+    data = build_grid(problem, cell, upper, plain=True)
     assert data is not None
-    if grid is None and data.variables > _USUAL:
-        coarser = unit * -(-data.variables // _USUAL)
-        data = build_grid(problem, coarser, upper, plain=True)
-        assert data is not None
-    _require_size(data.variables, data.grid)
+    require_coarse_enough(data, _LARGEST)
     return data
 
 
 def _pausing(problem: Problem, grid: int | None, integers: bool) -> PausingCells:
     upper = longest_makespan(problem)
     items = len(problem.trace) + 2 * len(problem.trace.gaps)
-    cell = grid if grid is not None else max(1, -(-upper * items // _USUAL))
-    _require_size(-(-upper * items // max(1, cell)), cell)
-    return PausingCells(problem, cell, upper, integers)
-
-
-def _require_size(pairs: int, grid: int) -> None:
+    cell = max(1, -(-upper * items // _USUAL)) if grid is None else grid
+    pairs = -(-upper * items // max(1, cell))
     if pairs > _LARGEST:
         raise InputError(
-            f"grid must be at least about {-(-pairs * grid // _LARGEST)} ticks here, not {grid}: "
+            f"grid must be at least about {-(-pairs * cell // _LARGEST)} ticks here, not {cell}: "
             f"{pairs} variables are too many"
         )
+    return PausingCells(problem, cell, upper, integers)
 
 
 def _answer(
