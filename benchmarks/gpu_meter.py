@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from gpu_networks import build
+from runtime_ways import live_bytes_of
 from torch import nn
 
 from offcert.core.platform import Platform
@@ -120,19 +121,8 @@ class Bench:
         if not self.simulated:
             yield None
             return
-        with LiveBytes() as counter:
-
-            def exclude(parameter: torch.Tensor) -> None:
-                if parameter.grad is not None:
-                    counter.exclude([parameter.grad])
-
-            trained = [each for each in self.model.parameters() if each.requires_grad]
-            handles = [each.register_post_accumulate_grad_hook(exclude) for each in trained]
-            try:
-                yield counter
-            finally:
-                for handle in handles:
-                    handle.remove()
+        with live_bytes_of(self.model) as counter:
+            yield counter
 
     def repeat(
         self,

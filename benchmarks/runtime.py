@@ -24,7 +24,15 @@ from typing import Any
 
 import torch
 from runtime_rows import Row, table
-from runtime_ways import Checkpointed, MemoryBudget, Plain, SaveOnHost, Threshold, Way
+from runtime_ways import (
+    Checkpointed,
+    MemoryBudget,
+    Plain,
+    SaveOnHost,
+    Threshold,
+    Way,
+    live_bytes_of,
+)
 from torch import nn
 
 from offcert.certify.ladder import certify
@@ -277,21 +285,8 @@ class Bench:
         if not self._simulated:
             yield None
             return
-        with LiveBytes() as counter:
-
-            def exclude(parameter: torch.Tensor) -> None:
-                if parameter.grad is not None:
-                    counter.exclude([parameter.grad])
-
-            handles = [
-                each.register_post_accumulate_grad_hook(exclude)
-                for each in self.step.model.parameters()
-            ]
-            try:
-                yield counter
-            finally:
-                for handle in handles:
-                    handle.remove()
+        with live_bytes_of(self.step.model) as counter:
+            yield counter
 
 
 def measure(bench: Bench, tell: Callable[[str], None]) -> Iterator[Row]:

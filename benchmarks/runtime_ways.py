@@ -292,3 +292,21 @@ def blocks(model: nn.Module) -> list[nn.Module]:
 
     visit(model)
     return found
+
+
+@contextmanager
+def live_bytes_of(model: nn.Module) -> Iterator[LiveBytes]:
+    """Count live bytes without the gradients of a model's parameters."""
+    with LiveBytes() as counter:
+
+        def exclude(parameter: torch.Tensor) -> None:
+            if parameter.grad is not None:
+                counter.exclude([parameter.grad])
+
+        trained = [each for each in model.parameters() if each.requires_grad]
+        handles = [each.register_post_accumulate_grad_hook(exclude) for each in trained]
+        try:
+            yield counter
+        finally:
+            for handle in handles:
+                handle.remove()
