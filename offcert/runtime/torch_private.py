@@ -11,7 +11,9 @@ imported from here.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -212,10 +214,10 @@ FLAGS = {
 }
 
 
-def undispatched() -> Any:
-    """Return a context in which dispatch modes see no operators."""
-    # Asked for each time: the audit of engines puts another in its place.
-    return torch._C._DisableTorchDispatch()
+# Returns a context in which dispatch modes see no operators. It is entered dozens of times a step,
+# so that no function of Python is called for it; and it is looked up each time, since the audit of
+# engines puts another in its place.
+undispatched: Callable[[], Any] = partial(methodcaller("_DisableTorchDispatch"), torch._C)
 
 
 def aliases_tracked() -> Any:

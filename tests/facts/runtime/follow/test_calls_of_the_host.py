@@ -31,7 +31,7 @@ def test_a_step_makes_few_calls(host_time) -> None:
         assert min(row["calls_by_step"]) > least * row["calls"]
     # However large the model is.
     assert calls["empty plan"] - calls["plain"] < 230
-    assert calls["moves all"] < 4.1 * calls["plain"]
+    assert calls["moves all"] < 4 * calls["plain"]
     assert calls["runs again"] < 1.2 * calls["checkpointed"]
 
 
