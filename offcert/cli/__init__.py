@@ -1,6 +1,9 @@
 """The command line: a file a command, and each imports what it needs when it runs.
 
 Nothing is imported here: until `main` has said what an interrupt means, one is a traceback.
+
+Its size: each of its commands has a sentence for every bad argument, and an interrupt that
+keeps the best found at any moment, even while Python is still importing.
 """
 
 from __future__ import annotations

@@ -7,4 +7,7 @@ several devices; `placement`: addresses. `cooling` is the clock of all that anne
 
 Each is a function ``method(problem, **options) -> Plan``. One that does not apply to a problem, or
 finds no plan, raises `offcert.core.errors.MethodError`; that never means that no plan exists.
+
+Its size: the methods of five papers, as published and as they have to be read where a
+paper is silent, and searches of our own for all that may be decided.
 """

@@ -38,6 +38,9 @@ kernels of C++ extensions and Triton, collectives, CUDA graphs, ``torch.compile`
 ``cuda:0``, streams of other libraries, DLPack. Not seen, and not to be known: memory that is
 written through ``data_ptr`` or an array of NumPy, and scratch memory of kernels.
 ``torch.autocast("cuda")`` changes no types here.
+
+Its size: names of `torch.cuda` and of tensors lead to a simulated machine with streams, memory and
+orders of execution of its own, so that an engine of others runs on it unmodified.
 """
 
 from offcert_lab.engines.audit import EngineAudit, audit_engine

@@ -1,1 +1,5 @@
-"""Exact models for CP-SAT and for linear solvers."""
+"""Exact models for CP-SAT and for linear solvers.
+
+Its size: five formulations for two kinds of solvers, each with its own rows; what they share is in
+`formulations.common`.
+"""

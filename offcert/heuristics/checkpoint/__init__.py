@@ -6,4 +6,7 @@ pass gets there. Each algorithm is a function ``(sizes) -> Selection``;
 `offcert.heuristics.checkpoint.registry` has them by name. What a selection costs under the memory
 models of the papers is said by `offcert.heuristics.checkpoint.live`, which shares no code with
 these.
+
+Its size: six algorithms of two papers on chains and on graphs, each with the paper's own memory
+model.
 """

@@ -53,6 +53,9 @@ Its rules:
 10. Threads of the host that copy to files and from them (`SimulatedDevice.clerk`) are queues, too,
    with clocks of their own that files do not move: they copy as late as events allow, and their
    uses of the host's memory race like those of streams.
+
+Its size: it is the machine on which all of the engine is tested without a GPU: streams, an
+allocator, an arena, races that an adversary chooses, and the host's own time.
 """
 
 from offcert.runtime.simulated.allocator import Policy
