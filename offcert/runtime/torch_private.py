@@ -49,6 +49,9 @@ if TYPE_CHECKING:
     from torch._functorch import config as aot_config  # noqa: F401
     from torch._functorch import partitioners as partitioners
     from torch._functorch._aot_autograd.descriptors import GradAOTOutput as GradAOTOutput
+    from torch._functorch._aot_autograd.descriptors import (
+        SavedForBackwardsAOTOutput as SavedForBackwardsAOTOutput,
+    )
     from torch._functorch.partitioners import _extract_fwd_bwd_modules as divided_by  # noqa: F401
     from torch._functorch.partitioners import _size_of as bytes_of_node  # noqa: F401
     from torch._inductor.compile_fx import compile_fx as compile_fx
@@ -124,6 +127,8 @@ PRIVATE = {
     "torch._functorch.partitioners._size_of": _COMPILED,
     "torch._functorch.partitioners.default_partition": _COMPILED,
     "torch._functorch._aot_autograd.descriptors.GradAOTOutput": _COMPILED,
+    "torch._functorch._aot_autograd.descriptors.SavedForBackwardsAOTOutput": _COMPILED,
+    "torch._functorch.partitioners.min_cut_rematerialization_partition": "no clock of graphs",
     "torch._guards.CompileContext": _COMPILED,
     "torch._inductor.config": "`offcert.backend` makes no kernels by Inductor",
     "torch._inductor.virtualized.V": "`offcert.backend` makes no kernels by Inductor",
@@ -140,6 +145,10 @@ _LATE = {
     "aot_config": ("torch._functorch.config", None),
     "partitioners": ("torch._functorch.partitioners", None),
     "GradAOTOutput": ("torch._functorch._aot_autograd.descriptors", "GradAOTOutput"),
+    "SavedForBackwardsAOTOutput": (
+        "torch._functorch._aot_autograd.descriptors",
+        "SavedForBackwardsAOTOutput",
+    ),
     "bytes_of_node": ("torch._functorch.partitioners", "_size_of"),
     "divided_by": ("torch._functorch.partitioners", "_extract_fwd_bwd_modules"),
     "compile_fx": ("torch._inductor.compile_fx", "compile_fx"),

@@ -20,7 +20,10 @@ from offcert.core.errors import InputError
 from offcert.questions.schedule.problem import Problem
 from offcert.runtime.compiled.again import Marked, mark_segments
 from offcert.runtime.compiled.anchors import Anchors
+from offcert.runtime.compiled.graph_network import is_of_graphs
 from offcert.runtime.compiled.graph_pair import GraphPair, NodeCalls, storage_of
+from offcert.runtime.compiled.graph_profile import divided_by_least_cut
+from offcert.runtime.compiled.graph_program import GraphPlan, carry_out, graph_plan
 from offcert.runtime.compiled.inductor import (
     NAME,
     Buffers,
@@ -99,7 +102,8 @@ def backend(
         if compiler != NAME:
             raise InputError(f'compiler must be "{NAME}" or callable, not {compiler!r}')
         require_inductor()
-    return Backend(planned(*pairs[0]), strict=strict, compiler=compiler)
+    made = graph_plan if is_of_graphs(pairs[0][0]) else planned
+    return Backend(made(*pairs[0]), strict=strict, compiler=compiler)
 
 
 class Backend:
@@ -107,20 +111,22 @@ class Backend:
 
     Attributes
     ----------
-    planned : Planned
+    planned : Planned or GraphPlan
         The plan.
     reports : list of GraphReport
         One for every compilation with a backward pass, in their order.
     """
 
     def __init__(
-        self, plan: Planned, *, strict: bool = False, compiler: Compiler | str = NAME
+        self, plan: Planned | GraphPlan, *, strict: bool = False, compiler: Compiler | str = NAME
     ) -> None:
         self.__name__ = "offcert"
         self.planned = plan
         self.reports: list[GraphReport] = []
         self._buffers: list[Buffers] = []
         self._frames: list[Hashable] = []
+        # For each frame, which of the captured graphs it is.
+        self._number: dict[Hashable, int] = {}
         self._strict = strict
         self._compiler = compiler
         # Whether there are graphs of which nobody has been told.
@@ -143,6 +149,9 @@ class Backend:
         partition = partial(self.partition, buffers=buffers)
         if isinstance(self._compiler, str):
             return self._told(compiled_by_inductor(module, inputs, partition, buffers))
+        if isinstance(self.planned, GraphPlan):
+            given = (module, inputs, partition, buffers)
+            return self._told(compiled_by_inductor(*given, _as_inner(self._compiler)))
         compilers: dict[str, Any] = {"fw_compiler": self._compiler, "bw_compiler": self._compiler}
         return self._told(aot_autograd(**compilers, partition_fn=partition)(module, inputs))
 
@@ -178,6 +187,10 @@ class Backend:
     ) -> tuple[fx.GraphModule, fx.GraphModule]:
         """Divide a joint graph into a forward and a backward graph that follow the plan."""
         plan = self.planned
+        buffers = Buffers() if buffers is None else buffers
+        if isinstance(plan, GraphPlan):
+            options["num_fwd_outputs"] = num_fwd_outputs
+            return self._carried_out(plan, joint, inputs, options, buffers)
         refused = _why_refused(joint)
         marked: list[Marked] = []
         if plan.segments and refused is None:
@@ -188,7 +201,6 @@ class Backend:
         )
         pair = GraphPair(forward, backward, num_fwd_outputs)
         owned = _owned(joint, options)
-        buffers = Buffers() if buffers is None else buffers
         report = GraphReport(plan.name, plan.bytes_moved, limit=plan.limit)
         if refused is not None:
             report = replace(report, refused=refused)
@@ -197,11 +209,36 @@ class Backend:
             carried, stays = insert_plan(plan, pair, owned)
             report = replace(report, carried=carried, stays=stays, again=again)
         _describe(buffers, joint, pair, owned)
+        self._take(report, buffers, _frame())
+        return forward, backward
+
+    def _carried_out(
+        self, plan: GraphPlan, joint: fx.GraphModule, inputs: Any, options: Any, buffers: Buffers
+    ) -> tuple[fx.GraphModule, fx.GraphModule]:
+        """Divide a joint graph as it was captured, and put the plan for it into both parts."""
+        pair, divided = divided_by_least_cut(joint, inputs, options)
+        frame = _frame()
+        taken = {self._number[each] for each in self._number if each != frame}
+        same = [n for n, each in enumerate(plan.graphs) if each.digest == divided.digest]
+        number = next((n for n in same if n not in taken), None)
+        if number is None:
+            report = plan.report(None, "the graph is none of those that were captured")
+        else:
+            self._number[frame] = number
+            buffers.hosts = set(carry_out(plan, number, divided))
+            report = plan.report(number)
+        given = {node.name for node in divided.forward.graph.find_nodes(op="placeholder")}
+        buffers.storages = {name: ("given", name) for name in given}
+        buffers.given = {("given", name) for name in given}
+        buffers.owned = set(options.get("static_lifetime_input_indices") or ())
+        self._take(report, buffers, frame)
+        return pair
+
+    def _take(self, report: GraphReport, buffers: Buffers, frame: Hashable) -> None:
         self.reports.append(report)
         self._buffers.append(buffers)
-        self._frames.append(_frame())
+        self._frames.append(frame)
         self._untold = True
-        return forward, backward
 
     def _told(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
         """Return a compiled graph after whose first run the user is told of the plan.
@@ -283,6 +320,15 @@ def _frame() -> Hashable:
     """Return a key of the code that is being compiled: a function, or the rest of one."""
     frame = getattr(CompileContext.current_compile_id(), "frame_id", None)
     return object() if frame is None else frame
+
+
+def _as_inner(compiler: Compiler) -> Callable[..., Any]:
+    """Return a compiler in the place of the one that Inductor calls for each graph."""
+
+    def compile(module: fx.GraphModule, inputs: Any, **options: Any) -> Callable[..., Any]:
+        return compiler(module, inputs)
+
+    return compile
 
 
 def _describe(

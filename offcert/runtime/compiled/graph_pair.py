@@ -131,13 +131,13 @@ def launches(node: fx.Node) -> bool:
     """Whether a node computes something: views, and parts of results, do not."""
     if node.op != "call_function" or node.target is operator.getitem:
         return False
-    made = _storages(node)
+    made = storages_of(node)
     return not made or made.isdisjoint(
-        storage for each in node.all_input_nodes for storage in _storages(each)
+        storage for each in node.all_input_nodes for storage in storages_of(each)
     )
 
 
-def _storages(node: fx.Node) -> set[int]:
+def storages_of(node: fx.Node) -> set[int]:
     """Return the numbers of the storages of a node's result, or of its several results."""
     value = node.meta.get("val")
     rows = value if isinstance(value, list | tuple) else [value]

@@ -105,7 +105,11 @@ def most_bytes(graphs: Sequence[Buffers]) -> int | None:
 
 
 def compiled_by_inductor(
-    module: fx.GraphModule, inputs: Sequence[Any], partition: Partition, buffers: Buffers
+    module: fx.GraphModule,
+    inputs: Sequence[Any],
+    partition: Partition,
+    buffers: Buffers,
+    compiler: Callable[..., Any] | None = None,
 ) -> Any:
     """Return Inductor's kernels for a graph that Dynamo has traced and our partitioner divides.
 
@@ -119,6 +123,8 @@ def compiled_by_inductor(
         As `offcert.runtime.compiled.backend.Backend.partition`.
     buffers : Buffers
         Is filled in.
+    compiler : callable, optional
+        Makes a function of each of the two graphs in the place of Inductor's kernels.
 
     Raises
     ------
@@ -143,7 +149,8 @@ def compiled_by_inductor(
     }
     patches = {name: value for name, value in patches.items() if _has(config, name)}
     with aot_config.patch(donated_buffer=False, enable_autograd_cache=False):
-        return compile_fx(module, inputs, config_patches=patches)
+        made = {} if compiler is None else {"inner_compile": compiler}
+        return compile_fx(module, inputs, config_patches=patches, **made)
 
 
 def _has(config: Any, name: str) -> bool:

@@ -14,7 +14,7 @@ from offcert.runtime.compiled.graph_pair import GraphPair, tensor_of
 from offcert.runtime.compiled.operators import HOLD, OPERATORS
 from offcert.runtime.compiled.storages import Absence, GraphStorage, same_layout
 
-_HOST = torch.device("cpu")
+HOST = torch.device("cpu")
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,11 +116,11 @@ class _Insertion:
     def _leave(self, each: GraphTransfer, position: int) -> None:
         name = each.whole.name
         with self.pair.forward.graph.inserting_before(self.pair.nodes[position]):
-            source = _call(self.pair.forward, HOLD, (each.whole,), f"held_{name}")
+            source = call(self.pair.forward.graph, HOLD, (each.whole,), f"held_{name}")
             source.meta["val"] = each.tensor
             target = OPERATORS.offload
-            node = _call(self.pair.forward, target, (source,), f"leave_{name}")
-        node.meta["val"] = _value(each.tensor, _HOST)
+            node = call(self.pair.forward.graph, target, (source,), f"leave_{name}")
+        node.meta["val"] = value_like(each.tensor, HOST)
         self.sources[each] = source
         self.copies[each] = node
 
@@ -129,7 +129,7 @@ class _Insertion:
         with self.pair.forward.graph.inserting_before(self.pair.nodes[each.absences[0].release]):
             arguments = (copy, None, self.sources[each])
             target = OPERATORS.wait
-            node = _call(self.pair.forward, target, arguments, f"gone_{each.whole.name}")
+            node = call(self.pair.forward.graph, target, arguments, f"gone_{each.whole.name}")
         node.meta["val"] = copy.meta["val"]
         self.copies[each] = node
 
@@ -161,8 +161,8 @@ class _Insertion:
         arguments = (self.copies[each], tensor.device, size, stride)
         target = OPERATORS.reload
         with self.pair.backward.graph.inserting_before(self.pair.nodes[absence.claim]):
-            node = _call(self.pair.backward, target, arguments, f"return_{each.whole.name}")
-        node.meta["val"] = _value(tensor, tensor.device, stride)
+            node = call(self.pair.backward.graph, target, arguments, f"return_{each.whole.name}")
+        node.meta["val"] = value_like(tensor, tensor.device, stride)
         self.begun[each, absence] = node
 
     def _back(self, each: GraphTransfer, absence: Absence) -> None:
@@ -170,7 +170,7 @@ class _Insertion:
         with self.pair.backward.graph.inserting_before(self.pair.nodes[absence.use]):
             target = OPERATORS.wait
             arguments = (begun, None, self.copies[each])
-            whole = _call(self.pair.backward, target, arguments, f"back_{each.whole.name}")
+            whole = call(self.pair.backward.graph, target, arguments, f"back_{each.whole.name}")
             whole.meta["val"] = begun.meta["val"]
             self._use_instead(each, absence.use, whole)
 
@@ -198,18 +198,19 @@ class _Insertion:
             return whole
         lie = (list(view.shape), list(view.stride()), int(view.storage_offset()))
         target = torch.ops.aten.as_strided.default
-        node = _call(self.pair.backward, target, (whole, *lie), f"seen_{member.name}")
+        node = call(self.pair.backward.graph, target, (whole, *lie), f"seen_{member.name}")
         node.meta["val"] = view
         return node
 
 
-def _call(module: fx.GraphModule, target: Any, arguments: Any, name: str) -> fx.Node:
-    node = module.graph.create_node("call_function", target, arguments, {}, name)
+def call(graph: fx.Graph, target: Any, arguments: Any, name: str) -> fx.Node:
+    """Return a new node of a graph that calls one of our operators."""
+    node = graph.create_node("call_function", target, arguments, {}, name)
     node.meta["partitioner_tag"] = "is_forward"
     return node
 
 
-def _value(
+def value_like(
     like: torch.Tensor, device: torch.device, stride: Sequence[int] | None = None
 ) -> torch.Tensor:
     """Return a tensor without data of the shape and dtype that a node computes."""

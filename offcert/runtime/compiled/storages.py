@@ -56,7 +56,7 @@ class GraphStorage:
         for node in self.nodes:
             tensor = tensor_of(node)
             assert tensor is not None
-            if tensor.numel() * tensor.itemsize == self.size and _is_dense(tensor):
+            if tensor.numel() * tensor.itemsize == self.size and is_dense(tensor):
                 return node
         return None
 
@@ -75,7 +75,7 @@ class GraphStorage:
         return None
 
 
-def _is_dense(tensor: torch.Tensor) -> bool:
+def is_dense(tensor: torch.Tensor) -> bool:
     """Whether every element has a place of its own, and there are no others between them."""
     step = 1
     for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):

@@ -1,0 +1,235 @@
+"""From the graphs that a step is compiled to, to a network whose computations are stretches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import fx
+
+from offcert.core.computations import Computation, Value
+from offcert.core.documents import Fields
+from offcert.core.errors import InputError
+from offcert.core.forms import TEXT, Integer, Record
+from offcert.core.list_forms import Each, InOrder
+from offcert.core.network import Network
+from offcert.questions.schedule.problem import Problem
+from offcert.runtime.compiled.divided import DividedGraph, Stretch
+from offcert.runtime.compiled.graph_pair import tensor_of
+from offcert.runtime.compiled.joint_graph import Key, bytes_of, key_of
+from offcert.runtime.hardware import Hardware, roofline_ns
+from offcert.runtime.hardware.cost import operator_cost, operator_ns
+from offcert.runtime.torch_private import OpOverload
+
+
+# Tensors that are a smaller part of all bytes do not leave: a copy would cost more than it frees.
+# Arbitrary.
+_WORTH = 10_000
+
+
+class GraphRecord(NamedTuple):
+    """One of the graphs of a captured step: by what it is recognised, and stretches of each side."""
+
+    digest: str
+    forward: int
+    backward: int
+
+
+class Place(NamedTuple):
+    """A computation in the graphs.
+
+    Attributes
+    ----------
+    graph : int
+        In the order of the forward pass.
+    side : int
+        0: forward, 1: backward.
+    stretch : int
+        Number in its graph; -1 where the gradients come that a backward graph is given.
+    """
+
+    graph: int
+    side: int
+    stretch: int
+
+
+_SOURCE: Record[Any] = Record(dict, graphs=Each(InOrder(GraphRecord, TEXT, Integer(0), Integer(0))))
+
+
+def source_of(graphs: Sequence[DividedGraph]) -> dict[str, Any]:
+    """Return what the ``source`` of a problem says of its graphs."""
+    return {"graphs": [[each.digest, *map(len, each.sides)] for each in graphs]}
+
+
+def is_of_graphs(problem: Problem) -> bool:
+    """Whether a problem was captured from compiled graphs."""
+    return "compiled" in (problem.source or {})
+
+
+def read_graphs(source: Mapping[str, Any]) -> tuple[GraphRecord, ...]:
+    """Return the graphs that the ``source`` of a problem names.
+
+    Raises
+    ------
+    InputError
+        If it names none.
+    """
+    found: tuple[GraphRecord, ...] = _SOURCE.read(Fields(source["compiled"], "source.compiled"))[
+        "graphs"
+    ]
+    if not found:
+        raise InputError("source.compiled.graphs is empty")
+    return found
+
+
+def places_of(records: Sequence[GraphRecord]) -> list[Place]:
+    """Return the place of each computation: all forward graphs, then all backward graphs."""
+    numbers = range(len(records))
+    found = [Place(n, 0, each) for n in numbers for each in range(records[n].forward)]
+    for n in reversed(numbers):
+        found += [Place(n, 1, each) for each in range(-1, records[n].backward)]
+    return found
+
+
+def network_of(
+    graphs: Sequence[DividedGraph], time: Callable[[DividedGraph, Stretch], int]
+) -> Network:
+    """Return the network of a step's graphs.
+
+    What a graph returns to its caller is there until its backward graph has ended; gradients of
+    parameters, and what the step is given, are not counted.
+
+    Parameters
+    ----------
+    graphs : sequence of DividedGraph
+        In the order of the forward pass.
+    time : callable
+        Gives the nanoseconds of a stretch.
+
+    Raises
+    ------
+    InputError
+        If nothing runs in them.
+    """
+    number: dict[tuple[int, Key], int] = {}
+    values = []
+    least = sum(graph.size(key) for graph in graphs for key in graph.made) // _WORTH
+    for n, graph in enumerate(graphs):
+        for key, node in graph.made.items():
+            number[n, key] = len(values)
+            moves = graph.moves(key) and graph.size(key) >= least
+            values.append(Value(f"x:{_label(graphs, n)}{node.name}", graph.size(key), moves))
+    computations = []
+    for place in places_of([GraphRecord("", *map(len, each.sides)) for each in graphs]):
+        n, graph = place.graph, graphs[place.graph]
+        held: tuple[int, ...] = ()
+        if place.side and place.stretch + 1 == len(graph.sides[1]):
+            held = tuple(sorted(number[n, key] for key in graph.held if (n, key) in number))
+        if place.stretch < 0:
+            made = tuple(sorted(number[n, key] for key in graph.tangents))
+            computations.append(
+                Computation(
+                    f"B:{_label(graphs, n)}gradients", 0, writes=made, repeatable=False, holds=held
+                )
+            )
+            continue
+        stretch = graph.sides[place.side][place.stretch]
+        computations.append(
+            Computation(
+                f"{'FB'[place.side]}:{_label(graphs, n)}{_name(graph, stretch)}",
+                time(graph, stretch),
+                _workspace(graph, stretch),
+                tuple(sorted(number[n, key] for key in stretch.reads)),
+                tuple(sorted(number[n, key] for key in stretch.writes)),
+                stretch.again and not place.side,
+                held,
+            )
+        )
+    if not values:
+        raise InputError("nothing passes between the operators of the compiled graphs")
+    return Network(computations, values)
+
+
+def _label(graphs: Sequence[DividedGraph], number: int) -> str:
+    return f"{number + 1}:" if len(graphs) > 1 else ""
+
+
+def _name(graph: DividedGraph, stretch: Stretch) -> str:
+    """Return the module of a stretch and its first operator, for people."""
+    first = stretch.nodes[0]
+    calls = graph.calls.stack(first)
+    return f"{calls[-1].path if calls else 'model'}:{first.name}"
+
+
+def _workspace(graph: DividedGraph, stretch: Stretch) -> int:
+    """Return the bytes beside what a stretch reads and writes.
+
+    Results of element-wise operators that nobody else reads are in no memory once they are fused;
+    others are there until the last node of the stretch that reads them.
+    """
+    kept = set(stretch.writes)
+    live: dict[Key, int] = {}
+    last = {key: n for n, node in enumerate(stretch.nodes) for key in _near(graph, node)}
+    total = most = 0
+    for n, node in enumerate(stretch.nodes):
+        value = tensor_of(node)
+        key = key_of(node)
+        if value is not None and key not in live and (key in kept or not is_fused(node)):
+            live[key] = bytes_of(node)
+            total += live[key]
+            most = max(most, total)
+        for gone in [k for k in live if k not in kept and last.get(k, n) <= n]:
+            total -= live.pop(gone)
+    return max(0, most - sum(graph.size(key) for key in kept))
+
+
+def _near(graph: DividedGraph, node: fx.Node) -> Iterator[Key]:
+    yield key_of(node)
+    for each in node.all_input_nodes:
+        key = graph.key(each)
+        if key is not None:
+            yield key
+
+
+def is_fused(node: fx.Node) -> bool:
+    """Whether a node is element-wise, so that a kernel makes its result where it is read."""
+    return torch.Tag.pointwise in getattr(node.target, "tags", ())
+
+
+# Times by a hardware model.
+
+
+def is_product(node: fx.Node) -> bool:
+    """Whether a node multiplies matrices, convolves or attends; or is not one operator."""
+    if not isinstance(node.target, OpOverload):
+        return True
+    return operator_cost(node.target, *_arguments(node), node.meta.get("val"))[0] > 0
+
+
+def _arguments(node: fx.Node) -> Any:
+    return fx.node.map_arg((node.args, node.kwargs), lambda each: each.meta.get("val"))
+
+
+def modelled_by(card: Hardware) -> Callable[[DividedGraph, Stretch], int]:
+    """Return a function that gives the nanoseconds of a stretch on a modelled card.
+
+    A product takes its roofline. Nodes between products are one kernel, which reads what others
+    have made, and writes what others read, or what is not element-wise, which is read again.
+    """
+
+    def time(graph: DividedGraph, stretch: Stretch) -> int:
+        first = stretch.nodes[0]
+        if stretch.products and isinstance(first.target, OpOverload):
+            return operator_ns(card, first.target, *_arguments(first), first.meta.get("val"))
+        inside = set(stretch.nodes)
+        outside = {n for node in stretch.nodes for n in node.all_input_nodes if n not in inside}
+        rows = [each for node in outside if (each := tensor_of(node)) is not None]
+        traffic = sum(min(t.numel() * t.itemsize, t.untyped_storage().nbytes()) for t in rows)
+        for node in stretch.nodes:
+            if tensor_of(node) is not None:
+                kept = key_of(node) in stretch.writes
+                traffic += bytes_of(node) * (kept or 2 * (not is_fused(node)))
+        return roofline_ns(card, 0, traffic)
+
+    return time
