@@ -204,17 +204,21 @@ class _Search:
             for annealer in self.annealers[1 if self.guided else 0 :: 2]:
                 annealer.restart(self.known)
         done = 0
-        with ThreadPoolExecutor(len(self.annealers)) as pool:
-            while not self._met and (coolings is None or done < coolings):
-                left = end - time.monotonic()
-                if left <= 0:
-                    break
-                cooling = self._cooling(done, left, time_limit, steps)
-                self._cool(pool, cooling, done, end)
-                self._take_best()
-                done += 1
-                if time.monotonic() < end:
-                    self._restart(done)
+        try:
+            with ThreadPoolExecutor(len(self.annealers)) as pool:
+                while not self._met and (coolings is None or done < coolings):
+                    left = end - time.monotonic()
+                    if left <= 0:
+                        break
+                    cooling = self._cooling(done, left, time_limit, steps)
+                    self._cool(pool, cooling, done, end)
+                    self._take_best()
+                    done += 1
+                    if time.monotonic() < end:
+                        self._restart(done)
+        except KeyboardInterrupt:
+            self._take_best()
+            raise
         if transfers:
             left = begin + time_limit - time.monotonic()
             self._improve(left if coolings is None else transfers * time_limit)

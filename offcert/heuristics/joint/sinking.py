@@ -22,6 +22,7 @@ from offcert.heuristics.joint.annealing import JointAnnealer, weight_of
 from offcert.heuristics.joint.changes import alike
 from offcert.heuristics.joint.evaluation import evaluate
 from offcert.heuristics.joint.plans import JointPlan, realised, tidied
+from offcert.heuristics.joint.search import TAKING
 from offcert.heuristics.joint.starts import starts
 from offcert.heuristics.joint.state import UNCOVERED, JointState, new_state, new_work, state_of
 from offcert.heuristics.joint.tables import COMPUTE, MEMORY, Ranges, tables_of
@@ -148,18 +149,20 @@ class SinkingSearch:
         if self._best is None:
             return
         begun = self._done
-        with ThreadPoolExecutor(len(self._annealers)) as pool:
-            while self.least > enough and (coolings is None or self._done < begun + coolings):
-                left = end - time.monotonic()
-                if left <= 0:
-                    break
-                hot = _HOT[self._done % len(_HOT)] * self._compute
-                length = steps or self._length(hot, min(left, _COOLING * seconds))
-                met = self._cool(pool, hot, length, enough, end)
-                step = min(_FIRST, self._step * _LARGER) if met else self._step * _SMALLER
-                self._step = max(step, _SMALLEST)
-                self._done += 1
-                self._tell(on_improvement)
+        try:
+            with ThreadPoolExecutor(len(self._annealers)) as pool:
+                while self.least > enough and (coolings is None or self._done < begun + coolings):
+                    left = end - time.monotonic()
+                    if left <= 0:
+                        break
+                    hot = _HOT[self._done % len(_HOT)] * self._compute
+                    length = steps or self._length(hot, min(left, _COOLING * seconds))
+                    met = self._cool(pool, hot, length, enough, end, on_improvement)
+                    step = min(_FIRST, self._step * _LARGER) if met else self._step * _SMALLER
+                    self._step = max(step, _SMALLEST)
+                    self._done += 1
+        finally:
+            self._tell(on_improvement)
 
     def _begin(self, known: Sequence[Program], peak: int) -> None:
         """Look for starts, and take the one that takes least."""
@@ -204,9 +207,16 @@ class SinkingSearch:
         return max(20, int(seconds / _ROUNDS / each))
 
     def _cool(
-        self, pool: ThreadPoolExecutor, hot: float, steps: int, enough: int, end: float
+        self,
+        pool: ThreadPoolExecutor,
+        hot: float,
+        steps: int,
+        enough: int,
+        end: float,
+        tell: Offer,
     ) -> bool:
         """Cool all annealers once, below the best; return whether their limit was met."""
+        told = time.monotonic()
         assert self._best is not None
         factor = (_COLD * self._compute / hot) ** (1 / _ROUNDS)
         limit = self._sink([self._best] * len(self._annealers))
@@ -219,6 +229,9 @@ class SinkingSearch:
             for each in running:
                 each.result()
             self._take_all()
+            if time.monotonic() - told > TAKING:
+                self._tell(tell)
+                told = time.monotonic()
             if self.least <= limit:
                 met = True
                 if self.least <= enough:
