@@ -21,20 +21,6 @@ def cheapest_leaps(joints: Sequence[int], between: Sequence[int], limit: int) ->
     The ends of the row are stored by somebody else. From one stored joint to the next, what is
     leapt over (joints and closed sets) has at most `limit` bytes.
 
-    Parameters
-    ----------
-    joints : sequence of int
-        Bytes of the n joints inside the row.
-    between : sequence of int, length n + 1
-        Bytes of the closed sets before, between and behind them; none above `limit`.
-    limit : int
-        Bytes.
-
-    Returns
-    -------
-    list of int
-        Indices of joints, increasing.
-
     Notes
     -----
     Linear in the length of the row: where a leap may begin only moves forward, and a queue keeps
@@ -141,14 +127,7 @@ def arbitrary_graph_solver(
 def expansions(
     graph: CheckpointGraph, reading: Reading = Reading.DEFINITION
 ) -> Iterator[tuple[int, GraphSelection, int]]:
-    """Yield the vertices that Algorithm 5 stores for each max term, from small to large.
-
-    Yields
-    ------
-    term, selection, largest : int, GraphSelection, int
-        The max term, what is stored, and the bytes of the largest closed set or row that is leapt
-        over, as the paper counts.
-    """
+    """Yield the vertices that Algorithm 5 stores for each max term, from small to large."""
     tree = division_tree(graph, reading)
     for term in sorted(set(max_terms(graph, tree))):
         expansion = _Expansion(graph, term)

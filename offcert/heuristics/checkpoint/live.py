@@ -143,13 +143,6 @@ MEMORY_MODELS: dict[str, MemoryModel] = {
 def checkpoint_program(chain: CheckpointChain, checkpoints: Sequence[int]) -> Program:
     """Return the program that stores a set of checkpoints, and runs again what lies between.
 
-    Parameters
-    ----------
-    chain : CheckpointChain
-        Stage `i` makes ``a_{i+1}`` of ``a_i``.
-    checkpoints : sequence of int
-        Indices of the stored ``a``, increasing, from 0 to the number of stages.
-
     Raises
     ------
     InputError

@@ -43,16 +43,8 @@ BEST = 2
 def linear_reforwarding(sizes: Sequence[int]) -> Selection:
     """Return stored vertices of least cost, by a shortest path for every pair of vertices.
 
-    Parameters
-    ----------
-    sizes : sequence of int
-        Bytes of ``d_0 … d_n``: costs of the vertices from the source to the target.
-
-    Returns
-    -------
-    Selection
-        Its memory is that of Eq. (1), stored vertices and the largest sum between two, but for
-        source and target: they are stored in every solution, and are not counted.
+    Its memory is that of Eq. (1): stored vertices, without source and target, which every solution
+    stores, and the largest sum between two.
 
     Raises
     ------

@@ -130,17 +130,7 @@ MAX_LAYERS = 10_000
 
 
 def static_selection(sizes: Sequence[int]) -> Selection:
-    """Return checkpoints of least static memory, by trying every sum of a segment.
-
-    Parameters
-    ----------
-    sizes : sequence of int
-        Bytes of ``d_0 … d_n``.
-
-    Returns
-    -------
-    Selection
-        Its memory is that of Eq. (6): all checkpoints, and the largest sum between two.
+    """Return checkpoints of least static memory (Eq. 6), by trying every sum of a segment.
 
     Raises
     ------
@@ -187,21 +177,9 @@ def best_limit(sizes: IntArray, totals: IntArray, limits: IntArray, scratch: Int
 
 
 def dynamic_selection(sizes: Sequence[int], gradients: Sequence[int] | None = None) -> Selection:
-    """Return checkpoints of least dynamic memory, by trying every next checkpoint of each.
+    """Return checkpoints of least dynamic memory (Eq. 9), by trying every next one of each.
 
-    Parameters
-    ----------
-    sizes : sequence of int
-        Bytes of ``d_0 … d_n``.
-    gradients : sequence of int, optional
-        Bytes of their gradients, of which a segment's buffer holds the largest; by default those of
-        the data, as in the paper. An input that needs no gradient has one of 0 bytes.
-
-    Returns
-    -------
-    Selection
-        Its memory is that of Eq. (9): while a segment is served, all checkpoints up to its right
-        one, its data, and a buffer for the largest gradient of its data and its left checkpoint.
+    A segment's buffer holds the largest of some gradients, by default as large as the data.
 
     Raises
     ------

@@ -44,16 +44,6 @@ class CombinedMove:
 def turned_schedule(problem: Problem, moved: Sequence[CombinedMove], turn: int) -> FluidSchedule:
     """Return the shortest schedule that moves these, out before the turn and back after it.
 
-    Parameters
-    ----------
-    problem : Problem
-        A trace; transfers are taken as interruptible.
-    moved : sequence of CombinedMove
-        In the order in which they leave. Those that are needed at the same time return in the
-        reverse.
-    turn : int
-        The last operation before the turn.
-
     Raises
     ------
     NoPlanError
@@ -112,13 +102,7 @@ class _Side:
     def run(
         self, moves: Sequence[tuple[Fraction, int, int, int, int]]
     ) -> list[tuple[int, Fraction, Fraction, int]] | None:
-        """Return gap, begin, end and size of every transfer, or None if an operation never fits.
-
-        Parameters
-        ----------
-        moves : sequence of (ticks, size, written, opened, gap)
-            In their order.
-        """
+        """Return gap, begin, end and size of every transfer, or None if an operation never fits."""
         done: list[tuple[int, Fraction, Fraction, int]] = []
         opened: list[int] = []
         link, end = Fraction(0), 0

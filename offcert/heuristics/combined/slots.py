@@ -118,15 +118,6 @@ def slotted(
 ) -> SlottedChain:
     """Return a chain in slots.
 
-    Parameters
-    ----------
-    chain : CheckpointChain
-    platform : Platform
-    slots : int or None
-        Into how many slots the memory is divided; None for as many as make nothing round.
-    offload : bool
-        Whether anything may leave.
-
     Raises
     ------
     MethodError

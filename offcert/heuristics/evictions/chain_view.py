@@ -47,11 +47,6 @@ class ChainView:
 def chain_view(problem: Problem) -> ChainView:
     """Return `problem`'s network as a chain.
 
-    Parameters
-    ----------
-    problem : Problem
-        A chain, or a trace ``F_0 … F_L B_L … B_0``. Gaps that do not span the turn are not used.
-
     Raises
     ------
     MethodError

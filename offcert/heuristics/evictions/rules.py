@@ -158,13 +158,6 @@ def least_cover_plan(problem: Problem) -> Plan:
 def least_cover(sizes: list[int], amount: int) -> list[int]:
     """Return the indices of a subset with the least sum that is at least `amount`.
 
-    Parameters
-    ----------
-    sizes : list of int
-        Positive.
-    amount : int
-        From 1 to their sum.
-
     Raises
     ------
     NoPlanError

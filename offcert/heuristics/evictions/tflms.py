@@ -34,17 +34,7 @@ from offcert.questions.schedule.schedule import Schedule, Transfer
 
 
 def tflms_schedule(problem: Problem, n_tensors: int, lb: int) -> Schedule:
-    """Return the schedule of TFLMS with these parameters, whether it fits or not.
-
-    Parameters
-    ----------
-    problem : Problem
-        A trace in which every tensor has at most one gap.
-    n_tensors : int
-        How many tensors leave; more than there are means all.
-    lb : int
-        How many operations ahead of its reader a tensor starts to come back.
-    """
+    """Return the schedule of TFLMS with these parameters, whether it fits or not."""
     trace, platform = problem.trace, problem.platform
     turn = len(trace) // 2
     spanning = [number for number, gap in enumerate(trace.gaps) if gap.before < turn < gap.after]

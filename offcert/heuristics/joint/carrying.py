@@ -185,15 +185,7 @@ def nothing_recorded() -> Carrying:
 
 
 def carrying(source: Recorded, spans: Sequence[tuple[int, int]]) -> Carrying:
-    """Return the arrays of a recorded step.
-
-    Parameters
-    ----------
-    source : Recorded
-        The step.
-    spans : sequence of pair of int
-        The search's ranges, in their order.
-    """
+    """Return the arrays of a recorded step."""
     network, record = source.network, source.record
     needing = _needing(network)
     ends = [max(needing[first : last + 1], default=-1) for first, last in spans]

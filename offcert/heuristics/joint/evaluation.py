@@ -124,21 +124,11 @@ _IMPOSSIBLE = 1e30
 
 @plain
 def evaluate(tables: Tables, state: JointState, work: Scratch, weight: float) -> float:
-    """Return the ticks of a program, and more for every byte that does not fit.
+    """Return the ticks of a program, and `weight` ticks more for every byte that does not fit.
 
-    Parameters
-    ----------
-    tables, state, work : Tables, JointState, Scratch
-        The problem, the program, and scratch, on which the result is written: ``facts``, the runs,
-        what they need, and the gaps.
-    weight : float
-        Ticks a byte that does not fit.
-
-    Returns
-    -------
-    float
-        If everything fits, the makespan of the ordered schedule that moves what is chosen; if not,
-        what that would be if there were as much more memory as is lacking, and the price of that.
+    If everything fits it is the makespan of the ordered schedule that moves what is chosen; if not,
+    what that would be if there were as much more memory as is lacking, and the price of that. The
+    runs, their bytes and the gaps are written on the scratch.
     """
     runs = unroll(tables, state, work)
     work.facts[RUNS] = runs

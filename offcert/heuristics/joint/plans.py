@@ -49,13 +49,7 @@ class JointPlan:
 
 
 def tidied(tables: Tables, state: JointState, work: Scratch) -> JointState:
-    """Return a state without the segments that bring nothing, from the innermost to the outermost.
-
-    Parameters
-    ----------
-    tables, state, work : Tables, JointState, Scratch
-        The problem, a state that fits, and scratch.
-    """
+    """Return a state without the segments that bring nothing, inner ones first."""
     best = evaluate(tables, state, work, 0.0)
     if work.facts[UNCOVERED]:
         return state
@@ -82,14 +76,7 @@ def realised(
 ) -> JointPlan | None:
     """Return the plan of a state with the transfers of its estimate, or None if it does not fit.
 
-    Parameters
-    ----------
-    problem : Problem
-        A problem with a network.
-    tables, state : Tables, JointState
-        The same problem, and what runs again.
-    anyhow : bool
-        Whether to take other transfers if those do not do: each just in time, while nothing runs.
+    If it does not, but `anyhow` is set, each tensor moves just in time, while nothing runs.
     """
     network = problem.computed
     assert network is not None
@@ -141,23 +128,7 @@ def improved(
     target: int,
     on_improvement: Callable[[JointPlan], object],
 ) -> None:
-    """Search for a better schedule of a plan's execution, over sets, orders and places.
-
-    Parameters
-    ----------
-    problem : Problem
-        A problem with the network.
-    plan : JointPlan
-        Where to start.
-    time_limit : float
-        Seconds.
-    seed : int
-        Seed of the random numbers.
-    target : int
-        Stop when the makespan, in ticks, is at most this.
-    on_improvement : callable
-        Called with every better plan.
-    """
+    """Search for a better schedule of a plan's execution, over sets, orders and places."""
     scheduled = problem.executed(plan.execution)
     target = max(target, scheduled.trace.compute_time)
     best = plan.schedule

@@ -164,19 +164,7 @@ def rebuild(tables: Tables, state: JointState) -> bool:
 def copy_stretch(
     tables: Tables, shape: IntArray, state: JointState, segment: int, begin: int
 ) -> bool:
-    """Do at another place what is done in a segment, if everything there has the same shape.
-
-    Parameters
-    ----------
-    tables, state : Tables, JointState
-        As in the evaluation.
-    shape : int64 array, one entry a computation
-        A number for each computation, the same for computations that are alike.
-    segment : int
-        The segment.
-    begin : int
-        Where the other one begins.
-    """
+    """Do at another place what is done in a segment, if everything there has the same shape."""
     first, last = state.first[segment], state.last[segment]
     shift = begin - first
     if abs(shift) <= last - first or not allowed(tables, begin, last + shift):

@@ -16,7 +16,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from offcert.core.errors import MethodError
 from offcert.core.program import Program
 from offcert.heuristics.joint.annealing import JointAnnealer, weight_of
 from offcert.heuristics.joint.changes import alike
@@ -58,6 +57,9 @@ _NEAR = 0.01
 # Part of a state's limit to which its least limit is determined. Arbitrary.
 _FINE = 2**-12
 
+# Ticks of no deadline. Arbitrary.
+_NO_DEADLINE = 2**60
+
 Offer = Callable[[JointPlan, int], object]
 
 
@@ -67,7 +69,7 @@ class SinkingSearch:
     Parameters
     ----------
     problem : Problem
-        A problem with a network and a deadline; memory is minimised.
+        A problem with a network; memory is minimised, within a deadline if there is one.
     workers : int
         Threads.
     seed : int
@@ -87,7 +89,7 @@ class SinkingSearch:
     InputError
         If a range is not inside of the network.
     MethodError
-        If the problem has no deadline, or says not what is computed from what.
+        If the problem says not what is computed from what.
     """
 
     def __init__(
@@ -99,9 +101,7 @@ class SinkingSearch:
         ranges: Ranges | None = None,
         known: Sequence[Program] = (),
     ) -> None:
-        if problem.deadline is None:
-            raise MethodError("a search under a sinking limit needs a deadline")
-        self._deadline = problem.deadline
+        self._deadline = _NO_DEADLINE if problem.deadline is None else problem.deadline
         self._timed = replace(problem, minimise=Minimise.TIME, deadline=None)
         peak = problem.trace.peak_memory
         self._tables = tables_of(self._timed.with_memory(peak), ranges)

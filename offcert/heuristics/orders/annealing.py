@@ -72,13 +72,7 @@ class Annealer:
         return _plan(self._prefetch, self._gap, self._before, self._count)
 
     def run(self, steps: int, hot: float, cold: float) -> bool:
-        """Make `steps` steps, cooling geometrically from `hot` to `cold` ticks.
-
-        Returns
-        -------
-        bool
-            Whether the best plan improved.
-        """
+        """Make `steps` steps, cooling from `hot` to `cold` ticks; return whether that helped."""
         simulator = self.simulator
         best = (self._prefetch.copy(), self._gap.copy(), self._before.copy())
         self._count, self._value, best_count, best_value = _anneal(

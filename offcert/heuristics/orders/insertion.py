@@ -27,15 +27,6 @@ def with_insertions(
 ) -> Schedule:
     """Return the schedule of given orders with those of some more gaps that shorten it.
 
-    Parameters
-    ----------
-    problem : Problem
-        A problem with any trace.
-    offloads, prefetches : sequence of int
-        The same gaps, of different tensors.
-    gaps : iterable of int
-        Gaps that may be added, each tried once.
-
     Raises
     ------
     MethodError

@@ -55,15 +55,6 @@ def restricted_plan(problem: Problem, limits: IntArray, base: Plan | None = None
     The evictions of `base` are cut to their limits. Before each operation that does not fit then,
     further tensors leave, the one needed furthest in the future first, as in `sequential`.
 
-    Parameters
-    ----------
-    problem : Problem
-        Any problem.
-    limits : int64 array, shape (4, gaps)
-        As in `annealing_changes`.
-    base : Plan, optional
-        A plan whose evictions are kept; none by default, so that only tensors that must leave do.
-
     Raises
     ------
     MethodError
@@ -169,15 +160,6 @@ def random_limits(problem: Problem, random: np.random.Generator, schedule: Sched
     wait, if it is an offload, may happen after that only, and a prefetch that stands after it,
     before that only. The others take any tensor, large ones most often, any number of those of its
     size, and any slot.
-
-    Parameters
-    ----------
-    problem : Problem
-        Its trace has at least one gap.
-    random : numpy.random.Generator
-        Where chance comes from.
-    schedule : Schedule
-        The schedule to keep away from.
     """
     trace = problem.trace
     limits = no_limits(trace)

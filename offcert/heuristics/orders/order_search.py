@@ -63,15 +63,7 @@ class Exchanges:
 
 
 def exchanges(sizes: Sequence[int], amounts: Sequence[int]) -> Exchanges:
-    """Return exchanges between classes of equal tensors.
-
-    Parameters
-    ----------
-    sizes : sequence of int
-        Bytes of a tensor of each class, positive.
-    amounts : sequence of int
-        How many there are.
-    """
+    """Return exchanges between classes of equal tensors."""
     usable = [c for c, size in enumerate(sizes) if size * _FINEST > max(sizes)]
     few = _combinations(usable, sizes, amounts, FEW)
     many = _combinations(usable, sizes, amounts, MANY)

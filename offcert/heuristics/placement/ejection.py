@@ -100,21 +100,7 @@ def fill(boxes: Boxes, pool: Pool, addresses: IntArray, capacity: int) -> None:
 
 @compiled
 def eject(boxes: Boxes, pool: Pool, capacity: int, steps: int, seed: int) -> int:
-    """Take steps until nothing waits; return how many.
-
-    Parameters
-    ----------
-    boxes : Boxes
-        None of them is larger than the capacity.
-    pool : Pool
-        Changed in place.
-    capacity : int
-        Units.
-    steps : int
-        At most so many.
-    seed : int
-        Seed of the choice among equally good addresses.
-    """
+    """Take steps until nothing waits; return how many."""
     np.random.seed(seed)
     for step in range(steps):
         if pool.counts[WAITING] == 0:

@@ -100,17 +100,7 @@ class RematerialisationSearch:
     def attempt(
         self, memory: int, longest: int, powers: Powers, weights: FloatArray | None = None
     ) -> Found | None:
-        """Return the execution that the executor finds within a limit; None if it gets stuck.
-
-        Parameters
-        ----------
-        memory, longest : int
-            Bytes and ticks.
-        powers : tuple of float
-            Of size, distance and cost.
-        weights : float64 array, optional
-            Numbers that are added to the score of each item.
-        """
+        """Return the execution that the executor finds within a limit; None if it gets stuck."""
         time = self._ticks(memory, longest, powers, self._idle if weights is None else weights)
         return None if time is None else self._found()
 
