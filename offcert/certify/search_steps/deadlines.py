@@ -170,7 +170,7 @@ def descend_sinking(search: Search, effort: Effort) -> None:
         return
     search.begin("joint search, sinking limit")
     with held_interrupts():
-        from offcert.heuristics.joint.ranges import ranges_of
+        from offcert.heuristics.joint.plans import ranges_of
         from offcert.heuristics.joint.sinking import SinkingSearch
 
     def offer(plan: JointPlan, limit: int) -> None:

@@ -30,7 +30,7 @@ from fractions import Fraction
 
 from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.platform import Kind
-from offcert.heuristics.evictions.chain_view import ChainView, chain_view
+from offcert.heuristics.evictions.dynprog import ChainView, chain_view
 from offcert.heuristics.orders.ordered import (
     OrderedSets,
     ordered_plan,

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from offcert.core.program import Program
-from offcert.heuristics.joint.annealing import ALONE, JointAnnealer, Spreading, weight_of
-from offcert.heuristics.joint.changes import alike
+from offcert.heuristics.joint.annealing import ALONE, JointAnnealer, Spreading, alike, weight_of
 from offcert.heuristics.joint.evaluation import evaluate
 from offcert.heuristics.joint.plans import JointPlan, improved, realised, tidied
 from offcert.heuristics.joint.repeats import repeats_of

@@ -17,8 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from offcert.core.program import Program
-from offcert.heuristics.joint.annealing import JointAnnealer, weight_of
-from offcert.heuristics.joint.changes import alike
+from offcert.heuristics.joint.annealing import JointAnnealer, alike, weight_of
 from offcert.heuristics.joint.evaluation import evaluate
 from offcert.heuristics.joint.plans import JointPlan, realised, tidied
 from offcert.heuristics.joint.search import TAKING

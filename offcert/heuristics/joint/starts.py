@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from offcert.core.compiled import IntArray
-from offcert.heuristics.joint.changes import Alike
+from offcert.heuristics.joint.annealing import Alike
 from offcert.heuristics.joint.evaluation import evaluate
 from offcert.heuristics.joint.repeats import repeats_of
 from offcert.heuristics.joint.state import JointState, Scratch, new_state

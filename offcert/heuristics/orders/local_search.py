@@ -13,9 +13,9 @@ from offcert.core.compiled import IntArray
 from offcert.core.errors import MethodError, PlanError
 from offcert.core.platform import Kind
 from offcert.core.trace import Trace
-from offcert.heuristics.cooling import length_of_round
 from offcert.heuristics.evictions.rules import sequential
 from offcert.heuristics.orders.annealing import Annealer
+from offcert.heuristics.orders.set_search import length_of_round
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule

@@ -19,7 +19,6 @@ import numpy as np
 from offcert.core.compiled import IntArray
 from offcert.core.errors import MethodError
 from offcert.core.platform import Kind
-from offcert.heuristics.cooling import Cooling, OrderedAnnealer, coolings
 from offcert.heuristics.orders.order_changes import Classes, OrderState, anneal
 from offcert.heuristics.orders.ordered import (
     OrderedArrays,
@@ -30,7 +29,12 @@ from offcert.heuristics.orders.ordered import (
     ordered_schedule,
 )
 from offcert.heuristics.orders.ordered_kernel import INFEASIBLE
-from offcert.heuristics.orders.set_search import classes_of_equal_size
+from offcert.heuristics.orders.set_search import (
+    Cooling,
+    OrderedAnnealer,
+    classes_of_equal_size,
+    coolings,
+)
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
 
