@@ -196,7 +196,7 @@ def _selections(problem: Problem) -> dict[str, float]:
     network, chain = problem.computed, problem.checkpoint_chain
     assert network is not None
     found = {}
-    count = len(chain) if chain is not None else sum(each.repeatable for each in network)
+    count = len(chain) if chain is not None else sum(c.repeatable for c in network.computations)
     for name, pace in {"every layer": 1, "√n layers": max(1, math.isqrt(count))}.items():
         with suppress(OffcertError):
             if chain is not None:

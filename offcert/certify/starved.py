@@ -17,14 +17,14 @@ class Starved:
     """
 
     def __init__(self) -> None:
-        self._before = _waits()
+        self._before = waits()
         self._began = time.perf_counter()
         self._total = 0.0
 
     def seconds(self) -> float:
         """Return the most seconds that a thread has waited since the last look."""
-        now = _waits()
-        waited = max((waits - self._before.get(name, 0) for name, waits in now.items()), default=0)
+        now = waits()
+        waited = max((each - self._before.get(name, 0) for name, each in now.items()), default=0)
         self._before = now
         self._total += waited / 1e9
         return waited / 1e9
@@ -36,7 +36,7 @@ class Starved:
         return min(_MOST, passed / max(passed - self._total, passed / _MOST, 1e-9))
 
 
-def _waits() -> dict[str, int]:
+def waits() -> dict[str, int]:
     """Return the nanoseconds that each thread has waited for a processor."""
     found: dict[str, int] = {}
     with suppress(OSError, ValueError, IndexError):

@@ -47,11 +47,6 @@ def linear_reforwarding(sizes: Sequence[int]) -> Selection:
 
     Its memory is that of Eq. (1): stored vertices, without source and target, which every solution
     stores, and the largest sum between two.
-
-    Raises
-    ------
-    InputError
-        If the sizes are no sizes.
     """
     array = size_array(sizes)
     scratch = np.zeros((ROWS, len(array)), np.int64)
@@ -91,13 +86,7 @@ _DEPTH = 64
 
 
 def queued_reforwarding(sizes: Sequence[int]) -> Selection:
-    """Return stored vertices of least cost; parameters and result as `linear_reforwarding`.
-
-    Raises
-    ------
-    InputError
-        If the sizes are no sizes.
-    """
+    """Return stored vertices of least cost; parameters and result as `linear_reforwarding`."""
     array = size_array(sizes)
     memory, _, previous = _searched(array)
     return Selection(path_back(previous), memory - int(array[0] + array[-1]))

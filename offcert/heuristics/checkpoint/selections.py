@@ -55,13 +55,7 @@ LINEAR_ROWS = 4
 
 
 def linear_selection(sizes: Sequence[int], gradients: Sequence[int] | None = None) -> Selection:
-    """Return checkpoints of least dynamic memory; parameters and memory as `dynamic_selection`.
-
-    Raises
-    ------
-    InputError
-        If the sizes are no sizes, or there are not as many gradients.
-    """
+    """Return checkpoints of least dynamic memory; parameters and memory as `dynamic_selection`."""
     array = size_array(sizes)
     scratch = np.zeros((LINEAR_ROWS, len(array)), np.int64)
     memory = crossings(array, gradient_array(array, gradients), np.cumsum(array), scratch)
@@ -134,15 +128,7 @@ MAX_LAYERS = 10_000
 
 
 def static_selection(sizes: Sequence[int]) -> Selection:
-    """Return checkpoints of least static memory (Eq. 6), by trying every sum of a segment.
-
-    Raises
-    ------
-    InputError
-        If the sizes are no sizes.
-    MethodError
-        If there are more than `MAX_LAYERS` layers.
-    """
+    """Return checkpoints of least static memory (Eq. 6), by trying every sum of a segment."""
     array = size_array(sizes)
     if len(array) - 1 > MAX_LAYERS:
         raise MethodError(
@@ -184,11 +170,6 @@ def dynamic_selection(sizes: Sequence[int], gradients: Sequence[int] | None = No
     """Return checkpoints of least dynamic memory (Eq. 9), by trying every next one of each.
 
     A segment's buffer holds the largest of some gradients, by default as large as the data.
-
-    Raises
-    ------
-    InputError
-        If the sizes are no sizes, or there are not as many gradients.
     """
     array = size_array(sizes)
     following = np.zeros(len(array), np.int64)

@@ -40,13 +40,7 @@ class Selection:
 
 
 def size_array(sizes: Sequence[int], field: str = "sizes") -> IntArray:
-    """Return ``d_0 … d_n`` as an array of ``int64``.
-
-    Raises
-    ------
-    InputError
-        If there are fewer, one of them is no integer or negative, or they sum to 2**60 or more.
-    """
+    """Return ``d_0 … d_n`` as an array of ``int64``."""
     if len(sizes) < 2:
         raise InputError(f"{field} must have at least 2 entries, not {len(sizes)}")
     for index, size in enumerate(sizes):
@@ -58,13 +52,7 @@ def size_array(sizes: Sequence[int], field: str = "sizes") -> IntArray:
 
 
 def gradient_array(sizes: IntArray, gradients: Sequence[int] | None) -> IntArray:
-    """Return the sizes of the gradients of ``d_0 … d_n``; by default those of the data.
-
-    Raises
-    ------
-    InputError
-        As `size_array`, or if there are not as many of them.
-    """
+    """Return the sizes of the gradients of ``d_0 … d_n``; by default those of the data."""
     if gradients is None:
         return sizes
     array = size_array(gradients, "gradients")
@@ -134,11 +122,6 @@ def budget_search(
 
     With budget 0 everything is stored: `x` bytes between segments, the largest segment of `y`.
     Then budgets from ``√(xy/2)`` to ``√(2xy)`` are tried at equal distances.
-
-    Raises
-    ------
-    InputError
-        If the sizes are no sizes.
     """
     plain = [int(size) for size in size_array(sizes)]
     cost = measure or (lambda checkpoints: chen_memory(plain, checkpoints))
@@ -187,11 +170,6 @@ def sqrt_rule(sizes: Sequence[int]) -> Selection:
     """Store every ``⌈√n⌉``-th of the data.
 
     Rounding up gives the sets that the selection paper lists for this rule (its Table 2).
-
-    Raises
-    ------
-    InputError
-        If the sizes are no sizes.
     """
     array = size_array(sizes)
     layers = len(array) - 1

@@ -42,13 +42,7 @@ class CombinedMove:
 
 
 def turned_schedule(problem: Problem, moved: Sequence[CombinedMove], turn: int) -> FluidSchedule:
-    """Return the shortest schedule that moves these, out before the turn and back after it.
-
-    Raises
-    ------
-    NoPlanError
-        If some operation lacks memory all the same.
-    """
+    """Return the shortest schedule that moves these, out before the turn and back after it."""
     trace = problem.trace
     last = len(trace) - 1
     lacking = [demand - problem.platform.memory for demand in trace.demand]
@@ -195,13 +189,7 @@ class CombinedPlan:
         return turned_schedule(_pausing(problem, self.execution), moved, self.turn)
 
     def atomic(self, problem: Problem) -> Schedule:
-        """Return the shortest schedule of whole transfers, all out before all back, in this order.
-
-        Raises
-        ------
-        MethodError
-            If there is none.
-        """
+        """Return the shortest schedule of whole transfers, all out before all back, in order."""
         executed = problem.executed(self.execution)
         _, returning = ordered_orders(executed, self.gaps)
         return ordered_schedule(executed, self.gaps, returning)

@@ -14,15 +14,15 @@ The paper has one bandwidth; a link with two serves each delta at the rate of it
 
 The value is a lower bound for nothing: the best schedule of Problem 2 need not be ordered.
 
-Traces are seen as chains. A stage of a network saves its input ``x_i`` *and* internals, which exist only once ``F_i`` has
-run and are needed only by ``B_i``. A chain has no internals, so they are merged into the stage's
-output ``x_{i+1}``: it is live from ``F_i`` to ``B_i``, as they are, but can be absent only between
-``F_{i+1}`` and ``B_{i+1}``, while they could be between ``F_i`` and ``B_i``. A tensor whose gap is
-not mirrored, because the backward operation of its reader does not need it, say, is taken for the
-activation of the widest stage that fits inside the gap. Whatever else takes memory becomes gradient
-or workspace. The view is conservative: at every operation it demands at least the trace's bytes,
-and what it lets be absent is absent in the trace too; so a set of activations that works on the
-chain works on the trace.
+Traces are seen as chains. A stage of a network saves its input ``x_i`` *and* internals, which exist
+only once ``F_i`` has run and are needed only by ``B_i``. A chain has no internals, so they are
+merged into the stage's output ``x_{i+1}``: it is live from ``F_i`` to ``B_i``, as they are, but can
+be absent only between ``F_{i+1}`` and ``B_{i+1}``, while they could be between ``F_i`` and ``B_i``.
+A tensor whose gap is not mirrored, because the backward operation of its reader does not need it,
+say, is taken for the activation of the widest stage that fits inside the gap. Whatever else takes
+memory becomes gradient or workspace. The view is conservative: at every operation it demands at
+least the trace's bytes, and what it lets be absent is absent in the trace too; so a set of
+activations that works on the chain works on the trace.
 """
 
 from __future__ import annotations
@@ -66,13 +66,7 @@ class ChainView:
 
 
 def chain_view(problem: Problem) -> ChainView:
-    """Return `problem`'s network as a chain.
-
-    Raises
-    ------
-    MethodError
-        If the trace has no such view.
-    """
+    """Return `problem`'s network as a chain."""
     trace = problem.trace
     if len(trace) % 2:
         raise MethodError(

@@ -7,10 +7,10 @@ be absent. Where one operation decides, as in the reductions from 2-partition, w
 subset of the tensors with the least sum that is enough, and searches by exchanges seldom hit it.
 
 TFLMS: Le, Imai, Negishi and Kawachiya, "TFLMS: Large Model Support in TensorFlow by Graph
-Rewriting", arXiv:1807.02037, 2018. Two parameters decide everything: the first ``n_tensors`` tensors that the
-backward phase uses again leave as soon as they are written; each returns ``lb`` nodes before its
-first backward reader, inside the backward phase. Nothing depends on sizes, times or memory. As in
-the offloading paper (§6.1), both are swept here and the best result counts.
+Rewriting", arXiv:1807.02037, 2018. Two parameters decide everything: the first ``n_tensors``
+tensors that the backward phase uses again leave as soon as they are written; each returns ``lb``
+nodes before its first backward reader, inside the backward phase. Nothing depends on sizes, times
+or memory. As in the offloading paper (§6.1), both are swept here and the best result counts.
 
 TFLMS rewrites a graph; it does not hold operations back until tensors have left (offloading paper,
 §6.2). So everything runs as early as its data and the link allow, and a choice of parameters counts
@@ -54,11 +54,6 @@ def greedy_gaps(problem: Problem) -> list[int]:
     gap is nested around the turn, those that span an operation are the first ones, so this set
     serves every operation that any set serves. On other traces it may not; activations are then
     added, in the same order, until it does or all are taken.
-
-    Raises
-    ------
-    MethodError
-        If some tensor has several gaps.
     """
     trace, platform = problem.trace, problem.platform
     if len({gap.tensor for gap in trace.gaps}) < len(trace.gaps):
@@ -182,13 +177,7 @@ def least_cover_plan(problem: Problem) -> Plan:
 
 
 def least_cover(sizes: list[int], amount: int) -> list[int]:
-    """Return the indices of a subset with the least sum that is at least `amount`.
-
-    Raises
-    ------
-    NoPlanError
-        If their sums are too many to be listed.
-    """
+    """Return the indices of a subset with the least sum that is at least `amount`."""
     unit = math.gcd(*sizes)
     units = [size // unit for size in sizes]
     # What stays behind is a subset with the greatest sum of at most the rest.

@@ -276,25 +276,9 @@ ALONE: Spreading = (0.0, 0)
 class JointAnnealer:
     """Improves a program in batches, so that the caller can look at the clock in between.
 
-    Parameters
-    ----------
-    tables : Tables
-        The tables of the problem.
-    start : JointState
-        Where to start.
-    seed : int
-        Seed of the random numbers.
-    weight : float
-        Ticks a byte that does not fit.
-
-    Attributes
-    ----------
-    best : JointState
-        The best one so far that fits; the start, if none does.
-    makespan : float
-        Its estimated ticks; infinite if it does not fit.
-    fits : bool
-        Whether the present one fits.
+    A byte that does not fit costs `weight` ticks. The attribute `best` is the best state so far
+    that fits, or the start; `makespan` its estimated ticks, infinite if it does not fit; `fits`
+    says whether the present one does.
     """
 
     def __init__(self, tables: Tables, start: JointState, seed: int, weight: float) -> None:

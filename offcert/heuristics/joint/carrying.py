@@ -163,13 +163,7 @@ class Recorded:
 
 
 def recorded(problem: Problem) -> Recorded | None:
-    """Return the record of the captured step in a problem's source, or None without one.
-
-    Raises
-    ------
-    InputError
-        If it is not what profiling writes.
-    """
+    """Return the record of the captured step in a problem's source, or None without one."""
     if problem.computed is None or not isinstance(problem.network, Network):
         return None
     found = captured(problem.source)

@@ -6,10 +6,6 @@ its length), in the natural orders of the offloading paper, §4.1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import numpy as np
-
 from offcert.core.compiled import IntArray, inlined, plain
 from offcert.heuristics.joint.lives import live
 from offcert.heuristics.joint.state import (
@@ -21,7 +17,6 @@ from offcert.heuristics.joint.state import (
     UNCOVERED,
     JointState,
     Scratch,
-    new_work,
 )
 from offcert.heuristics.joint.tables import DUPLEX, MEMORY, Tables
 from offcert.heuristics.joint.unrolling import unroll
@@ -319,7 +314,7 @@ def _spare_over(work: Scratch, gap: int) -> int:
 
 # The value of a program with too many runs, or one that would read a value changed otherwise. By
 # definition.
-_IMPOSSIBLE = 1e30
+IMPOSSIBLE = 1e30
 
 
 @plain
@@ -334,7 +329,7 @@ def evaluate(tables: Tables, state: JointState, work: Scratch, weight: float) ->
     work.facts[RUNS] = runs
     if runs < 0 or not live(tables, state, work, runs):
         work.facts[UNCOVERED] = 2**60
-        return _IMPOSSIBLE
+        return IMPOSSIBLE
     order(work, runs)
     choose(tables, work, runs)
     if work.facts[UNCOVERED] == 0:
@@ -376,54 +371,3 @@ def _length_without(tables: Tables, work: Scratch, runs: int) -> float:
             back += tables.prefetch[work.gap_value[gap]]
     moving = max(out, back) if tables.settings[DUPLEX] else out + back
     return float(max(compute, moving))
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """The estimate of a program: its time, its memory and the gaps that leave.
-
-    Attributes
-    ----------
-    makespan : int or None
-        Ticks of the ordered schedule that moves `gaps`; on a duplex link a little less at times.
-        None if it does not fit.
-    lacking : int
-        Bytes that do not fit.
-    bytes_moved : int
-        Bytes that leave.
-    runs : tuple of int
-        The computation of each run.
-    demand : tuple of int
-        Bytes on the device during each run if nothing leaves.
-    gaps : tuple of tuple of int
-        Value, and the runs before and after, of what leaves.
-    """
-
-    makespan: int | None
-    lacking: int
-    bytes_moved: int
-    runs: tuple[int, ...]
-    demand: tuple[int, ...]
-    gaps: tuple[tuple[int, int, int], ...]
-
-
-def estimate(tables: Tables, state: JointState) -> Estimate:
-    """Return the evaluation of a program: ticks, bytes that are lacking, runs and gaps."""
-    work = new_work(tables)
-    found = evaluate(tables, state, work, 0.0)
-    lacking = int(work.facts[UNCOVERED])
-    if found >= _IMPOSSIBLE:
-        return Estimate(None, lacking, 0, (), (), ())
-    count = int(work.facts[RUNS])
-    chosen = np.flatnonzero(work.chosen[: work.facts[GAPS]])
-    return Estimate(
-        int(found) if lacking == 0 else None,
-        lacking,
-        int(work.facts[MOVED]),
-        tuple(work.runs[:count].tolist()),
-        tuple(work.need[:count].tolist()),
-        tuple(
-            (int(work.gap_value[gap]), int(work.gap_before[gap]), int(work.gap_after[gap]))
-            for gap in chosen
-        ),
-    )

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from offcert.core.carried.ranges import RANGES, Line, Row
 from offcert.core.documents import Fields
 from offcert.core.errors import MethodError
@@ -14,8 +16,16 @@ from offcert.core.execution import Execution
 from offcert.core.program import Program
 from offcert.core.strategy import Strategy
 from offcert.heuristics.evictions.rules import sequential
-from offcert.heuristics.joint.evaluation import Estimate, estimate, evaluate
-from offcert.heuristics.joint.state import UNCOVERED, JointState, Scratch, program_of
+from offcert.heuristics.joint.evaluation import IMPOSSIBLE, evaluate
+from offcert.heuristics.joint.state import (
+    GAPS,
+    RUNS,
+    UNCOVERED,
+    JointState,
+    Scratch,
+    new_work,
+    program_of,
+)
 from offcert.heuristics.joint.tables import Tables
 from offcert.heuristics.orders.local_search import local_search
 from offcert.heuristics.orders.order_search import order_search
@@ -29,6 +39,51 @@ from offcert.questions.schedule.simulate import simulate
 
 # Coolings without success after which annealing over places ends. Arbitrary.
 _PATIENCE = 12
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The estimate of a program: its time, its memory and the gaps that leave.
+
+    Attributes
+    ----------
+    makespan : int or None
+        Ticks of the ordered schedule that moves `gaps`; on a duplex link a little less at times.
+        None if it does not fit.
+    lacking : int
+        Bytes that do not fit.
+    runs, demand : tuple of int
+        The computation of each run, and bytes on the device during it if nothing leaves.
+    gaps : tuple of tuple of int
+        Value, and the runs before and after, of what leaves.
+    """
+
+    makespan: int | None
+    lacking: int
+    runs: tuple[int, ...]
+    demand: tuple[int, ...]
+    gaps: tuple[tuple[int, int, int], ...]
+
+
+def estimate(tables: Tables, state: JointState) -> Estimate:
+    """Return the evaluation of a program: ticks, bytes that are lacking, runs and gaps."""
+    work = new_work(tables)
+    found = evaluate(tables, state, work, 0.0)
+    lacking = int(work.facts[UNCOVERED])
+    if found >= IMPOSSIBLE:
+        return Estimate(None, lacking, (), (), ())
+    count = int(work.facts[RUNS])
+    chosen = np.flatnonzero(work.chosen[: work.facts[GAPS]])
+    return Estimate(
+        int(found) if lacking == 0 else None,
+        lacking,
+        tuple(work.runs[:count].tolist()),
+        tuple(work.need[:count].tolist()),
+        tuple(
+            (int(work.gap_value[gap]), int(work.gap_before[gap]), int(work.gap_after[gap]))
+            for gap in chosen
+        ),
+    )
 
 
 @dataclass(frozen=True)

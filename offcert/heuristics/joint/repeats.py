@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from offcert.core.compiled import IntArray, inlined
-from offcert.heuristics.joint.segments import allowed, insert, remove, step
-from offcert.heuristics.joint.state import JointState
+from offcert.heuristics.joint.segments import insert, remove, step
+from offcert.heuristics.joint.state import JointState, allowed
 from offcert.heuristics.joint.tables import Tables
 
 # Computations of the longest period that is looked for, and the fewest computations of a stretch,

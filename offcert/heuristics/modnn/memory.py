@@ -314,13 +314,7 @@ class Memory:
             del self.blocks[tensor]
 
     def defragment(self, task: int, now: int) -> int:
-        """Vacate everything that may leave, then bring back what a task reads, side by side.
-
-        Raises
-        ------
-        NoPlanError
-            If what the task reads and writes does not fit even then.
-        """
+        """Vacate everything that may leave, then bring back what a task reads, side by side."""
         self.defragmentations += 1
         outputs = self.view.outputs[task]
         for tensor in outputs:

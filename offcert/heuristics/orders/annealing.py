@@ -44,13 +44,7 @@ class Annealer:
         self.makespan = self._value
 
     def restart(self, plan: Plan) -> None:
-        """Continue from `plan`.
-
-        Raises
-        ------
-        PlanError
-            If it is not executable; the annealer stays where it was.
-        """
+        """Continue from a plan, or raise a `PlanError` and stay if it is not executable."""
         moves = _in_claim_order(plan)
         prefetch, gap, before = moves_to_arrays(moves)
         value = self.simulator.evaluate(prefetch, gap, before)

@@ -37,13 +37,7 @@ _NEVER = 2**62
 def with_insertions(
     problem: Problem, offloads: Sequence[int], prefetches: Sequence[int], gaps: Iterable[int]
 ) -> Schedule:
-    """Return the schedule of given orders with those of some more gaps that shorten it.
-
-    Raises
-    ------
-    MethodError
-        If not even with them there is an ordered schedule.
-    """
+    """Return the schedule of given orders with those of some more gaps that shorten it."""
     best, shortest = _Insertion(problem).grown((tuple(offloads), tuple(prefetches)), gaps)
     if shortest == _NEVER:
         raise MethodError("no ordered schedule was found, whatever was added to the orders")
@@ -203,18 +197,8 @@ def fewest_bytes(
 ) -> Schedule:
     """Return a schedule that takes no longer and moves the fewest bytes found, then fewest times.
 
-    Parameters
-    ----------
-    problem : Problem
-        What is scheduled: nothing but transfers is open.
-    schedule : Schedule
-        One of its schedules, returned as it is if nothing better is found.
-    time_limit : float
-        Seconds.
-    seed : int
-        Seed of the random numbers.
-    cover : sequence of int, optional
-        Gaps that may do with few bytes, whatever the schedule evicts: they are tried first.
+    Gaps that may do with few bytes, the cover, are tried first. A schedule of which nothing better
+    is found is returned as it is.
     """
     trace = problem.trace
     if not schedule.transfers:

@@ -54,11 +54,6 @@ def restricted_plan(problem: Problem, limits: IntArray, base: Plan | None = None
 
     The evictions of `base` are cut to their limits. Before each operation that does not fit then,
     further tensors leave, the one needed furthest in the future first, as in `sequential`.
-
-    Raises
-    ------
-    MethodError
-        If within the limits some operation never fits.
     """
     trace = problem.trace
     stays = _cut(trace, limits, base)
@@ -246,33 +241,11 @@ def local_search(
 ) -> Plan:
     """Return the best plan that annealing over sets and orders finds.
 
-    Parameters
-    ----------
-    problem : Problem
-        A feasible one.
-    time_limit : float
-        Seconds.
-    seed : int
-        Of the random numbers. Two runs with the same seed agree if `max_restarts`, not the time,
-        ends them.
-    target : int
-        Stop when the makespan, in ticks, is at most this: a lower bound, for instance.
-    start : Plan, optional
-        Where to start; by default `sequential`.
-    max_restarts : int, optional
-        Stop after so many coolings.
-    patience : int, optional
-        Stop after so many coolings in a row that brought nothing.
-    pass_interrupts : bool
-        Whether an interrupt (Ctrl-C) is raised, for a caller who sees every improvement, instead of
-        ending the search like a time-out.
-    on_improvement : callable, optional
-        Called with every better schedule.
-
-    Raises
-    ------
-    MethodError
-        If no plan exists at this memory limit.
+    It starts from a plan, by default the `sequential` one, and ends when the time is over, the
+    makespan is at most `target` ticks, after `max_restarts` coolings, or after `patience` of them
+    in a row that brought nothing. Two runs with the same seed agree if `max_restarts` ends them.
+    Every better schedule is passed on. An interrupt (Ctrl-C) ends it like a time-out, unless it is
+    to be passed on. A `MethodError` says that no plan exists at this memory limit.
     """
     deadline = time.monotonic() + time_limit
     first = sequential(problem) if start is None else start

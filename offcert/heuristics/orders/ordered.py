@@ -116,13 +116,7 @@ def ordered_makespan(problem: Problem, evicted: Iterable[int]) -> int | None:
 
 
 def ordered_plan(problem: Problem, evicted: Iterable[int]) -> Plan:
-    """Return the ordered plan that evicts a set of gaps.
-
-    Raises
-    ------
-    MethodError
-        If no ordered schedule evicts exactly these gaps.
-    """
+    """Return the ordered plan that evicts a set of gaps; a `MethodError` says there is none."""
     return ordered_schedule(problem, *ordered_orders(problem, evicted)).plan(problem.trace)
 
 
@@ -131,10 +125,7 @@ def ordered_schedule(
 ) -> Schedule:
     """Return the best schedule with all offloads before all prefetches, both in given orders.
 
-    Raises
-    ------
-    MethodError
-        If there is none, or the orders do not name the same gaps.
+    A `MethodError` says that there is none.
     """
     _require_orders(problem, offload_order, prefetch_order)
     again = leaving_again(problem.trace, offload_order)

@@ -38,15 +38,7 @@ _SHORT = 1000
 class OrderedAnnealer(ABC):
     """Improves an ordered schedule in batches, so that the caller can look at the clock.
 
-    Parameters
-    ----------
-    seed : int
-        Seed of the random numbers.
-
-    Attributes
-    ----------
-    makespan : int
-        Ticks of the best schedule so far.
+    The attribute `makespan` is that of the best schedule so far, in ticks.
     """
 
     makespan: int
@@ -83,18 +75,10 @@ class OrderedAnnealer(ABC):
 
 @dataclass(frozen=True)
 class Cooling:
-    """How to cool.
+    """How to cool: the rounds, after each of which the clock is looked at, and steps of one.
 
-    Attributes
-    ----------
-    rounds : int
-        How many; the clock is looked at after each.
-    steps : int
-        Of a round, on short traces.
-    hot : tuple of float
-        Where coolings begin, as fractions of the makespan, in turn.
-    factor : float
-        Where they end, as a fraction of where they began.
+    Coolings begin at fractions of the makespan, `hot`, in turn, and end at a fraction `factor` of
+    that.
     """
 
     rounds: int
@@ -123,24 +107,10 @@ def coolings(
     patience: int,
     on_improvement: Callable[[Schedule], object],
 ) -> None:
-    """Cool, restart from the best, and cool again.
+    """Cool, restart from the best, and cool again, until a `deadline` of ``time.monotonic``.
 
-    Parameters
-    ----------
-    annealer : OrderedAnnealer
-        The annealer.
-    problem : Problem
-        The problem whose schedules it improves.
-    cooling : Cooling
-        How.
-    deadline : float
-        Of `time.monotonic`.
-    target : int
-        Stop when the makespan, in ticks, is at most this.
-    patience : int
-        Stop after this many coolings in a row without a better schedule.
-    on_improvement : callable
-        Called with every better schedule that a round ends with.
+    It ends, too, when the makespan is at most `target` ticks, or after `patience` coolings in a row
+    without a better schedule. Every better one that a round ends with is passed on.
     """
     count, steps = cooling.rounds, length_of_round(problem, cooling.steps)
     fruitless = done = 0
@@ -162,25 +132,11 @@ _COOLING = Cooling(rounds=10, steps=10_000, hot=(0.01, 0.01, 0.001), factor=1e-4
 
 
 class SetAnnealer(OrderedAnnealer):
-    """Improves a set of evicted gaps.
+    """Improves a set of evicted gaps; `makespan` is that of the best ordered schedule, in ticks.
 
-    Parameters
-    ----------
-    problem : Problem
-        Any trace; of a tensor with several gaps the widest is considered, and later ones with it
-        where it is not enough that everything else is absent.
-    seed : int
-        Seed of the random numbers.
-
-    Attributes
-    ----------
-    makespan : int
-        Ticks of the best ordered schedule so far.
-
-    Raises
-    ------
-    MethodError
-        If nothing can be evicted, or evicting everything gives no ordered schedule to start from.
+    Of a tensor with several gaps the widest is considered, and later ones with it where it is not
+    enough that everything else is absent. A `MethodError` says that nothing can be evicted, or
+    evicting everything gives no ordered schedule to start from.
     """
 
     def __init__(self, problem: Problem, seed: int) -> None:
@@ -247,27 +203,11 @@ def set_search(
     patience: int = 3,
     on_improvement: Callable[[Schedule], object],
 ) -> None:
-    """Anneal with restarts until the time is over or `target` is met.
+    """Anneal with restarts until the time is over or the makespan is at most `target` ticks.
 
-    Parameters
-    ----------
-    problem : Problem
-        A feasible one.
-    time_limit : float
-        Seconds.
-    seed : int
-        Seed of the random numbers.
-    target : int
-        Stop when the makespan, in ticks, is at most this.
-    patience : int
-        Stop after this many coolings in a row without a better schedule.
-    on_improvement : callable
-        Called with the schedule of every better set that a round ends with.
-
-    Raises
-    ------
-    MethodError
-        If evicting everything gives no ordered schedule to start from.
+    It ends after `patience` coolings in a row without a better schedule, too. Every better one that
+    a round ends with is passed on. A `MethodError` says that evicting everything gives no ordered
+    schedule to start from.
     """
     deadline = time.monotonic() + time_limit
     if not problem.trace.gaps:

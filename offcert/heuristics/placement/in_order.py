@@ -179,11 +179,6 @@ def defragmentations(problem: PlacementProblem, capacity: int) -> int:
     """Return how often moDNN's pool would be cleared because no free block is large enough.
 
     After clearing, what is live lies at the beginning of the pool, in order of its addresses.
-
-    Raises
-    ------
-    InputError
-        If the capacity is less than the load: clearing does not help.
     """
     if capacity < problem.load:
         raise InputError(f"capacity must be at least the load, {problem.load}, not {capacity}")
