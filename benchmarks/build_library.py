@@ -4,7 +4,8 @@
 
 Networks are profiled on fake tensors with the V100-PCIe roofline, at the image sizes of the
 offloading paper (224, 500, 1000) and batch sizes that are powers of two; those with a link that
-runs both ways with the H200 roofline and the link measured on one. Everything is deterministic; running it twice changes nothing.
+runs both ways with the H200 roofline and the link measured on one. Everything is deterministic;
+running it twice changes nothing.
 """
 
 from __future__ import annotations
