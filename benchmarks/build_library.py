@@ -3,8 +3,9 @@
     python benchmarks/build_library.py [--only 'cnn-*'] [--folder DIR]
 
 Networks are profiled on fake tensors with the V100-PCIe roofline, at the image sizes of the
-offloading paper (224, 500, 1000) and batch sizes that are powers of two. Everything is
-deterministic; running it twice changes nothing.
+offloading paper (224, 500, 1000) and batch sizes that are powers of two; those with a link that
+runs both ways with the H200 roofline and the link measured on one. Everything is deterministic;
+running it twice changes nothing.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from fnmatch import fnmatchcase
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import library_recompute
 
 from offcert.certify.records import add
+from offcert.core.platform import Link, Platform
 from offcert.core.result import SolveStatus
 from offcert.formulations.combinatorial.relaxations import prop3_bound
 from offcert.instances.kinds import generator
@@ -36,6 +38,9 @@ from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.questions.schedule.result import Result
 from offcert.questions.schedule.schedule import Schedule
 
+if TYPE_CHECKING:
+    from offcert.runtime.hardware.model import Hardware
+
 HARDWARE = "v100-pcie"
 NETWORK_MEMORY = (0, 5, 10, 25, 50, 75)
 CHAIN_MEMORY = (0, 5, 10)
@@ -45,6 +50,15 @@ FINE_CLOCKS = ("modules", "operators")
 RESNETS = tuple(f"resnet{depth}" for depth in (18, 34, 50, 101, 152))
 DENSENETS = tuple(f"densenet{depth}" for depth in (121, 161, 169, 201))
 ON_IMAGES = (*RESNETS, *DENSENETS, "inception_v3", "vgg19", "alexnet")
+# GB/s out and back, alone and both at once: copies of 64 MiB on an H200, PCIe 5 x 16, rounded.
+# Measured with `offcert.profile(step, measure=True)`.
+DUPLEX = "h200"
+DUPLEX_RATES = {
+    "bandwidth": Fraction("54.3"),
+    "prefetch_bandwidth": Fraction("52.9"),
+    "busy_bandwidth": Fraction("50.7"),
+    "busy_prefetch_bandwidth": Fraction("45.9"),
+}
 
 
 @dataclass(frozen=True)
@@ -57,7 +71,7 @@ class Recipe:
     name: str
     group: str
     origin: str
-    make: Callable[[], Problem]
+    make: Callable[..., Problem]
     percents: tuple[int, ...] = ()
 
 
@@ -65,6 +79,7 @@ def recipes() -> Iterator[Recipe]:
     """Yield every family of the library."""
     yield from networks()
     yield from fine_networks()
+    yield from duplex_networks()
     yield from chains()
     yield from traces()
     yield from reductions()
@@ -91,8 +106,7 @@ def networks() -> Iterator[Recipe]:
 def network(model: str, shape: str, suffix: str, group: str, stages: str | None = None) -> Recipe:
     """Return a network as stages; `stages` says what those of a DenseNet are."""
 
-    def make() -> Problem:
-        from offcert.runtime.hardware import hardware
+    def make(card: str = HARDWARE) -> Problem:
         from offcert.runtime.profiling.profile import profile
 
         asked = {} if stages is None else {"stages": stages}
@@ -100,7 +114,7 @@ def network(model: str, shape: str, suffix: str, group: str, stages: str | None 
             model,
             shape,
             clock="stages",
-            hardware=hardware(HARDWARE, peak=True),
+            hardware=known_card(card),
             options=asked,
             recompute="none",
         )
@@ -116,6 +130,13 @@ def network(model: str, shape: str, suffix: str, group: str, stages: str | None 
     return Recipe(f"{model}-{suffix}", group, origin, make, NETWORK_MEMORY)
 
 
+def known_card(name: str) -> Hardware:
+    """Return a card: the paper's at its peaks, others at what they reach of theirs."""
+    from offcert.runtime.hardware import hardware
+
+    return hardware(name, peak=name == HARDWARE)
+
+
 def fine_networks() -> Iterator[Recipe]:
     """Yield the zoo's networks at the clocks that training follows."""
     shapes = dict.fromkeys(ON_IMAGES, "32x3x224x224") | {"gpt": "8x1024"}
@@ -125,12 +146,10 @@ def fine_networks() -> Iterator[Recipe]:
 
 
 def fine_network(model: str, shape: str, clock: str) -> Recipe:
-    def make() -> Problem:
-        from offcert.runtime.hardware import hardware
+    def make(card: str = HARDWARE) -> Problem:
         from offcert.runtime.profiling.profile import profile
 
-        card = hardware(HARDWARE, peak=True)
-        problem = profile(model, shape, hardware=card, clock=clock, recompute="none")
+        problem = profile(model, shape, hardware=known_card(card), clock=clock, recompute="none")
         assert problem.source is not None
         # What only the runtime needs is half of a file; profiling gives it again.
         source = {key: value for key, value in problem.source.items() if key != "capture"}
@@ -142,6 +161,26 @@ def fine_network(model: str, shape: str, clock: str) -> Recipe:
         f"on fake tensors, {HARDWARE} roofline"
     )
     return Recipe(f"{model}-{clock}", f"networks-{clock}", origin, make, FINE_MEMORY)
+
+
+def duplex_networks() -> Iterator[Recipe]:
+    """Yield the networks of batch 32, and those by modules, on a link that runs both ways."""
+    for recipe in (*networks(), *fine_networks()):
+        model, _, view = recipe.name.partition("-")
+        if recipe.group in ("networks-224", "networks-500") or view == "modules":
+            view = view.removesuffix("-b32")
+            name, group = f"{model}-duplex-{view}", f"duplex-{view}"
+            origin = f"{recipe.origin.replace(HARDWARE, DUPLEX)}; link as measured on an H200"
+            yield replace(
+                recipe, name=name, group=group, origin=origin, make=partial(duplex, recipe)
+            )
+
+
+def duplex(recipe: Recipe) -> Problem:
+    """Return the problem that a recipe makes on another machine, one with a duplex link."""
+    problem: Problem = recipe.make(DUPLEX)
+    platform = Platform(problem.platform.memory, link=Link.DUPLEX, **DUPLEX_RATES)
+    return replace(problem, platform=platform)
 
 
 def generated(
@@ -335,8 +374,10 @@ def build(recipe: Recipe, old: Family | None) -> Family:
     limits = {f"m{p}": problem.memory_at(Fraction(p, 100)) for p in recipe.percents}
     entries = []
     for label, memory in (limits or {"": problem.platform.memory}).items():
-        entry = make_entry(problem, recipe.name, label, memory)
-        entries.append(replace(entry, record=known.get(entry.digest, Record())))
+        made = [make_entry(problem, recipe.name, label, memory)]
+        if problem.platform.slows:
+            made += [make_entry(problem, recipe.name, f"{label}_alone", memory, alone=True)]
+        entries += [replace(each, record=known.get(each.digest, Record())) for each in made]
     group, origin = recipe.group, recipe.origin
     if group == UNGRADED and old is not None and problem is old.problem:
         group, origin = old.group, old.origin

@@ -6,7 +6,9 @@ Each problem runs in a process of its own with one solver thread, so that a cras
 only. Rows go to the output as they come; a row that is already there with the same problem, time
 limit, seed and version of offcert is not computed again (``--again failed`` repeats failures,
 ``--again all`` everything). ``--update-library`` stores what improves a record, after verification.
-The Markdown table is printed, and written beside the output.
+``--group 'duplex-*'`` chooses the networks on a link that runs both ways, ``--only '*_alone'``
+those whose directions do not slow each other down. The Markdown table is printed, and written
+beside the output.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The instance library: problems with the best schedules and bounds known.
 
 One file a family, format ``offcert-library``, version 1: a problem document once, and an entry a
-memory limit with its record. An entry's problem is the document with the entry's memory and name;
-its hash stands beside it.
+memory limit with its record. An entry's problem is the document with the entry's memory and name,
+and with the rates alone if it says so; its hash stands beside it.
 """
 
 from __future__ import annotations
@@ -86,10 +86,16 @@ class Family:
     entries: tuple[Entry, ...]
 
 
-def make_entry(base: Problem, family: str, label: str, memory: int) -> Entry:
-    """Return the entry of a family for one memory limit, with nothing known about it yet."""
+def make_entry(
+    base: Problem, family: str, label: str, memory: int, *, alone: bool = False
+) -> Entry:
+    """Return the entry of a family for one memory limit, with nothing known about it yet.
+
+    With `alone` no direction of its link slows the other down (`Platform.alone`).
+    """
     name = f"{family}-{label}" if label else family
-    problem = replace(base, name=name, platform=replace(base.platform, memory=memory))
+    platform = base.platform.alone if alone else base.platform
+    problem = replace(base, name=name, platform=replace(platform, memory=memory))
     return Entry(label, problem, problem_digest(problem), Record())
 
 
@@ -307,11 +313,13 @@ def family_to_text(family: Family) -> str:
         "problem": problem_to_json(family.problem),
     }
     lines = [f"{_compact(name)}: {_compact(value)}" for name, value in document.items()]
+    slows = family.problem.platform.slows
     entries = [
         _compact(
             {
                 "label": entry.label,
                 "memory": entry.problem.platform.memory,
+                **({"alone": True} if entry.problem.platform.slows < slows else {}),
                 "sha256": entry.digest,
                 "record": record_to_json(entry.record),
             }
@@ -352,7 +360,8 @@ def _entry_from_json(item: Fields, base: Problem, family: str) -> Entry:
     label = item.get("label", str)
     if "-" in label:
         raise InputError(f'{item.path("label")} must hold no "-", as {show(label)} does')
-    entry = make_entry(base, family, label, item.integer("memory", 0))
+    alone = item.has("alone") and item.get("alone", bool)
+    entry = make_entry(base, family, label, item.integer("memory", 0), alone=alone)
     digest = item.get("sha256", str)
     if digest != entry.digest:
         raise InputError(

@@ -22,6 +22,8 @@ _NEAR_MANY = 0.002
 # Part of the makespan: with more than that open, a better order of transfers would not close the
 # gap. Assumed.
 _MUCH_OPEN = 0.0005
+# Gaps of the largest trace on which CP-SAT gets an early turn. Measured; no record.
+_FEW_GAPS = 60
 # Operations of the longest trace whose linear programs are still solved, and their multipliers made
 # exact, in seconds. Measured; no record.
 _MOST_FOR_LINEAR = 2000
@@ -235,6 +237,46 @@ _DISTINCT_SIZES = (
     _rung("pivot", 0.3, "the rest of the labels that fit into memory"),
 )
 
+# The pivot program and the outward search are for simplex links. Ordered by what closed duplex
+# networks by stages soonest, measured with benchmarks/certify.py --group 'duplex-*'.
+_DUPLEX = (
+    _rung(
+        "matched-heads",
+        0.05,
+        "closes most networks by stages at once, given a good schedule",
+        at_least=0.5,
+        at_most=1.0,
+    ),
+    _SHORT[0],
+    _rung(
+        "matched-heads-joined",
+        0.2,
+        "closes fine traces of few gaps at once",
+        at_most=2.0,
+        fine_only=True,
+    ),
+    _rung("exact-sums", 1.0, "quick, where whole tensors leave much open", gap_from=_MUCH_OPEN),
+    _rung(
+        "atomic-heads", 0.1, "nearly meets the schedule where little memory is free", at_most=1.0
+    ),
+    _rung("matched-heads", 0.3, "a better schedule is a nearer target", at_most=3.0),
+    _rung(
+        "interval-cpsat",
+        0.3,
+        "closes few stages within a second, and finds their schedules",
+        at_least=1.0,
+        at_most=3.0,
+        most_gaps=_FEW_GAPS,
+    ),
+    _rung("local-search", 0.1, "finds schedules that are not ordered", at_most=1.0),
+    _rung("order-search", 0.2, "another random sequence", at_most=2.0),
+    _rung("matched-heads", 0.6, "closes most, given time"),
+    _rung("matched-heads-joined", 0.3, "the same for tensors with several gaps", at_most=10.0),
+    _rung("local-search", 0.25, "what is left may be a schedule that is not ordered"),
+    _rung("atomic-heads", 0.4, "other orders than the first time, and finer bounds"),
+    _rung("order-search", 0.25, "another random sequence"),
+)
+
 _LAST = (
     _rung("stage-milp", 0.3, "tells whole tensors apart where all else has failed"),
     _rung("interval-cpsat", 1.0, "exact, for what is left of the time"),
@@ -283,6 +325,7 @@ PLAIN_LADDERS: dict[str, tuple[Rung, ...]] = {
     "repeated sizes": (*_FIRST, *_REPEATED_SIZES, *_LAST),
     "many tensors": (*_FIRST, *_MANY_TENSORS, *_LAST),
     "distinct sizes": (*_FIRST, *_DISTINCT_SIZES, *_LAST),
+    "duplex": (*_FIRST, *_DUPLEX, *_LAST),
     "long traces": _LONG_TRACES,
 }
 
@@ -299,4 +342,6 @@ def plain_ladder_for(problem: Problem) -> str:
     sizes = [trace.gap_size(gap) for gap in range(len(trace.gaps))]
     if 4 * len(set(sizes)) > 3 * len(sizes):
         return "distinct sizes"
+    if problem.platform.duplex:
+        return "duplex"
     return "many tensors" if len(sizes) >= MANY_GAPS else "repeated sizes"

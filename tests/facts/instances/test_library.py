@@ -40,7 +40,13 @@ def test_there_are_at_least_120_problems_under_names_of_their_own() -> None:
     groups = Counter(family.group for family in default_library().families())
     for group in ("networks-224", "networks-500", "networks-1000", "cnn-8", "cnn-152", "unet"):
         assert groups[group] > 0
-    assert {"resnet152-224-b32-m0", "inception_v3-500-b32-m75", "gpt-1024-b8-m5"} <= set(found)
+    known = {
+        "resnet152-224-b32-m0",
+        "gpt-1024-b8-m5",
+        "vgg19-duplex-224-m0",
+        "vgg19-duplex-224-m0_alone",
+    }
+    assert known <= set(found)
 
 
 @pytest.mark.slow
@@ -50,7 +56,7 @@ def test_it_loads_completely_and_quickly() -> None:
     count = sum(entry.record is not None for entry in library.entries())
     assert count == len(names())
     assert time.process_time() - begun < 5
-    assert sum(path.stat().st_size for path in FOLDER.glob("*.json")) < 8_000_000
+    assert sum(path.stat().st_size for path in FOLDER.glob("*.json")) < 9_000_000
 
 
 @pytest.mark.slow
@@ -123,8 +129,27 @@ def test_generated_problems_are_made_again_from_their_sources() -> None:
             AdversarialCheckpoints.kind,
             CoreProblems.kind,
         ):
-            assert source["hardware"] == "v100-pcie"
+            duplex = family.group.startswith("duplex-")
+            assert source["hardware"] == ("h200" if duplex else "v100-pcie")
     assert checked >= 60
+
+
+def test_what_overlaps_is_slower_in_half_of_the_duplex_entries() -> None:
+    families = list(default_library().families(group="duplex-*"))
+    assert len(families) == 37
+    for family in families:
+        by_label = {entry.label: entry for entry in family.entries}
+        assert {label.removesuffix("_alone") for label in by_label} < set(by_label)
+        for label, entry in by_label.items():
+            platform, alone = entry.problem.platform, label.endswith("_alone")
+            assert platform.duplex
+            assert platform.slows != alone
+            if alone:
+                slowed = by_label[label.removesuffix("_alone")]
+                assert slowed.problem.platform.alone == platform
+                # What is proved with the rates alone holds for both.
+                bound = entry.record.proved_bound or 0
+                assert slowed.record.value is None or slowed.record.value >= bound
 
 
 def test_answers_of_reductions_do_not_contradict_the_records() -> None:
