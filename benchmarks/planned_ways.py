@@ -13,14 +13,11 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from offcert.certify.others.audit import CarriedOut, carried_out
-from offcert.certify.others.decisions import decision_of
-from offcert.certify.others.meaning import (
+from offcert.certify.other_ways import (
+    CarriedOut,
     Decision,
-    checkpointed,
-    entering_leave,
+    carried_out,
     layers,
-    on_demand,
     plain_execution,
     turn,
 )
@@ -29,6 +26,8 @@ from offcert.core.execution import Execution
 from offcert.core.network import Network
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
+from offcert_lab.plans.decisions import decision_of
+from offcert_lab.plans.patterns import checkpointed, entering_leave, on_demand
 
 PRODUCTS = r"(conv\d*|fc\d*|c_fc|c_attn|c_proj|\w+_proj|lm_head|linear\d*|downsample\.0)$"
 BUDGETS = (Fraction(3, 4), Fraction(1, 2), Fraction(1, 4))

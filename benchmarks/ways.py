@@ -39,7 +39,7 @@ from typing import Any
 from planned_ways import PRODUCTS, Way, measured, ways
 
 from offcert.certify.ladder import certify
-from offcert.certify.others.meaning import host_bytes
+from offcert.certify.other_ways import host_bytes
 from offcert.core.documents import write_json
 from offcert.core.result import SolveStatus
 from offcert.core.units import format_size, format_time

@@ -30,7 +30,6 @@ from offcert.certify.placing import place
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
-from offcert.core.named import named
 from offcert.core.options import require_count, require_seconds, require_seed, users_function
 from offcert.core.threads import cores
 from offcert.instances.library import Library
@@ -119,13 +118,14 @@ def benchmark(
     single = isinstance(problems, str) or asked_by(problems) is not None
     given: list[Any] = [problems] if single else list(problems)  # type: ignore[arg-type]
     # Whatever is no problem, or none whose methods are measured, is refused with the schedules.
-    asked = {row.measured for each in given if (row := asked_by(each)) and row.measured}
-    if any(asked_by(each) is None for each in given) or not asked:
-        asked.add(SCHEDULE.measured)
+    rows = [asked_by(each) or SCHEDULE for each in given] or [SCHEDULE]
+    asked = {row.measured or SCHEDULE.measured for row in rows}
     if len(asked) > 1:
         raise InputError("problems must all be placement problems, or none of them")
     how = Measuring(names, CellSettings(time_limit, seed), processes, certify, library)
-    found = named("campaign", asked.pop())(given, how)
+    measured = asked.pop()
+    assert measured is not None
+    found = measured.load()(given, how)
     return Benchmark(tuple(found), tuple(standings(found)))
 
 

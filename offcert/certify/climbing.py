@@ -15,7 +15,6 @@ from offcert.certify.search import Search
 from offcert.certify.watchdog import GRACE, LONG_GRACE, watched
 from offcert.core.errors import MethodError, PlanError
 from offcert.core.kernel_cache import NotCompiledError, only_loading
-from offcert.core.named import named
 from offcert.proofs.settings import Settings
 
 # A method that does not apply to a problem, or finds no plan, leaves its place to the next one.
@@ -105,7 +104,7 @@ def climb_at_once(search: Any, so_far: Callable[[], Any], workers: int, seed: in
 def _ladder(search: Any) -> Iterable[Rung]:
     with search.untimed():
         # All methods are imported with it.
-        ladder = named("certify", search.question.ladder)
+        ladder = search.question.ladder.load()
     rungs: Iterable[Rung] = ladder(search.problem)
     return rungs
 

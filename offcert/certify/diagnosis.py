@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import overload
 
-from offcert.certify.others.ways import OtherWay
+from offcert.certify.other_ways import OtherWay
 from offcert.core.notebook import html, text
 from offcert.core.trace import Trace
 from offcert.core.units import Units, format_size

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from offcert.certify.diagnosis import Diagnoses, Diagnosis
 from offcert.certify.ladder import certify
-from offcert.certify.others.ways import other_ways
+from offcert.certify.other_ways import other_ways
 from offcert.certify.search import SearchProgress
 from offcert.core.errors import InputError
 from offcert.core.options import require_count, require_seconds, require_seed

@@ -5,7 +5,6 @@ from __future__ import annotations
 from offcert.certify.placing import checked_schedule
 from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
-from offcert.core.named import named
 from offcert.core.trace import require_integer
 from offcert.proofs.any_certificate import AnyCertificate
 from offcert.proofs.certificate import Certificate
@@ -37,14 +36,13 @@ def host_problem(
         tensors in pieces, or is not valid.
     """
     require_integer(alignment, "alignment", 1)
-    says = what.question.host if isinstance(what, AnyCertificate) else ""
-    if not says:
+    says = what.question.host if isinstance(what, AnyCertificate) else None
+    if says is None:
         raise InputError(
             f"what leaves a device is said by certificates of schedules or steps, not by "
             f"{short_repr(what)}"
         )
-    found: PlacementProblem = named("certify", says)(what, alignment)
-    return found
+    return says.load()(what, alignment)
 
 
 def of_schedule(certificate: Certificate, alignment: int) -> PlacementProblem:

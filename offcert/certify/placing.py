@@ -16,7 +16,6 @@ from offcert.certify.running import ALONE, SearchProgress, UnsoundError
 from offcert.certify.watchdog import ending_whole, watched
 from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
-from offcert.core.named import named
 from offcert.core.options import require_count, require_seconds, require_seed
 from offcert.core.trace import require_integer
 from offcert.formulations.placement.shortening import shortened
@@ -166,13 +165,14 @@ def place(
     }
     if isinstance(what, PlacementProblem):
         return place_problem(what, method, options)
-    placer = what.question.placer if isinstance(what, AnyCertificate) else ""
-    if not placer:
+    placer = what.question.placer if isinstance(what, AnyCertificate) else None
+    if placer is None:
         raise InputError(
             "what is placed must be a PlacementProblem, a Certificate or a SplitCertificate, not "
             f"{short_repr(what)}"
         )
-    return named("certify", placer)(what, method, options)
+    found: PlacementCertificate = placer.load()(what, method, options)
+    return found
 
 
 def place_problem(

@@ -17,7 +17,6 @@ from offcert.certify.starved import Starved
 from offcert.certify.warm import group_of, noted_compilations
 from offcert.certify.workings import Workings
 from offcert.core.errors import InputError, MethodError, OffcertError
-from offcert.core.named import named
 from offcert.core.result import Bound, Bounded, Evidence
 from offcert.proofs.any_certificate import current_versions
 from offcert.proofs.questions import Question
@@ -352,8 +351,8 @@ class Running(Bounded, Generic[Known]):
 
     def _faults(self, problem: Any, answer: Any) -> list[str]:
         """Return the faults that the question's checker finds in an answer."""
-        found: list[str] = named("questions", self.question.answers)(problem, answer)
-        return found
+        assert self.question.answers is not None
+        return self.question.answers.load()(problem, answer)
 
     def _took(self) -> bool:
         """Compare an answer with the bounds, and tell of it; return True."""

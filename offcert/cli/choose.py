@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from offcert.cli.arguments import integer, source_or_name
-from offcert.cli.output import require_outputs, show, text_of
+from offcert.cli.output import require_outputs, show
 from offcert.cli.parser import Commands, add_command
 from offcert.cli.searching import (
     DEFAULTS,
@@ -100,7 +100,7 @@ def _run(options: argparse.Namespace) -> int:
     return search_and_say(
         options,
         partial(certify_split, step, **search_settings(options)),
-        text_of(SPLIT).said,
+        SPLIT.text.load().said,
         lambda news: progress_line(news, lambda ticks: format_time(ticks, step.units)),
     )
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from offcert.cli.arguments import count, source_or_name
-from offcert.cli.output import require_outputs, text_of
+from offcert.cli.output import require_outputs
 from offcert.cli.parser import Commands, add_command
 from offcert.cli.searching import (
     add_effort,
@@ -111,7 +111,7 @@ def _run(options: argparse.Namespace) -> int:
     return search_and_say(
         options,
         partial(certify_devices, problem, rule=options.rule, **settings),
-        text_of(DEVICES).said,
+        DEVICES.text.load().said,
         lambda news: progress_line(news, lambda ticks: format_time(ticks, units)),
     )
 

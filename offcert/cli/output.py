@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any
 from offcert.core.messages import cut, plain
 
 if TYPE_CHECKING:
-    from offcert.proofs.questions import Question
     from offcert.questions.schedule.problem import Problem
-    from offcert.report.findings import Text
 
 # The file name that stands for the standard output.
 STDOUT = "-"
@@ -126,15 +124,6 @@ def show(options: argparse.Namespace, document: dict[str, Any], text: str) -> No
     """
     file = sys.stderr if getattr(options, "output", None) == STDOUT else sys.stdout
     print(json.dumps(document, allow_nan=False) if options.json else plain(text), file=file)
-
-
-def text_of(question: Question) -> Text:
-    """Return the texts of certificates that answer a question."""
-    from offcert.core.named import named
-
-    found: Any = named("report", question.text)
-    text: Text = found
-    return text
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:

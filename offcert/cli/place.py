@@ -190,8 +190,5 @@ def _write(placed: AnyCertificate[Any], path: str | Path) -> None:
 
 
 def _said(placed: AnyCertificate[Any]) -> tuple[dict[str, Any], str]:
-    from offcert.core.named import named
-
-    text: Any = named("report", placed.question.placed)
-    found: tuple[dict[str, Any], str] = text.said(placed)
-    return found
+    assert placed.question.placed is not None
+    return placed.question.placed.load().said(placed)

@@ -78,7 +78,6 @@ def _run(options: argparse.Namespace) -> int:
 def _save_one(path: Path, options: argparse.Namespace) -> None:
     from offcert.core.documents import read_json
     from offcert.core.errors import InputError
-    from offcert.core.named import named
     from offcert.proofs.questions import SCHEDULE
     from offcert.proofs.reading import certificate_of, question_of
     from offcert.questions.schedule.training_files import TRAINING_FORMAT
@@ -99,9 +98,9 @@ def _save_one(path: Path, options: argparse.Namespace) -> None:
         raise InputError(f"{path} holds no addresses: `offcert place` finds some")
     snapshot = options.output.lower().endswith(".pickle")
     drawn = found.question.snapshot if snapshot else found.question.picture
-    if not drawn:
+    if drawn is None:
         raise InputError(f"{path} is no certificate of a schedule: only these are snapshots")
-    named("report", drawn)(found, options.output)
+    drawn.load()(found, options.output)
 
 
 def _save_training(path: Path, document: object, options: argparse.Namespace) -> None:

@@ -20,7 +20,7 @@ from offcert.cli.arguments import (
     source,
 )
 from offcert.cli.ending import ending_anyhow
-from offcert.cli.output import STDOUT, native_output_to_stderr, show, text_of
+from offcert.cli.output import STDOUT, native_output_to_stderr, show
 from offcert.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def search(options: argparse.Namespace, find: Callable[..., Certificate]) -> int
     return search_and_say(
         options,
         partial(find, problem, **search_settings(options)),
-        text_of(SCHEDULE).said,
+        SCHEDULE.text.load().said,
         partial(describe_progress, problem),
     )
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from offcert.cli.arguments import seconds, size, source
 from offcert.cli.ending import exit_code
 from offcert.cli.messages import LOG
-from offcert.cli.output import show, text_of
+from offcert.cli.output import show
 from offcert.cli.parser import EXIT_INVALID, EXIT_NOT_VERIFIED, Commands, add_command
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ def _verify(options: argparse.Namespace) -> int:
         verification = verify_file(options.certificate, limits)
     except (BeyondLimitsError, MemoryError) as error:
         return _beyond(options, str(error) or "it takes more memory than there is")
-    show(options, *text_of(verification.question).verified(verification))
+    show(options, *verification.question.text.load().verified(verification))
     if verification.outcome is Outcome.BEYOND_LIMITS:
         return EXIT_NOT_VERIFIED
     return 0 if verification.valid else EXIT_INVALID

@@ -1,9 +1,7 @@
-"""Functions of ours that are loaded when they are called, by a name or through their package.
+"""Packages that are called as a function in one of their modules.
 
-`named` looks up what a row of a table says: who reads the row knows and loads nothing of the room
-above that has the function. `stand_for` lets a package be called: ``offcert.certify(problem)``,
-although ``offcert.certify`` is a package, as importing a submodule makes its package an attribute
-of ``offcert``, whatever stood there before.
+``offcert.certify(problem)`` works although ``offcert.certify`` is a package, as importing a
+submodule makes its package an attribute of ``offcert``, whatever stood there before.
 """
 
 from __future__ import annotations
@@ -11,7 +9,6 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable
-from functools import cache
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -75,19 +72,3 @@ def _call(function: Callable[..., Any]) -> str:
     inside = "".join(f"        {line},\n" for line in lines)
     returned = str(signature.return_annotation)
     return f"    {function.__name__}(\n{inside}    ) -> {returned}"
-
-
-@cache
-def named(room: str, name: str) -> Callable[..., Any]:
-    """Return the function, or what else can be called, that a table names.
-
-    Parameters
-    ----------
-    room : str
-        Package below which it is: ``"verify"``.
-    name : str
-        Module below that package and name in it, as ``"heads.check:atomic_heads"``.
-    """
-    module, _, attribute = name.partition(":")
-    found: Callable[..., Any] = getattr(import_module(f"offcert.{room}.{module}"), attribute)
-    return found

@@ -22,7 +22,6 @@ from offcert.core.documents import (
 )
 from offcert.core.forms import OBJECT, TEXT, Integer, Member, Record
 from offcert.core.messages import cut
-from offcert.core.named import named
 from offcert.core.result import Bound, Bounded, Evidence, SolveStatus
 from offcert.proofs.questions import Question
 from offcert.proofs.settings import Notes, Settings
@@ -118,7 +117,8 @@ class AnyCertificate(ABC, Generic[P]):
 
     def to_json(self) -> dict[str, Any]:
         """Return the certificate as a JSON value, in the format of its question."""
-        problem = named("questions", self.question.writer)(self.problem)
+        assert self.question.writer is not None
+        problem = self.question.writer.load()(self.problem)
         known = {
             "problem": problem,
             "problem_sha256": canonical_digest(problem),
@@ -158,8 +158,8 @@ class AnyCertificate(ABC, Generic[P]):
         question = cls.question
         fields = Fields(document)
         require_format(fields, question.format, question.version, question.conversion)
-        read = named("questions", question.reader)
-        problem: P = read(fields.get("problem", dict), "problem")
+        assert question.reader is not None
+        problem: P = question.reader.load()(fields.get("problem", dict), "problem")
         certificate = cls._read_claims(fields, problem, cls._read_answer(fields, problem))
         # What these say is derived; verification compares it with what it ought to be.
         for name in ("problem_sha256", "digest"):

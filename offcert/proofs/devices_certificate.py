@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from offcert.core.documents import Fields, parse_rational, rational_text, read_document, show
 from offcert.core.errors import InputError
 from offcert.core.forms import IntegerOrNull, Member, formed, member
+from offcert.core.later import Later
 from offcert.core.result import Bound, Bounded, SolveStatus
 from offcert.core.units import format_time
 from offcert.proofs.any_certificate import AnyCertificate, bound_from_json, bounds_to_json
@@ -25,6 +26,9 @@ from offcert.proofs.schedule_json import schedule_from_json, schedule_to_json
 from offcert.questions.devices.problem import DevicesProblem, Job, JobKind
 from offcert.questions.devices.schedule import DevicesSchedule, TimedJob
 from offcert.questions.schedule.schedule import Schedule
+
+if TYPE_CHECKING:
+    import offcert.verify.devices_bounds
 
 # How bounds for several devices are called in certificates.
 DEVICE, RESOURCE, MODEL = "devices-alone", "devices-resource", "devices-cpsat"
@@ -112,14 +116,14 @@ _PROOFS = (
     Provable(
         DEVICE,
         Computed,
-        "devices_bounds:alone",
+        Later(lambda: offcert.verify.devices_bounds.alone),
         "the step of one device that has the link to itself",
         "several-gpus",
     ),
     Provable(
         RESOURCE,
         ResourceProof,
-        "devices_bounds:resource",
+        Later(lambda: offcert.verify.devices_bounds.resource),
         "work on one resource, from its head to its tail",
         "several-gpus",
     ),

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from offcert.core.documents import Fields, read_document
 from offcert.core.errors import InputError
 from offcert.core.forms import IntegerOrNull, integers, member
+from offcert.core.later import Later
 from offcert.core.notebook import html
 from offcert.core.result import Bound, SolveStatus
 from offcert.core.units import Units
@@ -30,6 +31,9 @@ from offcert.questions.placement.problem import (
     PlacementResult,
     Residence,
 )
+
+if TYPE_CHECKING:
+    import offcert.verify.placement_bounds
 
 
 @dataclass(frozen=True, repr=False)
@@ -199,14 +203,14 @@ _PROOFS = (
     Provable(
         "load",
         Computed,
-        "placement_bounds:load",
+        Later(lambda: offcert.verify.placement_bounds.load),
         "the most bytes that are taken at a time",
         "placement",
     ),
     Provable(
         "infeasible-subset",
         InfeasibleSubset,
-        "placement_bounds:infeasible_subset",
+        Later(lambda: offcert.verify.placement_bounds.infeasible_subset),
         "the least pool of some of the residences, all ways of stacking them looked at",
         "placement-search",
         searched=True,

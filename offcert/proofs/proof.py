@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, NamedTuple, Self
 
 from offcert.core.documents import Fields
 from offcert.core.forms import FORM, Form
+from offcert.core.later import Later
 from offcert.core.platform import Link
 from offcert.core.result import Bound, Evidence
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
@@ -73,10 +74,8 @@ class Provable:
         Its name in documents.
     proof : type
         The dataclass of what a document holds for it.
-    verifier : str
-        Module and function below `offcert.verify`, as ``"heads.verifier:atomic_heads"``. The
-        function takes the problem, the bound's value, the proof and limits, and returns what is
-        wrong, or None.
+    verifier : callable
+        Takes the problem, the bound's value, the proof and limits; returns what is wrong, or None.
     summary : str
         The bound in one line.
     page : str
@@ -90,7 +89,7 @@ class Provable:
 
     method: str
     proof: type[Proof]
-    verifier: str
+    verifier: Later[Callable[..., str | None]]
     summary: str
     page: str
     searched: bool = False

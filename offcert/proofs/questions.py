@@ -1,13 +1,53 @@
 """The registry of questions: what is asked, as what documents answer it, and who deals with these.
 
 A question is a row here. Everything that treats kinds of certificates differently asks for it:
-reading, verification, commands, texts and pictures. Functions are named by strings, because finders
-and verifiers may not meet, and because who verifies a schedule loads nothing of other questions.
+reading, verification, commands, texts and pictures. Functions are loaded later, because finders and
+verifiers may not meet, and because who verifies a schedule loads nothing of other questions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from offcert.core.later import Later
+
+if TYPE_CHECKING:
+    import offcert.campaign.benchmark
+    import offcert.certify.host_problem
+    import offcert.certify.ladders.joint
+    import offcert.certify.ladders.placement
+    import offcert.certify.placing
+    import offcert.proofs.certificate
+    import offcert.proofs.devices_certificate
+    import offcert.proofs.placement_certificate
+    import offcert.proofs.selection_certificate
+    import offcert.proofs.split_certificate
+    import offcert.questions.devices.problem
+    import offcert.questions.devices.schedule
+    import offcert.questions.placement.files
+    import offcert.questions.placement.problem
+    import offcert.questions.schedule.check_fluid
+    import offcert.questions.schedule.files
+    import offcert.questions.schedule.problem
+    import offcert.questions.split.problem
+    import offcert.report.devices_text
+    import offcert.report.findings
+    import offcert.report.gantt
+    import offcert.report.memory_viz
+    import offcert.report.placement_text
+    import offcert.report.selection_text
+    import offcert.report.space
+    import offcert.report.split_text
+    import offcert.report.text
+    import offcert.verify.devices
+    import offcert.verify.placement
+    import offcert.verify.schedules
+    import offcert.verify.selection
+    import offcert.verify.split
+
+Function = Later[Callable[..., Any]]
 
 
 @dataclass(frozen=True)
@@ -25,42 +65,36 @@ class Question:
     fields : tuple of str
         Of a document, between version and digest, in the order in which they are written; those
         that say nothing may be left out.
-    problem : str
-        Module and class below `offcert.questions`: what asks; empty if it has none of its own.
-    answers : str
-        Module and function below `offcert.questions`, the checker of answers: given a problem and
-        an answer, it returns what is wrong with it. No search keeps, and no verification passes,
-        what it faults. Empty if answers are made of those to other questions.
-    reader, writer : str
-        Modules and functions below `offcert.questions`: from the JSON value of a problem, and to
-        it; empty if a document holds no problem by itself.
-    certificate : str
-        Module and class below `offcert.proofs`; its ``from_json`` reads a document.
-    checker : str
-        Module and function below `offcert.verify`. Given the verification so far, the document and
-        an allowance, it adds what it finds.
-    text : str
-        Module and `offcert.report.findings.Text` below `offcert.report`: what commands say.
+    certificate : type
+        Class of certificates; its ``from_json`` reads a document.
+    checker : callable
+        Verifier: given the verification so far, the document and an allowance, it adds what it
+        finds.
+    text : Text
+        What commands say.
     command : str
         The command that searches; also what a certificate calls its method if no single one ran.
-    picture : str
-        Module and function below `offcert.report` that draws a certificate to a file; empty if
-        there is no picture.
-    snapshot : str
-        Module and function below `offcert.report` that writes what a certificate has on the device
-        as a memory snapshot; empty if there is none.
-    placed : str
-        Module and `Text` below `offcert.report` of what ``offcert place`` found for it; empty if
-        nothing of it can be placed.
-    ladder : str
-        Module and function below `offcert.certify` that says which methods suit a problem, one
-        after the other; empty if a single search decides that.
-    placer, host : str
-        Modules and functions below `offcert.certify`: who places what certificates hold on the
-        device, and who says what they hold on the host; empty if nothing of them can be placed.
-    measured : str
-        Module and function below `offcert.campaign` that measures methods on problems; empty if
-        nobody's own methods can be measured.
+    problem : type
+        Class of what asks; None if it has none of its own.
+    answers : callable
+        Checker of answers: given a problem and an answer, it returns what is wrong with it. No
+        search keeps, and no verification passes, what it faults. None if answers are made of those
+        to other questions.
+    picture : callable
+        Draws a certificate to a file; None if there is no picture.
+    snapshot : callable
+        Writes what a certificate has on the device as a memory snapshot; None if there is none.
+    placed : Text
+        Of what ``offcert place`` found for it; None if nothing of it can be placed.
+    reader, writer : callable
+        From the JSON value of a problem, and to it; None if a document holds no problem by itself.
+    ladder : callable
+        Says which methods suit a problem, one after the other; None if a single search decides.
+    placer, host : callable
+        Who places what certificates hold on the device, and who says what they hold on the host;
+        None if nothing of them can be placed.
+    measured : callable
+        Measures methods on problems; None if nobody's own methods can be measured.
     conversion : str
         Advice for documents of versions before.
     """
@@ -69,21 +103,21 @@ class Question:
     format: str
     version: int
     fields: tuple[str, ...]
-    certificate: str
-    checker: str
-    text: str
+    certificate: Later[type[Any]]
+    checker: Function
+    text: Later[offcert.report.findings.Text]
     command: str
-    problem: str = ""
-    answers: str = ""
-    picture: str = ""
-    snapshot: str = ""
-    placed: str = ""
-    reader: str = ""
-    writer: str = ""
-    ladder: str = ""
-    placer: str = ""
-    host: str = ""
-    measured: str = ""
+    problem: Later[type[Any]] | None = None
+    answers: Later[Callable[..., list[str]]] | None = None
+    picture: Function | None = None
+    snapshot: Function | None = None
+    placed: Later[offcert.report.findings.Text] | None = None
+    reader: Function | None = None
+    writer: Later[Callable[..., dict[str, Any]]] | None = None
+    ladder: Later[Callable[..., Iterable[Any]]] | None = None
+    placer: Function | None = None
+    host: Later[Callable[..., offcert.questions.placement.problem.PlacementProblem]] | None = None
+    measured: Function | None = None
     conversion: str = ""
 
 
@@ -98,21 +132,21 @@ SCHEDULE = Question(
         *(*_PROBLEM, "objective", "lower_bound", "gap", "bounds", "schedule", "infeasibility"),
         *(*_ORIGIN, "execution", "placement", "robust"),
     ),
-    certificate="certificate:Certificate",
-    checker="schedules:check_schedule",
-    text="text:SCHEDULE",
+    certificate=Later(lambda: offcert.proofs.certificate.Certificate),
+    checker=Later(lambda: offcert.verify.schedules.check_schedule),
+    text=Later(lambda: offcert.report.text.SCHEDULE),
     command="certify",
-    problem="schedule.problem:Problem",
-    answers="schedule.check_fluid:schedule_faults",
-    picture="gantt:save_gantt",
-    snapshot="memory_viz:save_snapshot",
-    placed="placement_text:OF_SCHEDULE",
-    reader="schedule.files:problem_from_json",
-    writer="schedule.files:problem_to_json",
-    ladder="ladders.joint:rungs_for",
-    placer="placing:place_schedule",
-    host="host_problem:of_schedule",
-    measured="benchmark:schedules_measured",
+    problem=Later(lambda: offcert.questions.schedule.problem.Problem),
+    answers=Later(lambda: offcert.questions.schedule.check_fluid.schedule_faults),
+    picture=Later(lambda: offcert.report.gantt.save_gantt),
+    snapshot=Later(lambda: offcert.report.memory_viz.save_snapshot),
+    placed=Later(lambda: offcert.report.placement_text.OF_SCHEDULE),
+    reader=Later(lambda: offcert.questions.schedule.files.problem_from_json),
+    writer=Later(lambda: offcert.questions.schedule.files.problem_to_json),
+    ladder=Later(lambda: offcert.certify.ladders.joint.rungs_for),
+    placer=Later(lambda: offcert.certify.placing.place_schedule),
+    host=Later(lambda: offcert.certify.host_problem.of_schedule),
+    measured=Later(lambda: offcert.campaign.benchmark.schedules_measured),
 )
 SPLIT = Question(
     name="sub-batches and algorithms of a step",
@@ -122,16 +156,16 @@ SPLIT = Question(
         *(*_PROBLEM, "split", "objective", "lower_bound", "gap", "split_bounds", "rounds"),
         *("bounds", "settings", "versions"),
     ),
-    certificate="split_certificate:SplitCertificate",
-    checker="split:check_split",
-    text="split_text:SPLIT",
+    certificate=Later(lambda: offcert.proofs.split_certificate.SplitCertificate),
+    checker=Later(lambda: offcert.verify.split.check_split),
+    text=Later(lambda: offcert.report.split_text.SPLIT),
     command="choose",
-    problem="split.problem:SplitProblem",
-    placed="placement_text:OF_SPLIT",
-    reader="split.problem:split_from_json",
-    writer="split.problem:split_to_json",
-    placer="placing:place_rounds",
-    host="host_problem:of_rounds",
+    problem=Later(lambda: offcert.questions.split.problem.SplitProblem),
+    placed=Later(lambda: offcert.report.placement_text.OF_SPLIT),
+    reader=Later(lambda: offcert.questions.split.problem.split_from_json),
+    writer=Later(lambda: offcert.questions.split.problem.split_to_json),
+    placer=Later(lambda: offcert.certify.placing.place_rounds),
+    host=Later(lambda: offcert.certify.host_problem.of_rounds),
     conversion='version 1 lacks "settings": certify its problem again',
 )
 DEVICES = Question(
@@ -142,14 +176,14 @@ DEVICES = Question(
         *(*_PROBLEM, "objective", "lower_bound", "gap", "alone", "bounds", "schedule", "found_by"),
         *_ORIGIN,
     ),
-    certificate="devices_certificate:DevicesCertificate",
-    checker="devices:check_devices_certificate",
-    text="devices_text:DEVICES",
+    certificate=Later(lambda: offcert.proofs.devices_certificate.DevicesCertificate),
+    checker=Later(lambda: offcert.verify.devices.check_devices_certificate),
+    text=Later(lambda: offcert.report.devices_text.DEVICES),
     command="devices",
-    problem="devices.problem:DevicesProblem",
-    answers="devices.schedule:check_devices",
-    reader="devices.problem:devices_from_json",
-    writer="devices.problem:devices_to_json",
+    problem=Later(lambda: offcert.questions.devices.problem.DevicesProblem),
+    answers=Later(lambda: offcert.questions.devices.schedule.check_devices),
+    reader=Later(lambda: offcert.questions.devices.problem.devices_from_json),
+    writer=Later(lambda: offcert.questions.devices.problem.devices_to_json),
     conversion='version 1 lacks "method" and "settings": certify its problem again',
 )
 PLACEMENT = Question(
@@ -157,28 +191,28 @@ PLACEMENT = Question(
     format="offcert-placement",
     version=1,
     fields=(*_PROBLEM, "objective", "lower_bound", "gap", "bounds", *_ORIGIN, "addresses"),
-    certificate="placement_certificate:PlacementCertificate",
-    checker="placement:check_placement",
-    text="placement_text:PLACEMENT",
+    certificate=Later(lambda: offcert.proofs.placement_certificate.PlacementCertificate),
+    checker=Later(lambda: offcert.verify.placement.check_placement),
+    text=Later(lambda: offcert.report.placement_text.PLACEMENT),
     command="place",
-    problem="placement.problem:PlacementProblem",
-    answers="placement.problem:placement_faults",
-    picture="space:save_space",
-    placed="placement_text:PLACEMENT",
-    reader="placement.files:placement_problem_from_json",
-    writer="placement.files:placement_problem_to_json",
-    ladder="ladders.placement:rungs_for",
-    placer="placing:place_again",
-    measured="benchmark:placements_measured",
+    problem=Later(lambda: offcert.questions.placement.problem.PlacementProblem),
+    answers=Later(lambda: offcert.questions.placement.problem.placement_faults),
+    picture=Later(lambda: offcert.report.space.save_space),
+    placed=Later(lambda: offcert.report.placement_text.PLACEMENT),
+    reader=Later(lambda: offcert.questions.placement.files.placement_problem_from_json),
+    writer=Later(lambda: offcert.questions.placement.files.placement_problem_to_json),
+    ladder=Later(lambda: offcert.certify.ladders.placement.rungs_for),
+    placer=Later(lambda: offcert.certify.placing.place_again),
+    measured=Later(lambda: offcert.campaign.benchmark.placements_measured),
 )
 SELECTION = Question(
     name="what is stored of a chain or graph",
     format="offcert-selection-certificate",
     version=1,
     fields=("name", "model", "sizes", "edges", "stored", "objective", "lower_bound", "proof"),
-    certificate="selection_certificate:SelectionCertificate",
-    checker="selection:check_selection",
-    text="selection_text:SELECTION",
+    certificate=Later(lambda: offcert.proofs.selection_certificate.SelectionCertificate),
+    checker=Later(lambda: offcert.verify.selection.check_selection),
+    text=Later(lambda: offcert.report.selection_text.SELECTION),
     command="",
 )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from offcert.core.named import named
 from offcert.proofs.questions import QUESTIONS, SCHEDULE, Question
 
 
@@ -17,9 +16,9 @@ def question_of(document: Any) -> Question:
 def asked_by(problem: object) -> Question | None:
     """Return the question that a problem asks, by its class; None if it is no problem."""
     # By name: whoever asks for one question loads no other.
-    names = {f"{kind.__module__}:{kind.__qualname__}" for kind in type(problem).__mro__}
+    names = {f"{kind.__module__}.{kind.__qualname__}" for kind in type(problem).__mro__}
     rows = QUESTIONS.values()
-    return next((row for row in rows if f"offcert.questions.{row.problem}" in names), None)
+    return next((row for row in rows if row.problem and row.problem.name in names), None)
 
 
 def certificate_of(question: Question, document: Any) -> Any:
@@ -30,5 +29,4 @@ def certificate_of(question: Question, document: Any) -> Any:
     InputError
         One sentence that names the first field that is missing, wrong or unknown.
     """
-    certificate: Any = named("proofs", question.certificate)
-    return certificate.from_json(document)
+    return question.certificate.load().from_json(document)

@@ -65,4 +65,4 @@ def _describe_valid(verification: Verification[DevicesCertificate]) -> str:
     return "\n".join(lines)
 
 
-DEVICES = Text(devices_summary, describe_devices, describe_valid=_describe_valid)
+DEVICES: Text = Text(devices_summary, describe_devices, describe_valid=_describe_valid)

@@ -166,7 +166,7 @@ def _checked_lines(placed: PlacementCertificate, bounds: list[CheckedBound]) -> 
     return lines
 
 
-PLACEMENT = Text(placement_summary, describe_placement, describe_valid=_describe_valid)
+PLACEMENT: Text = Text(placement_summary, describe_placement, describe_valid=_describe_valid)
 # Texts of `offcert place` about certificates to which it has added addresses.
-OF_SCHEDULE = Text(placed_summary, describe_placed)
-OF_SPLIT = Text(placed_step_summary, describe_placed_step)
+OF_SCHEDULE: Text = Text(placed_summary, describe_placed)
+OF_SPLIT: Text = Text(placed_step_summary, describe_placed_step)

@@ -30,7 +30,7 @@ def _describe(certificate: SelectionCertificate) -> str:
     )
 
 
-SELECTION = Text(
+SELECTION: Text = Text(
     _summary,
     _describe,
     lambda verification: _summary(verification.certificate),

@@ -84,7 +84,7 @@ def _describe_valid(verification: Verification[SplitCertificate]) -> str:
     return "\n".join([*lines, *describe_step(certificate).splitlines()[1:]])
 
 
-SPLIT = Text(
+SPLIT: Text = Text(
     step_summary,
     describe_step,
     lambda verification: step_summary(verification.certificate),

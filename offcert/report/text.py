@@ -364,4 +364,4 @@ def _execution_lines(certificate: Certificate) -> list[str]:
     ]
 
 
-SCHEDULE = Text(certificate_summary, describe_certificate, _checked, _describe_valid)
+SCHEDULE: Text = Text(certificate_summary, describe_certificate, _checked, _describe_valid)

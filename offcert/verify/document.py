@@ -16,7 +16,6 @@ from typing import Any, TypeVar, overload
 from offcert.core.documents import read_json
 from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
-from offcert.core.named import named
 from offcert.proofs.any_certificate import AnyCertificate
 from offcert.proofs.reading import certificate_of, question_of
 from offcert.proofs.selection_certificate import SelectionCertificate
@@ -138,5 +137,5 @@ def verify_within(document: Any, allowance: Allowance) -> Verification[Any]:
     """
     question = question_of(document)
     certificate = certificate_of(question, document)
-    check = named("verify", question.checker)
+    check = question.checker.load()
     return examined(certificate, question, document, check, allowance)

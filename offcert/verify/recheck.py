@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any
 
 from offcert.core.errors import InputError
-from offcert.core.named import named
 from offcert.core.result import Bound, Evidence
 from offcert.proofs.kinds.memory import MemoryByTime
 from offcert.proofs.proof import Provable
@@ -57,7 +56,7 @@ def recheck(
         return str(error)
     allowance = UNLIMITED.begin() if allowance is None else allowance
     allowance.require_time()
-    fault: str | None = named("verify", kind.verifier)(problem, bound.value, proof, allowance)
+    fault = kind.verifier.load()(problem, bound.value, proof, allowance)
     if fault is not None and kind.searched:
         return f"the search it names does not establish {bound.value}: {fault}"
     return fault

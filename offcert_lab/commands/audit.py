@@ -13,8 +13,8 @@ from offcert.cli.parser import EXIT_INVALID, Commands, add_command
 from offcert.cli.progress import progress
 
 if TYPE_CHECKING:
-    from offcert.certify.others.audit import Audit
     from offcert.questions.schedule.problem import Problem
+    from offcert_lab.plans.plan_audit import Audit
 
 _EXAMPLES = (
     "offcert audit problem.json --plan policies.json --plan trainer.json --time-limit 30",
@@ -81,9 +81,9 @@ def add(commands: Commands) -> None:
 def _run(options: argparse.Namespace) -> int:
     from functools import partial
 
-    from offcert.certify.others.audit import audit
     from offcert.core.documents import read_document
     from offcert.core.errors import InputError
+    from offcert_lab.plans.plan_audit import audit
 
     if options.engine is not None:
         return _engine(options)

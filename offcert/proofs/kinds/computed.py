@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from offcert.core.forms import integer
+from offcert.core.later import Later
 from offcert.proofs.proof import ALL, SIMPLEX, WHOLE_OR_PAUSING, Proof, ProofKind
+
+if TYPE_CHECKING:
+    import offcert.verify.fractional
+    import offcert.verify.sums
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +52,7 @@ PROOFS = (
     ProofKind(
         "prop3",
         Computed,
-        "fractional:prop3",
+        Later(lambda: offcert.verify.fractional.prop3),
         "computing time, or what must move at the worst operation, both ways",
         page="prop3",
         at_once=True,
@@ -55,7 +61,7 @@ PROOFS = (
     ProofKind(
         "prop3-subset-sum",
         Computed,
-        "fractional:prop3_whole",
+        Later(lambda: offcert.verify.fractional.prop3_whole),
         "as prop3, with what must move rounded up to what whole tensors make up",
         page="whole-tensors",
         at_once=True,
@@ -64,7 +70,7 @@ PROOFS = (
     ProofKind(
         "fractional",
         Computed,
-        "fractional:fractional",
+        Later(lambda: offcert.verify.fractional.fractional),
         "the optimum if any part of any tensor may move",
         page="fractional",
         at_once=True,
@@ -73,7 +79,7 @@ PROOFS = (
     ProofKind(
         "fractional-pieces",
         Computed,
-        "fractional:fractional_pieces",
+        Later(lambda: offcert.verify.fractional.fractional_pieces),
         "the fractional optima of the pieces of a step between which nothing is away",
         page="pieces",
         at_once=True,
@@ -82,7 +88,7 @@ PROOFS = (
     ProofKind(
         "fractional-subset-sum",
         Computed,
-        "fractional:fractional_whole",
+        Later(lambda: offcert.verify.fractional.fractional_whole),
         "as fractional, with what must be absent rounded up to what whole tensors make up",
         page="whole-tensors",
         at_once=True,
@@ -90,7 +96,7 @@ PROOFS = (
     ProofKind(
         "fractional-large-tensors",
         LargeTensors,
-        "fractional:large_tensors",
+        Later(lambda: offcert.verify.fractional.large_tensors),
         "as fractional, with large tensors as wholes and small ones in parts",
         page="large-tensors",
         at_once=True,
@@ -98,7 +104,7 @@ PROOFS = (
     ProofKind(
         "fractional-large-tensors-returns",
         LargeTensors,
-        "fractional:large_tensors_returns",
+        Later(lambda: offcert.verify.fractional.large_tensors_returns),
         "as fractional-large-tensors, where returns that stop the device are cut out",
         page="forced-returns",
         at_once=True,
@@ -107,7 +113,7 @@ PROOFS = (
     ProofKind(
         "exact-sums",
         ExactSums,
-        "sums:exact_sums",
+        Later(lambda: offcert.verify.sums.exact_sums),
         "every sum of whole tensors that may be absent where most has to be",
         page="exact-sums",
     ),

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from offcert.core.forms import IntegerLists, Lists, Nested, formed, integer, integers
+from offcert.core.later import Later
 from offcert.proofs.proof import SIMPLEX, Proof, ProofKind
+
+if TYPE_CHECKING:
+    import offcert.verify.heads.check
+    import offcert.verify.matched.verifier
+    import offcert.verify.outward.check
+    import offcert.verify.pivot.check
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +138,7 @@ PROOFS = (
     ProofKind(
         "atomic-heads",
         AtomicHeads,
-        "heads.check:atomic_heads",
+        Later(lambda: offcert.verify.heads.check.atomic_heads),
         "the least time before a pivot, and from it on, with whole tensors",
         page="heads",
         searched=True,
@@ -139,7 +146,7 @@ PROOFS = (
     ProofKind(
         "matched-heads",
         MatchedHeads,
-        "matched.verifier:matched_heads",
+        Later(lambda: offcert.verify.matched.verifier.matched_heads),
         "head and tail that move the same tensors",
         page="matched",
         searched=True,
@@ -147,7 +154,7 @@ PROOFS = (
     ProofKind(
         "matched-heads-joined",
         MatchedHeads,
-        "matched.verifier:matched_heads_joined",
+        Later(lambda: offcert.verify.matched.verifier.matched_heads_joined),
         "head and tail that move the same tensors, as if every tensor had one gap",
         page="matched",
         searched=True,
@@ -155,7 +162,7 @@ PROOFS = (
     ProofKind(
         "pivot",
         Pivot,
-        "pivot.check:pivot",
+        Later(lambda: offcert.verify.pivot.check.pivot),
         "pivot dynamic program: both sides of a cut searched to a limit",
         page="pivot",
         searched=True,
@@ -164,7 +171,7 @@ PROOFS = (
     ProofKind(
         "outward",
         Outward,
-        "outward.check:outward",
+        Later(lambda: offcert.verify.outward.check.outward),
         "both sides of a cut followed from the pivot outward, part by part",
         page="outward",
         searched=True,

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from offcert.core.forms import OBJECT, TEXT, formed, integer
+from offcert.core.later import Later
 from offcert.proofs.kinds.computed import Computed
 from offcert.proofs.proof import ALL, Proof, ProofKind
 from offcert.questions.schedule.problem import Minimise
+
+if TYPE_CHECKING:
+    import offcert.verify.least_memory
+    import offcert.verify.recheck
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +63,7 @@ PROOFS = (
     ProofKind(
         "least-memory-run",
         Computed,
-        "least_memory:single_run",
+        Later(lambda: offcert.verify.least_memory.single_run),
         "bytes of the run that needs most, or of what is there at the start",
         page="least-memory",
         transfers=ALL,
@@ -68,7 +73,7 @@ PROOFS = (
     ProofKind(
         "least-memory-kept",
         Computed,
-        "least_memory:kept",
+        Later(lambda: offcert.verify.least_memory.kept),
         "bytes below which what cannot be made again in time would have to stay, and does not fit",
         page="least-memory",
         transfers=ALL,
@@ -78,7 +83,7 @@ PROOFS = (
     ProofKind(
         "least-memory-cut",
         LeastMemoryCut,
-        "least_memory:cut",
+        Later(lambda: offcert.verify.least_memory.cut),
         "bytes that are there during one run, at prices for running again and for moving",
         page="least-memory",
         transfers=ALL,
@@ -88,7 +93,7 @@ PROOFS = (
     ProofKind(
         "least-memory-by-time",
         MemoryByTime,
-        "recheck:by_time",
+        Later(lambda: offcert.verify.recheck.by_time),
         "the bytes within which a bound on time exceeds the deadline",
         page="least-memory",
         searched=True,

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from offcert.core.forms import FLAG, TEXT, IntegerLists, formed, integers
+from offcert.core.later import Later
 from offcert.proofs.kinds.computed import Computed
 from offcert.proofs.proof import ALL, WHOLE_OR_PAUSING, ClaimKind, Proof, ProofKind
 from offcert.questions.schedule.problem import Minimise, Recompute
+
+if TYPE_CHECKING:
+    import offcert.verify.joint.verifier
+    import offcert.verify.joint_labels.verifier
 
 FLUID_CLAIMS = (
     ClaimKind(
@@ -55,7 +61,7 @@ JOINT = (
     ProofKind(
         "joint-lp",
         JointProof,
-        "joint.verifier:joint_lp",
+        Later(lambda: offcert.verify.joint.verifier.joint_lp),
         "linear relaxation of moving and computing again together, by its multipliers",
         page="joint",
         transfers=ALL,
@@ -64,7 +70,7 @@ JOINT = (
     ProofKind(
         "joint-labels",
         Computed,
-        "joint_labels.verifier:joint_labels",
+        Later(lambda: offcert.verify.joint_labels.verifier.joint_labels),
         "every way to move and compute again, searched to the end; for small networks",
         page="joint-labels",
         searched=True,
@@ -74,7 +80,7 @@ JOINT = (
     ProofKind(
         "joint-labels-memory",
         Computed,
-        "joint_labels.verifier:joint_labels_memory",
+        Later(lambda: offcert.verify.joint_labels.verifier.joint_labels_memory),
         "bytes, by the same search within one byte less",
         page="joint-labels",
         searched=True,

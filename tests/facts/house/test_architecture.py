@@ -1,6 +1,7 @@
 """Who may import whom (see CONTRIBUTING.md, "The house"), and what a help text must not load."""
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -58,8 +59,15 @@ def imported(path: Path) -> tuple[str, ...]:
 
 
 def _imported_of(text: str) -> Iterator[str]:
-    """Yield what a file imports: at its top, later, for types only, or by a name it writes out."""
-    for node in ast.walk(ast.parse(text)):
+    """Yield what a file imports: at its top, later, for types only, or by a name it writes out.
+
+    Whole modules that are imported for types only are what rows name, and are loaded by `BY_NAME`.
+    """
+    tree = ast.parse(text)
+    rows = {id(node) for node in imported_for_rows(tree)}
+    for node in ast.walk(tree):
+        if id(node) in rows:
+            continue
         if isinstance(node, ast.Call):
             yield from named_in(node)
         if isinstance(node, ast.Import):
@@ -69,6 +77,13 @@ def _imported_of(text: str) -> Iterator[str]:
             yield node.module or ""
             # What is imported may be a module itself.
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def imported_for_rows(tree: ast.Module) -> Iterator[ast.Import]:
+    """Yield the imports of modules for `offcert.core.later.Later`, which nothing else can use."""
+    for node in tree.body:
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            yield from (each for each in node.body if isinstance(each, ast.Import))
 
 
 def named_in(call: ast.Call) -> Iterator[str]:
@@ -131,40 +146,46 @@ def reached(begin: Iterable[Path]) -> set[Path]:
 KINDS = (*PROOFS.values(), *PLACEMENT_PROOFS.values(), *DEVICES_PROOFS.values())
 
 
-def named_by_questions(room: str, *fields: str) -> set[str]:
+def named_by_questions(*fields: str) -> set[str]:
     """Return the modules that rows of the registry of questions name in some of their fields."""
     rows = [getattr(question, field) for question in QUESTIONS.values() for field in fields]
-    return {f"offcert.{room}.{name.partition(':')[0]}" for name in rows if name}
+    return {row.name.rpartition(".")[0] for row in rows if row is not None}
 
 
-# Who imports by names that it does not write out, and where the names come from.
+# Who loads what has a name that it does not write out, and where the names come from.
 BY_NAME: dict[str, set[str]] = {
     # Every verifier that a registry names.
-    "verify/recheck.py": {f"offcert.verify.{kind.verifier.partition(':')[0]}" for kind in KINDS},
+    "verify/recheck.py": {kind.verifier.name.rpartition(".")[0] for kind in KINDS},
     "campaign/preload_search.py": {
         "offcert.formulations.fluid.milp",
         "offcert.formulations.models.interval_cpsat",
         "offcert.formulations.models.stage_milp",
     },
-    "verify/document.py": named_by_questions("verify", "checker"),
-    "proofs/any_certificate.py": named_by_questions("questions", "reader", "writer"),
-    "certify/climbing.py": named_by_questions("certify", "ladder"),
-    "certify/placing.py": named_by_questions("certify", "placer"),
-    "certify/host_problem.py": named_by_questions("certify", "host"),
-    "proofs/reading.py": named_by_questions("proofs", "certificate"),
-    "cli/output.py": named_by_questions("report", "text"),
-    "cli/place.py": named_by_questions("report", "placed"),
-    "cli/plot.py": named_by_questions("report", "picture", "snapshot"),
-    "certify/running.py": named_by_questions("questions", "answers"),
-    "campaign/benchmark.py": named_by_questions("campaign", "measured"),
+    "verify/document.py": named_by_questions("checker"),
+    "proofs/any_certificate.py": named_by_questions("reader", "writer"),
+    "certify/climbing.py": named_by_questions("ladder"),
+    "certify/placing.py": named_by_questions("placer"),
+    "certify/host_problem.py": named_by_questions("host"),
+    "proofs/reading.py": named_by_questions("certificate"),
+    "cli/choose.py": named_by_questions("text"),
+    "cli/devices.py": named_by_questions("text"),
+    "cli/searching.py": named_by_questions("text"),
+    "cli/place.py": named_by_questions("placed"),
+    "cli/plot.py": named_by_questions("picture", "snapshot"),
+    "certify/running.py": named_by_questions("answers"),
+    "campaign/benchmark.py": named_by_questions("measured"),
     "cli/verify.py": {
+        *named_by_questions("text"),
         "offcert.report.findings",
         "offcert.verify.document",
         "offcert.verify.outward.check",
         "offcert.verify.pivot.check",
     },
-    # What those above look up with it; packages that answer calls, which load what is below them.
+    # Packages that answer calls, which load what is below them.
     "core/named.py": set(),
+    # Entry points of the lab.
+    "cli/lab.py": set(),
+    "core/lab.py": set(),
     # The user's own code.
     "core/options.py": set(),
     # What the front door names, and no room.
@@ -210,13 +231,19 @@ def test_who_imports_by_names_is_known() -> None:
         assert all(home(name) for name in names)
 
 
+# Calls of `Later.load`, and of entry points; other files have functions of this name.
+LATER = re.compile(
+    r"(.*question\.\w+|[A-Z]+\.text|kind\.verifier|placer|says|drawn|measured|points?|.*\[name\])"
+    r"\.load\(\)"
+)
+
+
 def looks_up(call: ast.Call) -> bool:
     """Return whether a call loads what has a name that is not written out."""
     name = getattr(call.func, "attr", getattr(call.func, "id", ""))
     if name == "import_module":
         return not isinstance(call.args[0], ast.Constant)
-    room_and_name = name == "named" and len(call.args) == 2
-    return room_and_name and not isinstance(call.args[1], ast.Constant)
+    return bool(LATER.fullmatch(ast.unparse(call)))
 
 
 def home(name: str) -> Path | None:
@@ -338,8 +365,7 @@ def test_what_verification_loads_is_questions_and_proofs_only(tmp_path: Path) ->
     code = (
         "import sys\nfrom offcert.proofs.registry import PROOFS\n"
         "from offcert.verify.document import verify_file\n"
-        "from offcert.core.named import named\n"
-        "for kind in PROOFS.values(): named('verify', kind.verifier)\n"
+        "for kind in PROOFS.values(): kind.verifier.load()\n"
         f"for path in {[str(path) for path in certificates]!r}: assert verify_file(path).valid\n"
         "rooms = {name.split('.')[1] for name in sys.modules if name.startswith('offcert.')}\n"
         "assert rooms == {'_version', 'core', 'questions', 'proofs', 'verify'}, rooms\n"

@@ -92,6 +92,8 @@ def test_nobody_inside_uses_it() -> None:
         text = path.read_text()
         # Few files name it at all, and parsing all of them takes seconds.
         front = re.search(r"^\s*(import offcert\b|from offcert import)", text, re.MULTILINE)
+        # Rows name modules whole, and no name of the front door.
+        text = re.sub(r"\boffcert(\.\w+){3,}", "row", text)
         for node in ast.walk(ast.parse(text)) if front else ():
             names: list[str] = []
             if isinstance(node, ast.ImportFrom) and node.module == "offcert":

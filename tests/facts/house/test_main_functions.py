@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 import offcert
-from offcert.core.named import named
+from offcert.certify.ladder import certify
+from offcert.verify.document import verify
 
 MAIN = ("certify", "doctor", "offload", "profile", "solve", "verify")
 SECTIONS = ("Parameters", "Returns", "Raises", "Examples")
@@ -55,5 +56,4 @@ def test_examples_are_executed(name: str, tmp_path: Path, monkeypatch: pytest.Mo
 
 def _function(name: str) -> Callable[..., Any]:
     """Return the function itself, also where a package of the same name stands for it."""
-    homes = {"certify": "ladder:certify", "verify": "document:verify"}
-    return named(name, homes[name]) if name in homes else getattr(offcert, name)
+    return {"certify": certify, "verify": verify}.get(name) or getattr(offcert, name)

@@ -25,7 +25,7 @@ class Followed(NamedTuple):
     transfers: dict[tuple[Kind, int], tuple[int, int]]
 
 
-def _rates(problem: Problem) -> list[list[Fraction]]:
+def rates_of(problem: Problem) -> list[list[Fraction]]:
     """Return the rates to the host and from it, each alone and while both run."""
     platform = problem.platform
     out = platform.bandwidth
@@ -66,7 +66,7 @@ class _Run:
     """A plan at a tick."""
 
     def __init__(self, problem: Problem, plan: Plan) -> None:
-        self.problem, self.trace, self.rates = problem, problem.trace, _rates(problem)
+        self.problem, self.trace, self.rates = problem, problem.trace, rates_of(problem)
         self.now = 0
         self.evicted = {move.gap for move in plan.moves if move.kind is Kind.PREFETCH}
         self.offloads = [move.gap for move in plan.moves if move.kind is Kind.OFFLOAD]
@@ -184,7 +184,7 @@ def least_makespan(problem: Problem) -> int | None:
 
 class _Ticks:
     def __init__(self, problem: Problem) -> None:
-        self.problem, self.trace, self.rates = problem, problem.trace, _rates(problem)
+        self.problem, self.trace, self.rates = problem, problem.trace, rates_of(problem)
         self.memory = problem.platform.memory
         spans = {gap.tensor for gap in self.trace.gaps}
         self.moving = [tensor for tensor in sorted(spans) if self.trace.tensors[tensor].size]

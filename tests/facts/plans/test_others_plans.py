@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 
 import offcert
-from offcert.certify.others.audit import Audit, audit
-from offcert.certify.others.decisions import KINDS, decision_of
 from offcert.cli import main
 from offcert.core.computations import Computation, Value
 from offcert.core.errors import InputError
@@ -18,6 +16,8 @@ from offcert.core.network import Network
 from offcert.core.platform import Link, Platform
 from offcert.instances.cnn import cnn_chain
 from offcert.questions.schedule.problem import Problem
+from offcert_lab.plans.decisions import KINDS, decision_of
+from offcert_lab.plans.plan_audit import Audit, audit
 
 
 def stack(depth: int, link: Link = Link.DUPLEX) -> Problem:

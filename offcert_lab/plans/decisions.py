@@ -9,22 +9,13 @@ from fractions import Fraction
 from math import ceil
 from typing import Any
 
-from offcert.certify.others.meaning import (
+from offcert.certify.other_ways import (
     Decision,
-    called,
-    computations_named,
-    entering_leave,
-    forward_pass,
     gaps_away,
-    is_called,
     layers_of,
     plain_execution,
-    saving,
     segmented,
-    stretches_of,
-    strings_of,
     turn,
-    values_entering,
 )
 from offcert.core.documents import Fields, show
 from offcert.core.errors import InputError
@@ -32,6 +23,17 @@ from offcert.core.execution import Execution
 from offcert.core.messages import cut, meant
 from offcert.core.network import Network
 from offcert.core.strategy import Strategy
+from offcert_lab.plans.patterns import (
+    called,
+    computations_named,
+    entering_leave,
+    forward_pass,
+    is_called,
+    saving,
+    stretches_of,
+    strings_of,
+    values_entering,
+)
 
 SAVES = ("MUST_SAVE", "PREFER_SAVE")
 AGAIN = ("MUST_RECOMPUTE", "PREFER_RECOMPUTE")

@@ -5,21 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
 from typing import Any
 
 from offcert.certify.ladder import certify
-from offcert.certify.others.decisions import decision_of
-from offcert.certify.others.meaning import Decision, host_bytes, stepwise
+from offcert.certify.other_ways import Decision, beginning, carried_out
 from offcert.core.errors import InputError
 from offcert.core.execution import Execution
 from offcert.core.platform import Kind
-from offcert.proofs.certificate import Certificate
-from offcert.questions.schedule.check import check, peak
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
-from offcert.questions.schedule.result import Result, SolveStatus
 from offcert.questions.schedule.schedule import Schedule
-from offcert.verify.execution import execution_faults
+from offcert_lab.plans.decisions import decision_of
 
 
 @dataclass(frozen=True)
@@ -118,7 +113,7 @@ def audit(problem: Problem, document: Mapping[str, Any], *, time_limit: float = 
     problem : Problem
         That says what is computed from what; its own choices of what may run again do not matter.
     document : mapping
-        As `offcert.certify.others.decisions.decision_of` reads it.
+        As `offcert_lab.plans.decisions.decision_of` reads it.
     time_limit : float
         Seconds to prove a bound within the plan's own peak, and to look for a better plan.
 
@@ -132,56 +127,6 @@ def audit(problem: Problem, document: Mapping[str, Any], *, time_limit: float = 
         raise InputError(f"{problem.name} does not say what is computed from what")
     decision = decision_of(network, document)
     return audited(problem, decision, time_limit)
-
-
-@dataclass(frozen=True)
-class CarriedOut:
-    """A decision as an execution and a schedule that the checkers of certificates have seen.
-
-    Attributes
-    ----------
-    problem : Problem
-        The problem that was asked about, with the network that the decision is about.
-    executed : Problem
-        In which all runs of the execution are operations.
-    schedule : Schedule
-        Of these.
-    peak : int
-        Most bytes on the device; 0 where there are faults.
-    faults : tuple of str
-        Why it is not legal.
-    """
-
-    problem: Problem
-    executed: Problem
-    schedule: Schedule
-    peak: int
-    faults: tuple[str, ...]
-
-    @cached_property
-    def host(self) -> int:
-        """Most bytes of copies on the host."""
-        return host_bytes(self.executed.trace, self.schedule)
-
-
-def carried_out(problem: Problem, decision: Decision) -> CarriedOut:
-    """Return the execution and the schedule that a decision about a network amounts to."""
-    if decision.network is not None:
-        problem = replace(problem, network=decision.network)
-    executed = problem.executed(decision.execution)
-    schedule = stepwise(executed, set(decision.away), wait=decision.wait)
-    return examined(problem, decision.execution, schedule)
-
-
-def examined(problem: Problem, execution: Execution, schedule: Schedule) -> CarriedOut:
-    """Return an execution of a problem's network and its schedule, with the checkers' faults."""
-    network = problem.computed
-    assert network is not None
-    executed = problem.executed(execution)
-    faults = execution_faults(network, execution)
-    most = 0 if faults else peak(executed, schedule)
-    faults = faults or check(executed.with_memory(most), schedule)
-    return CarriedOut(problem, executed, schedule, most, tuple(faults))
 
 
 def audited(problem: Problem, decision: Decision, time_limit: float) -> Audit:
@@ -219,14 +164,6 @@ def audited(problem: Problem, decision: Decision, time_limit: float) -> Audit:
         bound=result.proved_bound,
         losses=tuple(_losses(executed, execution, schedule)),
     )
-
-
-def beginning(problem: Problem, execution: Execution, schedule: Schedule) -> Certificate | None:
-    """Return the certificate a search begins with: of the plan, if the runtime can carry it out."""
-    if execution.program is None and execution.repeated:
-        return None
-    result = Result(SolveStatus.FEASIBLE, schedule, execution=execution)
-    return Certificate(problem, result=result)
 
 
 def _busy(schedule: Schedule) -> int:

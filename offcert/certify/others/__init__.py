@@ -1,1 +1,0 @@
-"""Plans that others make, as executions and schedules of ours."""

@@ -1,0 +1,1 @@
+"""Audits of plans that other people and programs have made."""
