@@ -314,23 +314,31 @@ class Memory:
             del self.blocks[tensor]
 
     def defragment(self, task: int, now: int) -> int:
-        """Vacate everything that may leave, then bring back what a task reads, side by side."""
+        """Vacate everything but what is held from the start, then bring back what has to be there.
+
+        That is what a task reads, and what may not leave, such as a chain's gradients: for these
+        the schedule has no transfer, but they come to lie elsewhere.
+        """
         self.defragmentations += 1
-        outputs = self.view.outputs[task]
+        view = self.view
+        outputs = view.outputs[task]
         for tensor in outputs:
             if tensor in self.pool:
                 self._release(tensor, now)
-        there = [each for each in self.blocks if each in self.pool and self.view.evictable[each]]
+        # Held ones lie side by side at the lowest addresses.
+        held = {each for each in view.resident if not view.evictable[each]}
+        there = [each for each in self.blocks if each in self.pool and each not in held]
+        kept = [each for each in there if not view.evictable[each]]
         for tensor in sorted(there, key=lambda each: self.pool.segment[each].address):
             self.vacate(tensor)
         end = max(now, self.link)
-        for tensor in self.absent(self.view.inputs[task]):
-            start = self._place(tensor, self.view.sizes[tensor], max(end, self.link))
+        for tensor in self.absent(dict.fromkeys([*kept, *view.inputs[task]])):
+            start = self._place(tensor, view.sizes[tensor], max(end, self.link))
             if start is None:
                 raise self.no_room(task)
             end = self.bring(tensor, task, start)
         for tensor in outputs:
-            if self._place(tensor, self.view.sizes[tensor], end) is None:
+            if self._place(tensor, view.sizes[tensor], end) is None:
                 raise self.no_room(task)
         return end
 

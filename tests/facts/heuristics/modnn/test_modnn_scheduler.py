@@ -8,6 +8,7 @@ from offcert.core.errors import NoPlanError
 from offcert.core.platform import Kind, Platform
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.heuristics.modnn.scheduler import ModnnOutcome, algorithm_1, modnn
+from offcert.instances.cnn import CnnChains
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.simulate import simulate
@@ -125,6 +126,22 @@ def test_what_would_be_vacated_again_is_not_sent_for() -> None:
     assert back == [(57, 61), (71, 74)]
 
 
+@pytest.mark.parametrize("part", [Fraction(0), Fraction(1, 4), Fraction(9, 10)])
+def test_a_chain_has_a_plan_from_its_least_memory_on(part: Fraction) -> None:
+    # Its gradients may not leave, and lie between free rooms once activations have left.
+    defragmented = 0
+    for seed in range(6):
+        chain = CnnChains(stages=8).problem(seed)
+        limited = chain.with_memory(chain.memory_at(part))
+        found = algorithm_1(limited)
+        assert check(limited, found.schedule) == []
+        assert overlaps(found) == []
+        assert found.placement.pool(found.residences) <= limited.platform.memory
+        assert simulate(limited, modnn(limited)).makespan <= found.schedule.makespan
+        defragmented += found.defragmentations
+    assert defragmented
+
+
 def test_of_equal_delays_what_is_needed_last_leaves() -> None:
     # Both could leave for c without any delay: a is needed by o4, b by o6.
     tensors = [("a", 2, (0, 2, 4)), ("b", 2, (1, 2, 6)), ("c", 2, (3, 5))]
@@ -169,6 +186,8 @@ def test_schedules_and_addresses_hold_on_any_trace(seed: int) -> None:
     try:
         found = algorithm_1(drawn, menu)
     except NoPlanError:
+        # Whatever fits at all has a plan: everything may be vacated before each task.
+        assert menu.chosen(drawn.trace, menu.leanest()).least_memory > drawn.platform.memory
         return
     chosen = Problem("t", found.trace, drawn.platform)
     assert found.trace == menu.chosen(drawn.trace, found.choice)
