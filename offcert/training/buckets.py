@@ -18,7 +18,13 @@ from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.simulate import simulate
+from offcert.runtime.follow.accounts import say
+from offcert.runtime.follow.follower import Follower
+from offcert.runtime.watch.signature import Signature
 from offcert.training.foretold import between
+from offcert.training.growth import Sizes
+from offcert.training.making import PlanMaker
+from offcert.training.planner import first_call
 from offcert.training.together import Searching
 
 
@@ -258,3 +264,75 @@ class Candidates:
         """End the search that is under way."""
         if self._search is not None:
             self._search.close()
+
+
+class Buckets:
+    """Plans for some of the sizes that one plan would do for, chosen once steps have been seen.
+
+    Parameters
+    ----------
+    most : int
+        Plans that share these sizes, that of the largest among them; 1: there are no others.
+    sizes : Sizes
+        The sizes of the training's steps.
+    maker : PlanMaker
+        Searches for the plans.
+    """
+
+    def __init__(self, most: int, sizes: Sizes, maker: PlanMaker) -> None:
+        self._most, self._sizes, self._maker = most, sizes, maker
+        self._candidates: Candidates | None = None
+        # The plans for the smaller sizes.
+        self._numbers: list[int] = []
+
+    def saw(self, call: Signature) -> None:
+        """Take note of a step that begins with a call."""
+        if self._most > 1:
+            self._sizes.saw(call)
+
+    def wants(self, call: Signature) -> bool:
+        """Whether a step is captured only to know the problems of sizes that lie between."""
+        wanted = self._most > 1 and self._candidates is None and bool(self._maker.places.made)
+        return wanted and self._sizes.wants(call)
+
+    def advance(self, follower: Follower) -> None:
+        """Go on with plans for some of the smaller sizes: one search after the other."""
+        if self._most == 1:
+            return
+        try:
+            if self._candidates is None:
+                self._candidates = self._new_candidates(follower)
+                return
+            found = self._candidates.advance(self._most)
+            if found is not None:
+                self.close()
+                say(str(found[0]))
+                for index, certificate in enumerate(found[1][:-1]):
+                    # In the places of those that were chosen before.
+                    number = self._numbers[index] if index < len(self._numbers) else None
+                    number = self._maker.follow(certificate, number)
+                    self._numbers[index : index + 1] = [number]
+        except (InputError, PlanError) as error:
+            self.close()
+            why = f"smaller sizes have no plans of their own: {error}"
+            follower.accounts.tell("buckets", why)
+
+    def _new_candidates(self, follower: Follower) -> Candidates | None:
+        ends = self._sizes.ends
+        if ends is None:
+            return None
+        largest = first_call(ends[1])
+        for made, plan in zip(self._maker.places.made, follower.step_plans, strict=True):
+            certificate = made.certificate
+            if plan.capture.calls[0] == largest and certificate is not None:
+                rows = self._sizes.candidates(*ends)
+                return Candidates(ends, certificate, made.problem, rows, self._maker.search)
+        # Its plan is still being searched for.
+        return None
+
+    def close(self) -> None:
+        """End the search that is under way."""
+        candidates, self._candidates = self._candidates, None
+        if candidates is not None:
+            candidates.close()
+            self._sizes.chose()

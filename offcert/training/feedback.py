@@ -14,8 +14,8 @@ from offcert.core.units import Units, format_gap, format_size, format_time
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Minimise, Problem
 from offcert.runtime.follow.accounts import LOG, say
+from offcert.runtime.follow.follower import Follower
 from offcert.runtime.follow.kinds import foreign_kernels
-from offcert.runtime.follow.offload import Offload
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.watch.hooks import unwrap
 from offcert.runtime.watch.parts import Parts
@@ -141,7 +141,7 @@ def said_of_plan(
 
 
 def tell_of_plans(
-    followed: Offload, plans: Iterable[tuple[Any, StepPlan]], folder: Path | None = None
+    follower: Follower, plans: Iterable[tuple[Any, StepPlan]], folder: Path | None = None
 ) -> None:
     """Say a line for every plan that is a certificate, and keep its numbers in `promises`.
 
@@ -149,8 +149,9 @@ def tell_of_plans(
     """
     for certificate, plan in plans:
         if isinstance(certificate, Certificate) and certificate.result.schedule is not None:
-            say(said_of_plan(certificate, plan, streams=followed.streams, folder=folder))
-            followed.promise(plan, plan_numbers(certificate, plan))
+            streams = follower.device is not None
+            say(said_of_plan(certificate, plan, streams=streams, folder=folder))
+            follower.accounts.promise(plan, plan_numbers(certificate, plan))
 
 
 def tell_of_kernels(plan: StepPlan, model: nn.Module) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from offcert.core.errors import InputError
-from offcert.core.units import Units, format_size, require_size
+from offcert.core.units import Units, format_size
 from offcert.questions.schedule.training_record import HostMemory
 from offcert.runtime.device.interface import Device, MemoryReading
 from offcert.runtime.plan.step_plan import StepPlan
@@ -184,55 +183,6 @@ class Reserved:
             f"the device's allocator was asked for {taken} bytes at once besides what stays, "
             f"{taken - most} more than the limit"
         )
-
-
-def within_host(
-    step_plans: Sequence[StepPlan], limit: int | str | None, spill: bool | str
-) -> list[StepPlan]:
-    """Return plans that take no more of the host's memory altogether than they may.
-
-    Each keeps its room while others are followed, so the first gets what it needs, and the next
-    what is left.
-
-    Parameters
-    ----------
-    step_plans : sequence of StepPlan
-        As they are with all the memory in the world.
-    limit : int or str or None
-        Bytes, or text like ``"8GiB"``; None for any number.
-    spill : bool or str
-        Whether what is too much goes into a file; a text says in which folder.
-
-    Raises
-    ------
-    InputError
-        If it is too much and nothing may go into a file, the limit is none, or there is no such
-        folder.
-    """
-    if isinstance(spill, str) and not Path(spill).is_dir():
-        raise InputError(f"host_spill must be a folder that exists, not {spill!r}")
-    left = memory_limit(limit)
-    if left is None:
-        if spill is not False:
-            raise InputError("host_spill needs host_memory: there is no limit to keep to")
-        return list(step_plans)
-    found = []
-    for each in step_plans:
-        within = each.within_host(left, spill is not False)
-        left -= host_memory_of([within]).held
-        found.append(within)
-    return found
-
-
-def memory_limit(limit: int | str | None, field: str = "host_memory") -> int | None:
-    """Return a limit in bytes.
-
-    Raises
-    ------
-    InputError
-        If it is none.
-    """
-    return None if limit is None else require_size(limit, field)
 
 
 def host_memory_of(step_plans: Sequence[StepPlan], limit: int | None = None) -> HostMemory:

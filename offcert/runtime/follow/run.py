@@ -157,6 +157,25 @@ class StepRun(Clock):
         """Whether all calls of the step were made, and no other step has begun."""
         return self.superseded is None and self._calls_made == len(self.step_plan.capture.calls)
 
+    def begin_beside(self, earlier: StepRun | None) -> None:
+        """Know of bytes on the device that autograd still needs of the step before.
+
+        Raises
+        ------
+        PlanError
+            If the run is strict, and they do not fit beside its plan.
+        """
+        if earlier is None:
+            return
+        entries = [reference() for reference in earlier.by_place.values()]
+        size = sum(entry.size for entry in entries if entry is not None and not entry.away)
+        if size > self.room:
+            self.exceed(
+                f"{size} bytes that the step before has saved are still there, which no plan "
+                "counts: run the backward pass of a call of the model before the next step begins"
+            )
+        self.room -= size
+
     def supersede(self, what: str) -> None:
         """Take note of what has happened before the backward pass has ended."""
         if not self.finished:

@@ -11,7 +11,7 @@ import gc
 import statistics
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from offcert.core.execution import Execution
 from offcert.core.platform import Kind, Platform
@@ -19,6 +19,7 @@ from offcert.questions.schedule.launches import launch_times
 from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.offload import Offload
+from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.plan.timetable import Act
 from offcert.runtime.simulated import Policy, RealHost, SimulatedDevice
@@ -115,10 +116,11 @@ class HostedSteps:
         return self._taken(step, lambda: self.device.ran(*durations))
 
     def planned(
-        self, step: TrainingStep, plan: StepPlan, spill: str | None = None
+        self, step: TrainingStep, plan: StepPlan, options: FollowOptions | None = None
     ) -> tuple[HostedStep, Offload]:
         """Take a step by a plan; what the offload context found comes with it."""
-        context = Offload(step.model, [plan], count=False, device=self.device, spill=spill)
+        asked = replace(options or FollowOptions(), count=False, device=self.device)
+        context = Offload(step.model, [plan], asked)
         durations = plan.trace.durations if plan.moves_nothing else ()
         self._sizes = _sizes_of(plan)
         with context:
@@ -182,7 +184,7 @@ def hosted(
     execution: Execution | None,
     step: TrainingStep,
     plan: StepPlan,
-    spill: str | None = None,
+    options: FollowOptions | None = None,
 ) -> Hosted:
     """Take steps without a plan and by one, behind the host at hand.
 
@@ -196,8 +198,8 @@ def hosted(
         A step on the CPU, whose model is trained on.
     plan : StepPlan
         The plan, with a timetable.
-    spill : str, optional
-        Where a file is made for what is not to be in the host's memory.
+    options : FollowOptions, optional
+        How the plan is followed.
     """
     assert plan.timetable is not None
     host = RealHost()
@@ -208,7 +210,7 @@ def hosted(
     if known is not None:
         host.recorded(sum(known), plain.python, plain.operators)
         plain = steps.plain(step, durations)
-    planned, _ = steps.planned(step, plan, spill)
+    planned, _ = steps.planned(step, plan, options)
     launches = launch_times(problem, execution)
     with_host = None
     if launches is not None:

@@ -56,7 +56,7 @@ class Way:
         if hosted is not None:
             return hosted.planned.time / max(hosted.plain.time, 1)
         record = self.report.record
-        if self.report.device == DeviceKind.SIMULATED and record is not None:
+        if self.report.device == DeviceKind.SIMULATED:
             taken = record.measured_time or record.predicted_time
             return taken / max(self.compute_time, 1)
         return self.planned_seconds / max(self.plain_seconds, 1e-9)
@@ -72,8 +72,8 @@ class Way:
             "plain_seconds": self.plain_seconds / steps,
             "planned_seconds": self.planned_seconds / steps,
             "ratio": self.ratio,
-            "predicted_time": None if record is None else record.predicted_time,
-            "measured_time": None if record is None else record.measured_time,
+            "predicted_time": record.predicted_time,
+            "measured_time": record.measured_time,
             "predicted_peak": report.predicted_peak,
             "peak": report.peak if report.counted else None,
             "within_limit": max(report.peak, report.predicted_peak) <= report.limit,
