@@ -214,7 +214,7 @@ class AutoPlans:
         self._follower.accounts.failed(error, reason, None)
 
     def close(self) -> None:
-        """End what is under way: the context ends."""
+        """End all searches and studies: the context ends."""
         forget_prepared()
         self.maker.places.close()
         self._buckets.close()

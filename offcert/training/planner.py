@@ -98,16 +98,9 @@ class Planner:
         return self._asked(profile(replace(step, here=True), hardware=self.rates))
 
     def timed(self, problem: Problem, durations: Sequence[int], device: torch.device) -> Problem:
-        """Return a problem with the times that its operations took, on a device.
+        """Return a problem with the times of its operations, on a device whose link is measured.
 
-        Parameters
-        ----------
-        problem : Problem
-            The problem of a captured step.
-        durations : sequence of int
-            Nanoseconds, one an operation that runs if everything runs once.
-        device : torch.device
-            The device whose link is measured.
+        `durations` are nanoseconds, one an operation that runs if everything runs once.
         """
         plain = problem.plain().trace
         found = measured(retimed(plain, durations), device)

@@ -116,24 +116,9 @@ class Follower:
     """The steps of a model under plans, one after the other.
 
     What others do with it: `attach` and `detach` hooks; `begin` and `left`, `ended`, `failed` and
-    `announce`, of which hooks tell; `close_run` when no call is to go on with the latest step.
-
-    Parameters
-    ----------
-    root : nn.Module
-        The model, without wrappers.
-    step_plans : sequence of StepPlan
-        The plans; whoever changes them later says so to `segments`, `kinds`, `mover_maker` and
-        `counting`, which know something of each.
-    options : FollowOptions
-        How they are followed.
-    grows : bool
-        Whether plans are still to come.
-
-    Attributes
-    ----------
-    run : StepRun or None
-        The latest step, as long as no other one has begun.
+    `announce`, of which hooks tell; `close_run` when no call is to go on with the latest step,
+    `run`. Whoever changes its `step_plans` later tells `segments`, `kinds`, `mover_maker` and
+    `counting`, which know something of each; `grows`: some are still to come.
     """
 
     def __init__(

@@ -14,17 +14,9 @@ from offcert.runtime.watch.tracker import LiveBytes
 
 
 class Counts:
-    """Live bytes that a counter finds while a step runs, until another one begins.
+    """Live bytes that a counter finds at the begin and the end of operations, and the most in each.
 
-    Parameters
-    ----------
-    counter : LiveBytes or None
-        Without one nothing is counted.
-
-    Attributes
-    ----------
-    at_begin, at_end, peaks : list of int
-        Live bytes when each operation began and ended, and the most while it ran.
+    Another step that begins ends it.
     """
 
     def __init__(self, counter: LiveBytes | None) -> None:
@@ -78,27 +70,10 @@ _BYTES = Units("ns", "B")
 
 
 class Reserved:
-    """Reads the memory that a device's allocator gives out and reserves in a step.
+    """Reads the memory that a device's allocator gives out and reserves in a step, `limit` at most.
 
     Without a limit for what is reserved it leaves peaks alone, which are the program's own as well,
     unless an older one would hide that a step takes more than its plan says.
-
-    Parameters
-    ----------
-    device : Device or None
-        The device whose allocator is read; None on the CPU, where nothing is known.
-    limit : int or None
-        Bytes that it may have reserved at most.
-
-    Attributes
-    ----------
-    reads : bool
-        Whether there is a device to read.
-
-    Raises
-    ------
-    InputError
-        If there is a limit, and no device.
     """
 
     def __init__(self, device: Device | None, limit: int | None) -> None:
@@ -110,17 +85,10 @@ class Reserved:
         self._begun = 0
 
     def begin(self, step_plan: StepPlan | None = None, *, fresh: bool = False) -> None:
-        """Begin to look for the most bytes.
+        """Begin to look for the most bytes in a step by a plan, or the first of its kind (`fresh`).
 
         If there is a limit, what is reserved and not in use is given back if it is `fresh`, or
         beyond the limit: steps without a plan have reserved it.
-
-        Parameters
-        ----------
-        step_plan : StepPlan, optional
-            The plan whose limit the step is to keep.
-        fresh : bool
-            Whether it is the first step of its kind.
         """
         device = self._device
         if device is None:
@@ -149,14 +117,7 @@ class Reserved:
     ) -> str | None:
         """Return in words that more was reserved than may be, or given out, or None.
 
-        Parameters
-        ----------
-        reading : MemoryReading or None
-            At the end of the step.
-        step_plan : StepPlan
-            The plan whose limit it is to keep.
-        state : int
-            Bytes of copies for segments, which no limit is about.
+        `state`: bytes of copies for segments, which no limit is about.
         """
         if reading is None:
             return None

@@ -62,7 +62,7 @@ class Planning(Listener, Protocol):
         """The certificates of the plans that were made so far."""
 
     def close(self) -> None:
-        """End what is under way: the context ends."""
+        """End all searches and studies: the context ends."""
 
 
 class Offload(AbstractContextManager["Offload"]):

@@ -34,16 +34,8 @@ WARMING, COUNTED = 4, 5
 class HostedStep:
     """One way to take a step, in nanoseconds; medians.
 
-    Attributes
-    ----------
-    time : int
-        Until the device has done all.
-    host : int
-        For which the host worked to hand it over.
-    python : int
-        Of these all but the launches of operators: measured here.
-    operators : int
-        How many were launched.
+    `time` passes until the device has done all; the `host` worked to hand it over, of which all but
+    the launches of `operators` is `python`, measured here.
     """
 
     time: int
@@ -56,18 +48,9 @@ class HostedStep:
 class Hosted:
     """A plain step and one by a plan behind the host at hand.
 
-    Attributes
-    ----------
-    plain, planned : HostedStep
-        The two.
-    alone : int
-        Nanoseconds of the planned step if the host takes no time.
-    forecast : int or None
-        Nanoseconds that are forecast for it with the launch times that the problem knows.
-    launch : int
-        Nanoseconds that an operator's launch is said to take.
-    recorded : bool
-        Whether that follows from what the problem's machine took for a plain step.
+    Nanoseconds: `alone` takes the planned step if the host takes no time; `forecast` is forecast
+    with the launch times that the problem knows; `launch` is said to take an operator's launch,
+    which is `recorded` if that follows from what the problem's machine took for a plain step.
     """
 
     plain: HostedStep
@@ -84,17 +67,8 @@ class Hosted:
 
 
 class HostedSteps:
-    """Takes steps on a simulated device behind a host.
+    """Takes steps on a simulated device with the rates of a platform, behind a host.
 
-    Parameters
-    ----------
-    platform : Platform
-        The rates of the link.
-    host : RealHost
-        The host.
-
-    Notes
-    -----
     Steps may be taken with smaller inputs than a plan is for: as operations take the times of their
     problem, transfers take those of its tensors.
     """
@@ -188,18 +162,8 @@ def hosted(
 ) -> Hosted:
     """Take steps without a plan and by one, behind the host at hand.
 
-    Parameters
-    ----------
-    problem : Problem
-        The platform, and, if it was measured, how long its host took for a step.
-    execution : Execution or None
-        The execution that is scheduled, if computations run again.
-    step : TrainingStep
-        A step on the CPU, whose model is trained on.
-    plan : StepPlan
-        The plan, with a timetable.
-    options : FollowOptions, optional
-        How the plan is followed.
+    The problem knows, if it was measured, how long its host took for a step. The step is on the
+    CPU, and its model is trained on; the plan has a timetable.
     """
     assert plan.timetable is not None
     host = RealHost()

@@ -28,18 +28,9 @@ from offcert.runtime.workloads.turns import Turns
 
 @dataclass(frozen=True)
 class Taken:
-    """The measurements of one planned step.
+    """The measurements of one planned step: its report, the comparison with the plain one, times.
 
-    Attributes
-    ----------
-    report : StepReport
-        Its own.
-    comparison : StepComparison
-        With the plain one.
-    times : Schedule or None
-        When its operations and transfers ran.
-    memory : AllocatorPeaks or None
-        Peaks of its device's allocator.
+    `memory` are peaks of its device's allocator.
     """
 
     report: StepReport
@@ -63,24 +54,7 @@ class Training:
 
 
 class StepPair:
-    """A training step, and a copy of it that follows a plan.
-
-    Parameters
-    ----------
-    plain : TrainingStep
-        The step that is trained, too.
-    planned : StepPlan
-        The plan that the copy follows.
-    device : TrainDevice
-        Where both are trained, one after the other.
-    training : Training
-        How.
-
-    Attributes
-    ----------
-    taken : list of Taken
-        One for each step so far.
-    """
+    """A training step, and a copy of it that follows a plan, trained one after the other."""
 
     def __init__(
         self, plain: TrainingStep, planned: StepPlan, device: TrainDevice, training: Training

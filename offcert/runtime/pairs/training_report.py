@@ -16,14 +16,8 @@ from offcert.runtime.plan.predict import Prediction
 class Deviation:
     """An event at which live bytes were not as predicted.
 
-    Attributes
-    ----------
-    event : str
-        ``"begin"``, ``"end"`` or ``"peak"`` (which only counts if it is above its bound).
-    operation : str
-        Its name.
-    predicted, counted : int
-        Bytes.
+    It is the ``"begin"`` or ``"end"`` of an operation, or its ``"peak"``, which only counts if it
+    is above its bound.
     """
 
     event: str

@@ -19,16 +19,10 @@ from offcert.runtime.plan.step_plan import CertificateLike
 
 @dataclass(frozen=True)
 class Way:
-    """One of several plans for the same step.
+    """One of several plans for the same step, with training by it beside plain training.
 
-    Attributes
-    ----------
-    means : str
-        The means by which the plan may save memory, for people.
-    report : TrainReport
-        Training by it beside plain training.
-    compute_time : int
-        Nanoseconds of all operations, each run once.
+    `means` says for people how the plan may save memory; `compute_time` are nanoseconds of all
+    operations, each run once.
     """
 
     means: str
@@ -86,19 +80,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Ways:
-    """Several plans for the same step at the same limit.
-
-    Attributes
-    ----------
-    name : str
-        Name of the problem.
-    limit : int
-        Bytes.
-    unplanned_peak : int
-        Bytes that the step needs without a plan.
-    ways : tuple of Way
-        In the order in which they were given.
-    """
+    """Several plans for the same step at the same limit, in the order in which they were given."""
 
     name: str
     limit: int

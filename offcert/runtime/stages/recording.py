@@ -38,19 +38,7 @@ from offcert.runtime.workloads.workload import Batches, Workload
 
 @dataclass(frozen=True)
 class Prepared:
-    """A workload's network, traced and linearised on fake tensors.
-
-    Attributes
-    ----------
-    fake : StageChain
-        The stages over a copy of the network that has no data.
-    traced : torch.fx.GraphModule
-        The traced network itself.
-    batches : Batches
-        Inputs of the module.
-    mode : FakeTensorMode
-        The mode that the fake tensors belong to.
-    """
+    """A workload's network, traced, and linearised over a copy without data, on fake tensors."""
 
     fake: StageChain
     traced: torch.fx.GraphModule
@@ -59,13 +47,7 @@ class Prepared:
 
 
 def prepare(model: nn.Module, workload: Workload) -> Prepared:
-    """Trace and linearise `model` for the inputs of `workload`.
-
-    Raises
-    ------
-    InputError
-        If the module cannot be traced or does not fit the input.
-    """
+    """Trace and linearise `model` for the inputs of `workload`."""
     traced = trace_module(model)
     tokens = vocabulary(traced)
     mode = FakeTensorMode()
@@ -87,12 +69,7 @@ class _Life:
 class StagesRecorder(Meter):
     """A meter that notes, for every storage, which operations need it and who holds it.
 
-    Parameters
-    ----------
-    staged : StagedModel
-        The model to run, in stages.
-    hardware : Hardware, optional
-        The roofline that gives operations their durations; all zero without one.
+    The roofline gives operations their durations; all zero without one.
     """
 
     def __init__(self, staged: StagedModel, hardware: Hardware | None = None) -> None:
@@ -138,13 +115,7 @@ class StagesRecorder(Meter):
                 self._entries[entry.key].touched.add(operation + 1)
 
     def recording(self) -> StagesRecording:
-        """Return the trace of the step that has just been run.
-
-        Raises
-        ------
-        OffcertError
-            If the trace does not reproduce the live bytes that were counted.
-        """
+        """Return the trace of the step that has just been run, if it has the counted bytes."""
         last = self.staged.operations - 1
         groups: Counter[tuple[tuple[int, ...], bool]] = Counter()
         for life in self._lives.values():
@@ -222,15 +193,7 @@ def _names(groups: Sequence[tuple[tuple[int, ...], bool]], last: int) -> list[st
 
 
 def record(prepared: Prepared, hardware: Hardware | None = None) -> StagesRecording:
-    """Run one training step on fake tensors.
-
-    Parameters
-    ----------
-    prepared : Prepared
-        The prepared model to run.
-    hardware : Hardware, optional
-        Gives the operations their durations; without it they last 0.
-    """
+    """Run one training step on fake tensors; operations last as a roofline says, or 0."""
     recorder = StagesRecorder(StagedModel(prepared.fake, prepared.batches.workload.loss), hardware)
     with prepared.mode, recorder.active():
         inputs, labels = prepared.batches.shapes()
@@ -285,18 +248,9 @@ class _AllocatorMeter(Meter):
 def measure(prepared: Prepared, repetitions: int = 5) -> Measurement:
     """Measure one training step on the first CUDA device, or on the CPU without one.
 
-    Parameters
-    ----------
-    prepared : Prepared
-        A network that has data; a copy of it is run.
-    repetitions : int
-        Steps to take the median of, after one to warm up.
-
-    Returns
-    -------
-    Measurement
-        Durations are medians. Workspaces are the allocator's on CUDA; on the CPU, which does not
-        tell, they are those of the fake tensors.
+    A copy of the network is run. Durations are medians of `repetitions`, after one to warm up.
+    Workspaces are the allocator's on CUDA; on the CPU, which does not tell, those of the fake
+    tensors.
     """
     streams = CudaDevice(timed=True) if torch.cuda.is_available() else None
     device = torch.device("cpu") if streams is None else streams.tensors
@@ -335,19 +289,8 @@ def _allocator_workspaces(
 def profile_stages(module: nn.Module, workload: Workload, hardware: Hardware | None) -> Measurement:
     """Return the trace of a network's stages, and the device that gave it its durations.
 
-    Parameters
-    ----------
-    module : nn.Module
-        A module that takes one tensor and returns one; without data only if `hardware` is given.
-    workload : Workload
-        Inputs of the module, and the loss.
-    hardware : Hardware or None
-        The roofline; None: measure the first CUDA device or, without one, the CPU.
-
-    Raises
-    ------
-    InputError
-        If the network cannot be traced or does not fit the input.
+    Without a hardware model the first CUDA device is measured or, without one, the CPU; then the
+    network must have data.
     """
     prepared = prepare(module, workload)
     if hardware is None:

@@ -59,13 +59,6 @@ class StagedModel:
     ``F_i`` ends when its stage has run, ``B_i`` when the gradient of its stage's input is complete
     and ``B_0`` when the backward pass ends. A stage whose input needs no gradient ends with the
     backward pass too; the operations after it are then empty.
-
-    Parameters
-    ----------
-    chain : StageChain
-        The stages.
-    loss : str
-        ``"cross-entropy"`` or ``"mean"``.
     """
 
     def __init__(self, chain: StageChain, loss: str) -> None:
@@ -81,14 +74,9 @@ class StagedModel:
     def forward(self, batch: list[torch.Tensor], observer: Observer) -> torch.Tensor:
         """Run the forward operations and return the loss, whose ``backward()`` runs the others.
 
-        Parameters
-        ----------
-        batch : list of tensors
-            The input and, if the loss needs them, the labels. The list is emptied: nothing of the
-            batch outlives its last use here, unless the caller holds it.
-        observer : Observer
-            Is told of every operation; ``begin`` of the first backward operation comes with the
-            end of the last forward one.
+        The batch, input and perhaps labels, is emptied: nothing of it outlives its last use here,
+        unless the caller holds it. The observer is told of every operation; ``begin`` of the first
+        backward operation comes with the end of the last forward one.
         """
         labels = batch.pop() if len(batch) > 1 else None
         interpreter = fx.Interpreter(self.chain.root)
@@ -234,13 +222,7 @@ class Meter:
             return self.staged.forward(batch, self)
 
     def begin(self, operation: int) -> None:
-        """Note the live bytes before an operation.
-
-        Raises
-        ------
-        PlanError
-            If it is not the next operation of the latest step.
-        """
+        """Note the live bytes before an operation, which is the next one of the latest step."""
         self.tracker.now = operation
         if operation != len(self.at_begin):
             raise PlanError(
