@@ -46,6 +46,7 @@ from offcert.runtime.capture import Capture, capture
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.pinned import CHUNK
 from offcert.runtime.follow.offload import Offload
+from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.plan.predict import predict
 from offcert.runtime.plan.reports import StepReport
 from offcert.runtime.plan.step_plan import StepPlan, step_plan
@@ -190,7 +191,7 @@ def try_plan(found: Found, of: Case, seed: int, number: int, plan: int) -> None:
         chunk=chunk,
     )
     network = copy.deepcopy(of.network)
-    context = Offload(network, [made], count=True, device=device, timed=True)
+    context = Offload(network, [made], FollowOptions(count=True, device=device, timed=True))
     assert made.timetable is not None
     times = forecast(made.problem, made.timetable)
     # The second step finds what the first one has left.

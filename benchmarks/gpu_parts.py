@@ -39,6 +39,7 @@ from offcert.questions.schedule.launches import launch_times
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.runtime.follow.offload import Offload, follow
+from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.streaming.step_events import forecast
 
 # What the compiler may save of what it would save by itself: the first that keeps to the limit.
@@ -135,7 +136,7 @@ def _followed(bench: Bench, certificate: Certificate, plain: list[torch.Tensor])
     if bench.simulated:
         chosen = {"device": device, "timed": True, "count": True}
     begun = time.perf_counter()
-    with follow(bench.model, certificate, **chosen) as training:
+    with follow(bench.model, certificate, options=FollowOptions(**chosen)) as training:
         start = 1000 * (time.perf_counter() - begun)
         found = bench.repeat(bench.step.execute, device)
         report, counted = training.report, Counter(training.steps)

@@ -15,6 +15,7 @@ from gpu_rows import JOINT, PLAIN
 from offcert.proofs.certificate import Certificate, read_certificate
 from offcert.runtime.device.interface import Device
 from offcert.runtime.follow.offload import follow
+from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.simulated.allocator import Policy
 
 # Steps under a plan; on the simulated device, where each takes long, as many as show a trend.
@@ -87,7 +88,7 @@ def _ours(bench: Bench, batch: Any, certificate: Certificate, device: Device) ->
     if bench.simulated:
         chosen = {"device": device, "timed": True, "count": True}
     reserved, times = [], []
-    with follow(bench.model, certificate, **chosen) as training:
+    with follow(bench.model, certificate, options=FollowOptions(**chosen)) as training:
         for _ in range(steps):
             device.reset_peaks()
             begin = device.compute.record()

@@ -46,6 +46,7 @@ from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.cuda import CudaDevice, versions
 from offcert.runtime.device.interface import Device
 from offcert.runtime.follow.offload import follow
+from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.pairs.hosted import HostedSteps
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.profiling.profile import profile
@@ -226,7 +227,9 @@ class Bench:
     def _follow(self, certificate: Certificate, name: str, at: Row) -> Row:
         device = self.device()
         made = follow(
-            self.step.model, certificate, device=device, timed=True, count=self._simulated
+            self.step.model,
+            certificate,
+            options=FollowOptions(device=device, timed=True, count=self._simulated),
         )
         with made:
 

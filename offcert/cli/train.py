@@ -130,15 +130,12 @@ def _run(options: argparse.Namespace) -> int:
 def _require_one(options: argparse.Namespace, certificates: Sequence[Certificate]) -> None:
     """Refuse files about one plan where there are several, or none that can be timed."""
     from offcert.core.errors import InputError
-    from offcert.runtime.pairs.train import of_stages
 
     for name in ("report", "trace"):
         if getattr(options, name) is None:
             continue
         if len(certificates) > 1:
             raise InputError(f"--{name} is about one plan, not {len(certificates)}")
-        if of_stages(certificates[0].problem):
-            raise InputError(f"the problem is one of stages, of which there is no {name}")
 
 
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
@@ -195,7 +192,6 @@ def _write(report: TrainReport, options: argparse.Namespace) -> None:
     for name, write in (("report", write_training), ("trace", write_trace)):
         path = getattr(options, name)
         if path is not None:
-            assert report.record is not None
             write(path, report.record)
 
 

@@ -23,21 +23,10 @@ def devices_problem(
 ) -> DevicesProblem:
     """Return the problem of a captured step on several devices, each with a batch of its own.
 
-    The step is run once on its real tensors, to see in which operation each gradient becomes
-    complete; everything that it changes is put back. Weights and biases of a module are one
-    gradient. Its weights are not used after that: what reads them in the backward pass is what
-    their gradient comes from.
-
-    Parameters
-    ----------
-    step : TrainingStep
-        The step of one device: `problem` was profiled from it, or from one like it.
-    problem : Problem
-        The problem that `offcert.profile` has returned, with the clock of modules.
-    devices : int
-        How many.
-    accumulation : Accumulation
-        Who adds gradients up.
+    The step, from which the problem was profiled with the clock of modules, is run once on its real
+    tensors, to see in which operation each gradient becomes complete; everything that it changes is
+    put back. Weights and biases of a module are one gradient. Its weights are not used after that:
+    what reads them in the backward pass is what their gradient comes from.
 
     Raises
     ------

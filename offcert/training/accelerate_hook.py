@@ -91,21 +91,8 @@ def longest_batch(
 ) -> Any:
     """Return the batch that a loader makes of the longest samples of its data set.
 
-    Parameters
-    ----------
-    loader : torch.utils.data.DataLoader
-        Asked for its data set and its function of batches only.
-    size : int
-        Samples in the batch.
-    most : int
-        Samples to look at; of more, so many at equal distances.
-    without_lengths : bool
-        Whether samples that have no length count as equally long.
-
-    Returns
-    -------
-    mapping or None
-        None where the data set has no length, or samples have none.
+    Of more than `most` samples, so many at equal distances are looked at. None where the data set
+    has no length, or samples have none, unless those count as equally long (`without_lengths`).
     """
     data = loader.dataset
     if not hasattr(data, "__len__") or not hasattr(data, "__getitem__"):
@@ -138,16 +125,8 @@ def foreseen(
 ) -> Offload:
     """Return an offload with a plan for a step, made before anything runs.
 
-    Where that cannot be done, a warning says why, and a plan is made while the training runs.
-
-    Parameters
-    ----------
-    step : callable
-        Returns the step.
-    make : callable
-        Returns the offload, given the step as `example` or nothing.
-    strict : bool
-        Whether it is an error where it cannot be done.
+    Where that cannot be done, a warning says why (an error, if `strict`), and a plan is made while
+    the training runs: `make` returns the offload, given the step as `example` or nothing.
     """
     try:
         return make(example=step())

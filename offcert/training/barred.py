@@ -17,19 +17,10 @@ from offcert.runtime.watch.sharded import states_of
 
 
 def opaque_modules(root: nn.Module) -> dict[str, str]:
-    """Return the modules of a model that can reach objects which may change unseen, and which.
+    """Return the modules of a model, by path, that can reach objects which may change unseen.
 
-    Those whose parameters a call gathers (`fully_shard`) are among them.
-
-    Parameters
-    ----------
-    root : nn.Module
-        The model, which never runs again as a whole.
-
-    Returns
-    -------
-    dict of str to str
-        By path, as in ``model.named_modules()``.
+    Those whose parameters a call gathers (`fully_shard`) are among them; the model itself never
+    runs again as a whole.
     """
     found = {}
     sharded = {id(module) for module, _ in states_of(root.modules())}
@@ -49,12 +40,7 @@ def opaque_modules(root: nn.Module) -> dict[str, str]:
 def without(problem: Problem, paths: Collection[str]) -> Problem:
     """Return the problem of a captured step in which some modules do not run again.
 
-    Parameters
-    ----------
-    problem : Problem
-        Profiled with the clock of modules.
-    paths : collection of str
-        Paths of the modules; nothing runs again that calls them, or lies around them.
+    Nothing runs again that calls them, or lies around them.
     """
     if not paths or problem.recompute is Recompute.NONE or problem.source is None:
         return problem
@@ -68,12 +54,7 @@ def without(problem: Problem, paths: Collection[str]) -> Problem:
 def price(barred: dict[str, str], unbarred: Certificate, chosen: Certificate) -> str | None:
     """Return in one sentence what it costs that some modules do not run again, or None if nothing.
 
-    Parameters
-    ----------
-    barred : dict of str to str
-        Paths and reasons.
-    unbarred, chosen : Certificate
-        Of the best plans found if they might run again, and as it is.
+    The certificates are those of the best plans found if they might run again, and as it is.
     """
     path, reason = next(iter(barred.items()))
     who = path if len(barred) == 1 else f"{path} and {len(barred) - 1} other modules"

@@ -26,10 +26,26 @@ class _Kind:
 
 
 class Branches:
-    """Counts how often steps with a plan have turned out to be others."""
+    """Counts how often steps with a plan have turned out to be others; which ones have none.
+
+    Attributes
+    ----------
+    settled : list of (Signature, str)
+        Calls with which steps begin that are left without a plan, and why.
+    """
 
     def __init__(self) -> None:
+        self.settled: list[tuple[Signature, str]] = []
         self._kinds: dict[str, _Kind] = {}
+
+    def settle(self, call: Signature, reason: str) -> None:
+        """Leave steps that begin with a call without a plan, and study none of them any more."""
+        self.settled.append((call, reason))
+        self._of(call).enough = float("inf")
+
+    def reason(self, call: Signature) -> str | None:
+        """Return why steps that begin with a call are left without a plan, if they are."""
+        return next((reason for each, reason in self.settled if each == call), None)
 
     def _of(self, call: Signature) -> _Kind:
         return self._kinds.setdefault(repr(call), _Kind())
@@ -68,10 +84,6 @@ class Branches:
     def varies(self, call: Signature) -> None:
         """Study steps that begin with a call more rarely each time: their sizes depend on data."""
         self._of(call).enough *= 2
-
-    def stop(self, call: Signature) -> None:
-        """Study no more steps that begin with a call."""
-        self._of(call).enough = float("inf")
 
 
 def _does_the_same(one: Capture, other: Capture) -> bool:

@@ -18,28 +18,24 @@ from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.simulate import simulate
+from offcert.runtime.follow.accounts import say
+from offcert.runtime.follow.follower import Follower
+from offcert.runtime.watch.signature import Signature
 from offcert.training.foretold import between
+from offcert.training.growth import Sizes
+from offcert.training.making import PlanMaker
+from offcert.training.planner import first_call
 from offcert.training.together import Searching
 
 
 @dataclass(frozen=True)
 class SizesChoice:
-    """The sizes that get a plan of their own.
+    """The sizes that get a plan of their own, the largest among them, and what all steps take then.
 
-    Attributes
-    ----------
-    numbers : tuple of int
-        Numbers of the certificates whose plans are followed, increasing; the last one is among
-        them.
-    ticks : int
-        Ticks of all steps together, each under the plan that it follows.
-    with_one : int
-        Ticks of all steps together, if all follow the plan of the largest.
-    bound : int
-        Ticks that all steps together take at least, whatever plan each of them follows: from the
-        proved bounds of the certificates.
-    compute : int
-        Ticks that all steps together compute.
+    `numbers` are those of the certificates whose plans are followed, increasing. `ticks` is what
+    all steps take together, `with_one` if all follow the plan of the largest, `bound` at least,
+    whatever plan each follows (by the certificates' proved bounds), and `compute` what they
+    compute.
     """
 
     numbers: tuple[int, ...]
@@ -63,24 +59,14 @@ def choose_buckets(
 ) -> SizesChoice:
     """Choose the sizes that get a plan of their own, so that all steps together take least time.
 
-    The choice is exact: of all sets of sizes of which the largest is one, none that has at most so
-    many takes fewer ticks. Of equal ones it has the fewest sizes.
-
-    Parameters
-    ----------
-    certificates : sequence of Certificate
-        One for each size, from the smallest to the largest, for steps that differ in their sizes
-        and times only.
-    counts : sequence of int
-        How many steps have each size.
-    most : int
-        Number of plans.
+    The choice is exact: of all sets of sizes of which the largest is one, none that has at most
+    `most` takes fewer ticks. Of equal ones it has the fewest sizes. There is a certificate for each
+    size, from the smallest to the largest, and a count of its steps.
 
     Raises
     ------
     InputError
-        If there is not one count for each certificate, the largest has no schedule, or two steps
-        differ in more than sizes and times.
+        If the largest has no schedule, or two steps differ in more than sizes and times.
     """
     if not certificates or len(certificates) != len(counts):
         raise InputError(f"there are {len(counts)} counts for {len(certificates)} certificates")
@@ -108,16 +94,8 @@ def cheapest(
     """Return the numbers of the plans to have, the last one among them, and the ticks of all steps.
 
     A dynamic program over the sizes: with so many plans, what do the steps up to a size take at
-    least, if that size has a plan?
-
-    Parameters
-    ----------
-    times : sequence of sequences of int or None
-        For each plan, the ticks of a step of each size up to its own; None if it cannot be used.
-    counts : sequence of int
-        How many steps have each size.
-    most : int
-        Number of plans.
+    least, if that size has a plan? `times` are, for each plan, the ticks of a step of each size up
+    to its own, None if it cannot be used; `counts` how many steps have each size.
     """
     best: list[tuple[int, tuple[int, ...]] | None] = [(0, ())] + [None] * len(times)
     found: tuple[int, tuple[int, ...]] | None = None
@@ -144,17 +122,8 @@ def cheapest(
 def replayed(certificate: Certificate, problem: Problem) -> int | None:
     """Return the ticks of a step that follows the plan of a larger one; None if it cannot.
 
-    Parameters
-    ----------
-    certificate : Certificate
-        The certificate of the larger step.
-    problem : Problem
-        The problem of the step, with the limit that it has to keep to.
-
-    Raises
-    ------
-    InputError
-        If the two differ in more than sizes and times.
+    The problem has the limit that the step has to keep to; an `InputError` is raised if the two
+    steps differ in more than sizes and times.
     """
     result, planned = certificate.result, certificate.problem
     if not isinstance(result.schedule, Schedule):
@@ -178,12 +147,7 @@ def replayed(certificate: Certificate, problem: Problem) -> int | None:
 def with_times_like(problem: Problem, modelled: Problem, timed: Problem) -> Problem:
     """Return a problem with the times of a model, corrected as those of another one were measured.
 
-    Parameters
-    ----------
-    problem : Problem
-        With the times of the model.
-    modelled, timed : Problem
-        The same step with the times of the model, and with those that it took.
+    `modelled` and `timed` are that one, with the times of the model and with those that it took.
     """
     rows = zip(*(each.plain().trace.operations for each in (problem, modelled, timed)), strict=True)
     durations = [
@@ -200,18 +164,10 @@ def with_times_like(problem: Problem, modelled: Problem, timed: Problem) -> Prob
 class Candidates:
     """Sizes that may get a plan of their own, with a search for the best plan of each.
 
-    Parameters
-    ----------
-    ends : tuple of two Problem
-        A small captured step and the largest, with the times of a hardware model.
-    certificate : Certificate
-        The certificate of the largest step.
-    timed : Problem
-        The largest step with the times of the certificate.
-    rows : sequence of (Fraction, int)
-        How far each size is from the one to the other, and how many steps had it.
-    begin : callable
-        Begins a search for a plan for a problem with its limit.
+    They lie between the `ends`, a small captured step and the largest, with the times of a hardware
+    model; `certificate` and `timed` are of the largest. `rows` say how far each size is from the
+    one to the other, and how many steps had it; `begin` begins a search for a problem with its
+    limit.
     """
 
     def __init__(
@@ -228,13 +184,7 @@ class Candidates:
         self._found: list[Certificate] = []
 
     def advance(self, most: int) -> tuple[SizesChoice, list[Certificate]] | None:
-        """Return the choice and its certificates, the largest last; None as long as it goes on.
-
-        Raises
-        ------
-        InputError, PlanError
-            If a search has failed, or the two steps differ in more than sizes and times.
-        """
+        """Return the choice and its certificates, the largest last; None as long as it goes on."""
         if len(self._found) < len(self._rows) - 1:
             if self._search is None:
                 share = self._rows[len(self._found)][0]
@@ -258,3 +208,68 @@ class Candidates:
         """End the search that is under way."""
         if self._search is not None:
             self._search.close()
+
+
+class Buckets:
+    """Plans for some of the sizes that one plan would do for, chosen once steps have been seen.
+
+    `most` of them share these sizes, that of the largest among them.
+    """
+
+    def __init__(self, most: int, sizes: Sizes, maker: PlanMaker) -> None:
+        self._most, self._sizes, self._maker = most, sizes, maker
+        self._candidates: Candidates | None = None
+        # The plans for the smaller sizes.
+        self._numbers: list[int] = []
+
+    def saw(self, call: Signature) -> None:
+        """Take note of a step that begins with a call."""
+        if self._most > 1:
+            self._sizes.saw(call)
+
+    def wants(self, call: Signature) -> bool:
+        """Whether a step is captured only to know the problems of sizes that lie between."""
+        wanted = self._most > 1 and self._candidates is None and bool(self._maker.places.made)
+        return wanted and self._sizes.wants(call)
+
+    def advance(self, follower: Follower) -> None:
+        """Go on with plans for some of the smaller sizes: one search after the other."""
+        if self._most == 1:
+            return
+        try:
+            if self._candidates is None:
+                self._candidates = self._new_candidates(follower)
+                return
+            found = self._candidates.advance(self._most)
+            if found is not None:
+                self.close()
+                say(str(found[0]))
+                for index, certificate in enumerate(found[1][:-1]):
+                    # In the places of those that were chosen before.
+                    number = self._numbers[index] if index < len(self._numbers) else None
+                    number = self._maker.follow(certificate, number)
+                    self._numbers[index : index + 1] = [number]
+        except (InputError, PlanError) as error:
+            self.close()
+            why = f"smaller sizes have no plans of their own: {error}"
+            follower.accounts.tell("buckets", why)
+
+    def _new_candidates(self, follower: Follower) -> Candidates | None:
+        ends = self._sizes.ends
+        if ends is None:
+            return None
+        largest = first_call(ends[1])
+        for made, plan in zip(self._maker.places.made, follower.step_plans, strict=True):
+            certificate = made.certificate
+            if plan.capture.calls[0] == largest and certificate is not None:
+                rows = self._sizes.candidates(*ends)
+                return Candidates(ends, certificate, made.problem, rows, self._maker.search)
+        # Its plan is still being searched for.
+        return None
+
+    def close(self) -> None:
+        """End the search that is under way."""
+        candidates, self._candidates = self._candidates, None
+        if candidates is not None:
+            candidates.close()
+            self._sizes.chose()

@@ -14,8 +14,8 @@ from offcert.core.units import Units, format_gap, format_size, format_time
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Minimise, Problem
 from offcert.runtime.follow.accounts import LOG, say
+from offcert.runtime.follow.follower import Follower
 from offcert.runtime.follow.kinds import foreign_kernels
-from offcert.runtime.follow.offload import Offload
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.watch.hooks import unwrap
 from offcert.runtime.watch.parts import Parts
@@ -36,15 +36,7 @@ def tell_of_study(problem: Problem) -> None:
 
 
 def tell_of_search(order: Order, makeshift: StepPlan | None) -> None:
-    """Say that a plan is searched for, and what is followed meanwhile.
-
-    Parameters
-    ----------
-    order : Order
-        The plan that is wanted.
-    makeshift : StepPlan or None
-        The plan that is followed meanwhile; None if the training waits.
-    """
+    """Say that a plan is searched for, and which makeshift is followed meanwhile, if any."""
     meanwhile = "the training waits"
     if makeshift is not None:
         meanwhile = f"until then {said_of_moves(makeshift)}"
@@ -86,15 +78,7 @@ def _size(size: int) -> str:
 
 
 def plan_numbers(certificate: Certificate, plan: StepPlan) -> dict[str, float]:
-    """Return the numbers that a plan promises: bytes, slowdown, and the gap that is proved.
-
-    Parameters
-    ----------
-    certificate : Certificate
-        A certificate with a schedule.
-    plan : StepPlan
-        The step plan made from it, which is followed.
-    """
+    """Return the numbers that a plan promises: bytes, slowdown, and the gap that is proved."""
     problem, result = certificate.problem, certificate.result
     assert result.schedule is not None
     assert result.objective is not None
@@ -111,15 +95,7 @@ def plan_numbers(certificate: Certificate, plan: StepPlan) -> dict[str, float]:
 def said_of_plan(
     certificate: Certificate, plan: StepPlan, *, streams: bool, folder: Path | None = None
 ) -> str:
-    """Return in a line what a plan promises; parameters as for `plan_numbers`.
-
-    Parameters
-    ----------
-    streams : bool
-        Whether copies run beside the computing, as on a GPU.
-    folder : Path, optional
-        Where the plan was found, if it was not searched for.
-    """
+    """Return in a line what a plan promises; `folder`: where it was found, if not searched for."""
     of = plan_numbers(certificate, plan)
     before, after, host = (_size(int(of[name])) for name in ("peak_without", "peak", "host"))
     schedule = certificate.result.schedule
@@ -141,16 +117,14 @@ def said_of_plan(
 
 
 def tell_of_plans(
-    followed: Offload, plans: Iterable[tuple[Any, StepPlan]], folder: Path | None = None
+    follower: Follower, plans: Iterable[tuple[Any, StepPlan]], folder: Path | None = None
 ) -> None:
-    """Say a line for every plan that is a certificate, and keep its numbers in `promises`.
-
-    With a folder, they were found there.
-    """
+    """Say a line for every plan that is a certificate, and keep its numbers as promises."""
     for certificate, plan in plans:
         if isinstance(certificate, Certificate) and certificate.result.schedule is not None:
-            say(said_of_plan(certificate, plan, streams=followed.streams, folder=folder))
-            followed.promise(plan, plan_numbers(certificate, plan))
+            streams = follower.device is not None
+            say(said_of_plan(certificate, plan, streams=streams, folder=folder))
+            follower.accounts.promise(plan, plan_numbers(certificate, plan))
 
 
 def tell_of_kernels(plan: StepPlan, model: nn.Module) -> None:

@@ -24,19 +24,13 @@ def between(small: Problem, large: Problem, share: Fraction) -> Problem:
     """Return the problem of a step between two captured ones, for a plan that steps may follow.
 
     Every size, duration and length of a shape is taken to change evenly from the one to the other,
-    rounded up. So of products of lengths more is foreseen than there is.
-
-    Parameters
-    ----------
-    small, large : Problem
-        Problems of captured steps that differ in sizes and times only.
-    share : Fraction
-        How far it is from the small one to the large one, from 0 to 1.
+    rounded up; so of products of lengths more is foreseen than there is. `share` says how far it is
+    from the small one to the large one, from 0 to 1.
 
     Raises
     ------
     InputError
-        If they differ in something else; the sentence says where.
+        If they differ in something else than sizes and times; the sentence says where.
     """
     assert large.source is not None
     documents = _documents(small, large)
@@ -58,17 +52,8 @@ def varied(known: Problem, other: Problem) -> Problem:
     """Return the problem of steps whose sizes depend on data: of two that are called alike.
 
     What is the same in both stays; of what varies a quarter more than the most is foreseen, once it
-    has exceeded what was. Nothing runs again in such steps.
-
-    Parameters
-    ----------
-    known, other : Problem
-        As for `between`; `known` may be such a problem.
-
-    Raises
-    ------
-    InputError
-        If they differ in something else, or `known` is foretold otherwise.
+    has exceeded what was. Nothing runs again in such steps. `known` may be such a problem; if it is
+    foretold otherwise, or they differ in something else, an `InputError` is raised.
     """
     known, other = known.plain(), other.plain()
     assert known.source is not None
@@ -102,19 +87,8 @@ def beyond(small: Problem, large: Problem, lengths: tuple[int, int, int]) -> Pro
 
     What is a constant or a power of the length goes on as such. Of all else no more is known than
     two numbers: it is taken to be a constant and a square, or else a cube, which bounds every sum
-    of lower powers. So more is foretold than there is.
-
-    Parameters
-    ----------
-    small, large : Problem
-        As for `between`.
-    lengths : tuple of three int
-        The length that changes, in these two steps and in the one that is asked for.
-
-    Raises
-    ------
-    InputError
-        If they differ in something else, or something grows faster than a cube.
+    of lower powers. So more is foretold than there is. `lengths` are those of the two steps and the
+    one that is asked for; what grows faster than a cube is an `InputError`.
     """
 
     def number(one: int, other: int) -> int:
@@ -135,20 +109,7 @@ def beyond(small: Problem, large: Problem, lengths: tuple[int, int, int]) -> Pro
 
 
 def grown(small: int, large: int, lengths: tuple[int, int, int]) -> int:
-    """Return the number that two numbers grow to, at most, rounded up.
-
-    Parameters
-    ----------
-    small, large : int
-        The number at the first and at the second length.
-    lengths : tuple of three int
-        These two, and the one at which the number is asked for.
-
-    Raises
-    ------
-    InputError
-        If it grows faster than a cube.
-    """
+    """Return the number that two numbers grow to, at most, rounded up; see `beyond`."""
     one, other, most = lengths
     if small >= large:
         return max(small, large)

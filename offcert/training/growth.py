@@ -24,17 +24,7 @@ _LOWEST = Fraction(1, 8)
 
 
 def is_covered(step_plans: Sequence[StepPlan], call: Signature, here: str) -> bool:
-    """Whether a call is at most as large as one that a plan was made for.
-
-    Parameters
-    ----------
-    step_plans : sequence of StepPlan
-        With the calls that they were captured with.
-    call : Signature
-        How the model is called.
-    here : str
-        The device that it is on, as `offcert.runtime.watch.parts.Parts` names it.
-    """
+    """Whether a call, made on a device `here`, is at most as large as one that has a plan."""
     known = [each.capture for each in step_plans]
     return any(covers(each.calls[0], as_if_on(call, each.device, here)) for each in known)
 
@@ -49,16 +39,8 @@ def outgrown(
     """Return the number of the plan in whose place one for a larger call is followed.
 
     It is the one for the largest of the calls that this one covers: if that is more than half as
-    large, or no more plans may be made.
-
-    Parameters
-    ----------
-    step_plans, call, here
-        As for `is_covered`.
-    own : collection of Signature
-        Calls whose plans stay, since a larger one did not do for them.
-    full : bool
-        Whether there are as many plans as there may be.
+    large, or no more plans may be made (`full`). Plans for calls of their `own`, for which a larger
+    one did not do, stay.
     """
     found = []
     for number, each in enumerate(step_plans):

@@ -39,24 +39,11 @@ _TRIED = 8
 def certify_within_host(
     problem: Problem, room: int, seconds: float, pool_of: Callable[[Certificate], int]
 ) -> Certificate:
-    """Return the best certificate found whose plan takes no more of the host's memory than it may.
+    """Return the best certificate found whose plan takes no more of the host's memory than `room`.
 
-    Parameters
-    ----------
-    problem : Problem
-        The problem of a captured step, time to be minimised; its limit is that of the device.
-    room : int
-        Bytes of the host's memory.
-    seconds : float
-        Seconds to look for a plan.
-    pool_of : callable
-        Says how many bytes the runtime takes for the plan of a certificate.
-
-    Returns
-    -------
-    Certificate
-        One without a schedule if none was found that fits the device; else one whose problem says
-        which tensors were not to leave.
+    `pool_of` says how many bytes the runtime takes for the plan of a certificate. One without a
+    schedule is returned if none was found that fits the device; else one whose problem says which
+    tensors were not to leave.
 
     Raises
     ------

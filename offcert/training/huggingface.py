@@ -36,7 +36,8 @@ from offcert.runtime.follow.accounts import say
 from offcert.runtime.follow.offload import Offload
 from offcert.runtime.plan.step_plan import AnyPlan, CertificateLike
 from offcert.training.accelerate_hook import foreseen, longest_batch
-from offcert.training.offload import SECONDS, offload
+from offcert.training.offload import offload
+from offcert.training.options import SECONDS
 from offcert.training.summary import logged, said_at_begin, said_at_end, tell_of_planning
 
 try:
@@ -271,17 +272,7 @@ def _tell_how_training_ends() -> None:
 def largest_batch(trainer: Any, *, most: int = 2048) -> Any:
     """Return the batch that a Trainer makes of the longest samples of its data set.
 
-    Parameters
-    ----------
-    trainer : transformers.Trainer
-        Its random states stay as they are.
-    most : int
-        Samples to look at; of more, so many at equal distances.
-
-    Returns
-    -------
-    mapping or None
-        None where the data set has no length, or samples have none.
+    Its random states stay as they are; see `longest_batch`.
     """
     with _left_alone(trainer), random_state_kept():
         loader = trainer.get_train_dataloader()

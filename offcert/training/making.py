@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 import torch
-from torch import nn
 
-from offcert.certify.kept_plans import KeptPlans
 from offcert.core.errors import InputError, PlanError
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Problem, Recompute
+from offcert.runtime.follow.follower import Follower
 from offcert.runtime.follow.run import StepRun
 from offcert.runtime.plan.step_plan import StepPlan, step_plan
 from offcert.runtime.watch.signature import Signature
@@ -26,12 +24,12 @@ from offcert.training.feedback import (
     tell_of_waiting,
 )
 from offcert.training.growth import contained, outgrown
-from offcert.training.places import Made, Placing
+from offcert.training.places import Made, Places
 from offcert.training.plan_folder import PlanFolder
 from offcert.training.planner import Planner, first_call
 from offcert.training.search import Done, Found, Order, at_once
 from offcert.training.study import Times
-from offcert.training.together import searches_for
+from offcert.training.together import Alone, Searching, Together
 
 # Plans in the place of others of which something was refused; after so many plans only move
 # tensors. Arbitrary.
@@ -44,80 +42,73 @@ _SOON, _LATE = 8, 16
 _WORTH = 0.98
 
 
-class Making(Placing):
-    """A model that is trained under plans that are made meanwhile.
+class PlanMaker:
+    """Makes a plan for every kind of step, and better ones while it is followed.
 
     A makeshift evicts just before an operation needs room; it is found at once, and keeps to the
     limit if any plan does that runs nothing again. Times are taken of the steps that follow it, if
     no hardware is named, and a certified plan takes its place when it has been found.
-
-    Attributes
-    ----------
-    certificates : list of Certificate
-        Of the plans made so far.
     """
 
     def __init__(
         self,
-        model: nn.Module,
+        follower: Follower,
         planner: Planner,
-        max_plans: int,
-        *,
-        host_memory: int | None = None,
-        spills: bool = False,
-        background: bool = True,
-        plans: KeptPlans | None = None,
-        **following: Any,
+        searches: Alone | Together,
+        kept: PlanFolder,
+        branches: Branches,
     ) -> None:
-        super().__init__(model, host_memory, **following)
-        self.certificates: list[Certificate] = []
-        self._planner = planner
-        self._max_plans = max_plans
-        self._spills = spills
-        self._background = background
-        self._searches = searches_for(self._root)
-        self._kept = PlanFolder(plans, lambda why: self._tell("kept", why))
+        self.places = Places(follower)
         # First calls of plans for steps that a larger plan should have done for, but did not.
-        self._own: list[Signature] = []
-        # Kinds of steps that are left without a plan, and why.
-        self._settled: list[Signature] = []
-        self._reasons: list[str] = []
-        self._branches = Branches()
+        self.own: list[Signature] = []
+        self._follower, self._planner = follower, planner
+        self._searches, self._kept, self._branches = searches, kept, branches
+        self._background = planner.options.background
+        self._streams = follower.device is not None
         # Modules that must not run again, and why; plans in the place of refused ones.
         self._barred: dict[str, str] = {}
         self._anew = 0
-        # Programs that wait for the end of a step, as modules are wrapped for them.
-        self._waiting: dict[int, StepPlan] = {}
 
     # From a problem to a plan.
 
-    def _plan(self, problem: Problem, same: int | None = None) -> None:
+    def plan(self, problem: Problem, same: int | None = None) -> None:
         """Follow a plan for a kind of step, in the place of the one for the same kind, if any."""
         if problem.recompute is not Recompute.NONE:
-            self._barred |= opaque_modules(self._root)
+            self._barred |= opaque_modules(self._follower.root)
         allowed = without(problem, self._barred)
-        same = contained([e.problem for e in self._made], problem) if same is None else same
-        number = self._outgrown(first_call(problem)) if same is None else same
+        made = [each.problem for each in self.places.made]
+        same = contained(made, problem) if same is None else same
+        number = self.outgrown(first_call(problem)) if same is None else same
         known = self._order(problem, allowed, number).known() if self._searches.alone else None
         if known is not None:
             self._arrived(problem, known, number)
             return
-        makeshift = self._makeshift(allowed)
-        if makeshift is None or (self._open is None and self._planner.hardware is not None):
+        makeshift, trains = self._makeshift(allowed), self._follower.is_open
+        if makeshift is None or not (trains or self._planner.hardware is None):
             # There is nothing to follow meanwhile, or nobody trains yet.
-            joint = allowed.recompute is not Recompute.NONE
-            if joint and makeshift is None and self._open is not None:
+            if makeshift is None and trains and allowed.recompute is not Recompute.NONE:
                 tell_of_waiting(problem)
             order = self._order(problem, allowed, number)
             tell_of_search(order, None)
             self._arrived(problem, self._find(order), number)
             return
-        number = self._take(makeshift, number)
-        made = self._know(number, Made(problem))
+        number = self.places.take(makeshift, number)
+        known_of = self.places.know(number, Made(problem))
         if self._planner.hardware is None and not makeshift.is_idle:
-            made.times = Times(makeshift)
+            known_of.times = Times(makeshift)
         else:
             self._search(number, allowed)
+
+    def outgrown(self, call: Signature) -> int | None:
+        """Return the number of the plan in whose place one for a larger call is followed."""
+        plans, here = self._follower.step_plans, self._follower.hooks.parts.device
+        return outgrown(plans, call, here, self.own, full=self.is_full)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there are as many plans as there may be."""
+        options = self._planner.options
+        return len(self._follower.step_plans) >= options.max_plans + options.buckets - 1
 
     def _makeshift(self, problem: Problem) -> StepPlan | None:
         """Return a plan that keeps to the limit, found at once; None if there is none."""
@@ -127,17 +118,27 @@ class Making(Placing):
             return None
         with suppress(InputError, PlanError):
             assert found.result.schedule is not None
-            made = step_plan(plain, found.result.schedule, streams=self._device is not None)
-            left = self._left
-            return made if left is None else made.within_host(left, self._spills)
+            made = step_plan(plain, found.result.schedule, streams=self._streams)
+            return self.places.within_host(made, None)
         return None
+
+    # Searches.
+
+    def search(self, problem: Problem) -> Searching:
+        """Begin a search for a problem with its limit, whose plan has no place yet."""
+        allowed, plain = without(problem, self._barred), None
+        if allowed.recompute is not Recompute.NONE:
+            plain = replace(allowed, recompute=Recompute.NONE)
+        seconds, room = self._planner.options.time_limit, self.places.room(None)
+        order = Order(allowed, plain, seconds, room, self._streams, kept=self._kept.find)
+        return self._searches.begin(order, apart=self._background)
 
     def _search(self, number: int, allowed: Problem) -> None:
         """Search for the plan that takes the place of a makeshift."""
-        made = self._made[number]
+        made = self.places.made[number]
         problem = allowed if made.before is not None else made.problem
         order = self._order(problem, allowed, number)
-        tell_of_search(order, self.step_plans[number] if self._background else None)
+        tell_of_search(order, self._follower.step_plans[number] if self._background else None)
         made.search = self._searches.begin(order, apart=self._background)
         if not self._background or isinstance(made.search, Done):
             self._look(number)
@@ -148,13 +149,6 @@ class Making(Placing):
         assert found is not None
         return found
 
-    def _know(self, number: int, made: Made) -> Made:
-        """Take note of what a plan was made for; no search goes on for what was there before."""
-        before, self._made[number] = self._made[number], made
-        if before.search is not None and before is not made:
-            before.search.close()
-        return made
-
     def _order(self, problem: Problem, allowed: Problem, number: int | None) -> Order:
         planner = self._planner
         plain = None
@@ -163,20 +157,16 @@ class Making(Placing):
         return Order(
             planner.limited(allowed),
             plain,
-            planner.time_limit,
-            self._room(number),
-            self._device is not None,
+            planner.options.time_limit,
+            self.places.room(number),
+            self._streams,
             None if allowed is problem else planner.limited(problem),
             self._kept.find,
         )
 
-    def _room(self, number: int | None) -> int | None:
-        """Return the host's bytes for a plan: what is too much may go into a file, if it spills."""
-        return None if self._spills else self._left_without(number)
-
     def _look(self, number: int) -> None:
         """Take the plan of a search that has ended, or the best so far of one that takes long."""
-        made = self._made[number]
+        made = self.places.made[number]
         search, made.search = made.search, None
         if search is None:
             return
@@ -184,7 +174,7 @@ class Making(Placing):
             found = search.poll()
             if found is not None:
                 found.unbarred = found.unbarred or made.before
-                self._ended(found, number)
+                self._found(found, number)
                 return
         except (InputError, PlanError) as error:
             search.close()
@@ -198,57 +188,60 @@ class Making(Placing):
                 if found is not None and self._is_better(found, number):
                     self._replace(found, number)
         # Another search may have begun for what could not be followed.
-        now = self._made[number]
+        now = self.places.made[number]
         if now.search is None:
             now.search, now.steps = search, made.steps
         else:
             search.close()
 
-    def _ended(self, found: Found, number: int) -> None:
+    def _found(self, found: Found, number: int) -> None:
         """Follow the plan of a search that has ended, unless the followed one is as good."""
         if self._is_better(found, number):
             self._replace(found, number)
         elif found.certificate is not None:
-            asked = self._planner.limited(without(self._made[number].problem, self._barred))
-            self._kept.keep(found.certificate, asked, self._room(number))
+            self._keep(found.certificate, self.places.made[number].problem, number)
             tell_of_end(found.certificate)
 
     def _is_better(self, found: Found, number: int) -> bool:
         """Whether a plan is worth to be followed in the place of a certified one, if there is."""
-        known = self._made[number].certificate
+        known = self.places.made[number].certificate
         if known is None:
             return True
         before = known.result.objective
         now = None if found.certificate is None else found.certificate.result.objective
         return now is not None and before is not None and now < _WORTH * before
 
+    # Plans that were found.
+
+    def _keep(self, certificate: Certificate, problem: Problem, number: int | None) -> None:
+        asked = self._planner.limited(without(problem, self._barred))
+        self._kept.keep(certificate, asked, self.places.room(number))
+
     def _replace(self, found: Found, number: int) -> None:
-        made = self._made[number]
+        made = self.places.made[number]
         self._arrived(made.problem, found, number)
         if made.certificate is not None:
-            self.certificates.remove(made.certificate)
+            self.places.certificates.remove(made.certificate)
 
     def _arrived(self, problem: Problem, found: Found, number: int | None) -> None:
         """Follow a plan that was found."""
         if found.told:
             self._tell("plainly", found.told)
-        certificate = found.certificate
+        certificate, places = found.certificate, self.places
         if certificate is None or certificate.result.schedule is None:
             if certificate is not None:
-                self.certificates.append(certificate)
+                places.certificates.append(certificate)
             why = found.reason if certificate is None else self._planner.why_none(certificate)
             if number is None:
-                self._settle(first_call(problem), why)
-            elif self._made[number].certificate is None:
+                self.settle(first_call(problem), why)
+            elif places.made[number].certificate is None:
                 tell_of_makeshift(problem, why)
             return
         made = self._step_plan(certificate, number)
-        self.certificates.append(certificate)
-        asked = self._planner.limited(without(problem, self._barred))
-        self._kept.keep(certificate, asked, self._room(number))
-        if number is not None and self._must_wait(made, number):
-            self._waiting[number] = made
-            self._know(number, Made(problem, certificate))
+        places.certificates.append(certificate)
+        self._keep(certificate, problem, number)
+        if number is not None and places.must_wait(made, number):
+            places.know(number, Made(problem, certificate))
         else:
             self._place(made, number, Made(problem, certificate))
         if found.unbarred is not None:
@@ -256,105 +249,101 @@ class Making(Placing):
             if said is not None:
                 self._tell("barred", said)
 
+    def follow(self, certificate: Certificate, number: int | None) -> int:
+        """Follow a certificate of which no more is known; return its plan's number."""
+        self._kept.keep(certificate, certificate.problem, self.places.room(number))
+        made = self._step_plan(certificate, number)
+        at = len(self._follower.step_plans) if number is None else number
+        self.places.certificates.append(certificate)
+        self._place(made, number, Made(certificate.problem, certificate))
+        return at
+
     def _step_plan(self, certificate: Certificate, number: int | None) -> StepPlan:
         """Return the plan of a certificate that holds one, as it is followed."""
-        result, left = certificate.result, self._left_without(number)
+        result, problem = certificate.result, certificate.problem
         assert result.schedule is not None
-        streams = self._device is not None
-        made = step_plan(certificate.problem, result.schedule, result.execution, streams=streams)
-        return made if left is None else made.within_host(left, self._spills)
+        made = step_plan(problem, result.schedule, result.execution, streams=self._streams)
+        return self.places.within_host(made, number)
 
     def _place(self, made: StepPlan, number: int | None, known: Made) -> None:
         """Follow a certified plan; another one that only moves, if the model cannot follow it."""
+        places, certificate = self.places, known.certificate
+        assert certificate is not None
         try:
-            number = self._take(made, number)
-            self._know(number, known)
-            folder = self._kept.folder_of(known.certificate)
-            tell_of_plans(self, [(known.certificate, made)], folder)
+            number = places.take(made, number)
+            places.know(number, known)
+            folder = self._kept.folder_of(certificate)
+            tell_of_plans(self._follower, [(certificate, made)], folder)
         except (InputError, PlanError) as error:
             if not made.segments:
                 raise
-            self.certificates.remove(known.certificate)  # type: ignore[arg-type]
+            places.certificates.remove(certificate)
             self._tell("plainly", f"nothing runs again, plans only move tensors: {error}")
             plain = replace(known.problem, recompute=Recompute.NONE)
             if number is None:
                 self._arrived(plain, self._find(self._order(plain, plain, None)), None)
             else:
-                self._know(number, Made(plain))
+                places.know(number, Made(plain))
                 self._search(number, plain)
 
-    def _settle(self, call: Signature, reason: str) -> None:
+    def settle(self, call: Signature, reason: str) -> None:
         """Leave a kind of step without a plan."""
-        self._settled.append(call)
-        self._reasons.append(f"no plan fits: {reason}")
-        self._branches.stop(call)
-        self._tell("budget", self._reasons[-1])
+        self._branches.settle(call, f"no plan fits: {reason}")
+        self._tell("budget", f"no plan fits: {reason}")
+
+    def _tell(self, kind: str, message: str) -> None:
+        self._follower.accounts.tell(kind, message)
 
     # While steps run.
 
-    def _advance(self) -> None:
+    def advance(self) -> None:
         """Take the plans of searches that have ended, and begin those whose times are known."""
-        for number, made in enumerate(self._made):
+        for number, made in enumerate(self.places.made):
             if made.times is not None and made.times.complete:
                 times, made.times = made.times, None
-                device = next((p.device for p in self._root.parameters()), torch.device("cpu"))
+                parameters = self._follower.root.parameters()
+                device = next((each.device for each in parameters), torch.device("cpu"))
                 made.problem = self._planner.timed(made.problem, times.durations(), device)
                 self._search(number, without(made.problem, self._barred))
             else:
                 self._look(number)
 
-    def _plan_anew(self) -> None:
+    def plan_anew(self) -> None:
         """Make another plan in the place of one of which segments have been refused meanwhile."""
-        assert self._segments is not None
-        refused = self._segments.refused
-        if not refused or (self._run is not None and not self._run.finished):
+        follower = self._follower
+        refused = {} if follower.segments is None else follower.segments.refused
+        if not refused or follower.goes_on:
             return
-        for number, each in enumerate(self.step_plans):
+        for number, each in enumerate(follower.step_plans):
             proofs = [refused[n] for n in map(str, each.segments.nested()) if n in refused]
             new = {path: str(proof.refused) for proof in proofs for path in proof.paths}
             if new.keys() <= self._barred.keys():
                 continue
             self._barred |= new
             self._anew += 1
-            self._close_run("another step began")
-            problem, before = self._made[number].problem, self._made[number].certificate
-            allowed = without(problem, self._barred)
+            follower.close_run("another step began")
+            made = self.places.made[number]
+            allowed = without(made.problem, self._barred)
             if self._anew > _MOST_ANEW:
-                allowed = replace(problem, recompute=Recompute.NONE)
+                allowed = replace(made.problem, recompute=Recompute.NONE)
             makeshift = self._makeshift(allowed)
             if makeshift is not None:
-                self._take(makeshift, number)
-            self._know(number, Made(problem, before=before))
+                self.places.take(makeshift, number)
+            self.places.know(number, Made(made.problem, before=made.certificate))
             self._search(number, allowed)
 
     def ended(self, run: StepRun) -> None:
         """Take stock of a step whose backward pass has ended; a plan may take its place then."""
-        super().ended(run)
-        for each, followed in zip(self._made, self.step_plans, strict=True):
+        for each, followed in zip(self.places.made, self._follower.step_plans, strict=True):
             if each.search is not None and followed is run.step_plan:
                 each.steps += 1
                 if each.steps == _LATE and each.certificate is None:
                     tell_of_makeshift(each.problem, f"{_LATE} steps by it, and none found")
-        self._advance()
-        waiting, self._waiting = self._waiting, {}
-        for number, made in waiting.items():
-            self._place(made, number, self._made[number])
+        self.advance()
+        for number, made in self.places.those_that_waited().items():
+            self._place(made, number, self.places.made[number])
         # Modules are wrapped before they are called again.
-        self._unfollowed = 0
-
-    # Programs.
-
-    def _outgrown(self, call: Signature) -> int | None:
-        """Return the number of the plan in whose place one for a larger call is followed."""
-        full = len(self.step_plans) >= self._max_plans
-        return outgrown(self.step_plans, call, self._hooks.parts.device, self._own, full=full)
-
-    def _forget_searches(self) -> None:
-        """End all searches that are under way."""
-        for made in self._made:
-            search, made.search = made.search, None
-            if search is not None:
-                search.close()
+        self.places.unfollowed = 0
 
 
 def _shown(call: Signature) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
+import weakref
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
@@ -13,22 +13,18 @@ from torch import nn
 from offcert.certify.kept_plans import KeptPlans
 from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
-from offcert.core.options import require_count
 from offcert.proofs.certificate import Certificate, read_certificate
 from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture.step import TrainingStep
-from offcert.runtime.device.cuda import cuda_device
 from offcert.runtime.device.interface import Device
-from offcert.runtime.follow.memory import memory_limit, within_host
+from offcert.runtime.follow.follower import Follower
 from offcert.runtime.follow.offload import Offload, follow
 from offcert.runtime.plan.step_plan import AnyPlan, CertificateLike
 from offcert.runtime.watch.hooks import unwrap
-from offcert.training.auto import AutoOffload
+from offcert.training.auto import AutoPlans
 from offcert.training.feedback import tell_of_kernels, tell_of_plans
+from offcert.training.options import SECONDS, OffloadOptions
 from offcert.training.planner import Planner
-
-# Seconds to look for a plan. Arbitrary.
-SECONDS = 10.0
 
 
 def offload(
@@ -38,24 +34,24 @@ def offload(
     *,
     memory: int | str | None = None,
     device_memory: int | str | None = None,
-    example: TrainingStep | None = None,
     optimiser: torch.optim.Optimizer | None = None,
+    time_limit: float = SECONDS,
+    example: TrainingStep | None = None,
     hardware: str | None = None,
     recompute: str | None = None,
-    time_limit: float = SECONDS,
     max_plans: int = 4,
     buckets: int = 1,
     background: bool = True,
     plans: str | Path | None = None,
     strict: bool = False,
     count: bool | None = None,
-    directory: str | None = None,
-    device: Device | None = None,
     timed: bool = False,
+    verify_every: int | None = None,
     host_memory: int | str | None = None,
     host_spill: bool | str = False,
     reserved_memory: int | str | None = None,
-    verify_every: int | None = None,
+    directory: str | None = None,
+    device: Device | None = None,
 ) -> Offload:
     """Train `model` within a memory limit: return a context manager for your training loop.
 
@@ -170,60 +166,57 @@ def offload(
     >>> sum(training.steps.values())
     3
     """
-    following: dict[str, Any] = {
-        "strict": strict,
-        "count": count,
-        "directory": directory,
-        "device": device,
-        "timed": timed,
-        "verify_every": verify_every,
-    }
-    asked: dict[str, Any] = {
-        "memory": memory,
-        "device_memory": device_memory,
-        "optimiser": optimiser,
-        "hardware": hardware,
-        "recompute": recompute,
-    }
-    if plan != "auto" and isinstance(plan, str | Path):
+    options = OffloadOptions(
+        memory=memory,
+        device_memory=device_memory,
+        optimiser=optimiser,
+        time_limit=time_limit,
+        example=example,
+        hardware=hardware,
+        recompute=recompute,
+        max_plans=max_plans,
+        buckets=buckets,
+        background=background,
+        plans=plans,
+        strict=strict,
+        count=count,
+        timed=timed,
+        verify_every=verify_every,
+        host_memory=host_memory,
+        host_spill=host_spill,
+        reserved_memory=reserved_memory,
+        directory=directory,
+        device=device,
+    )
+    if plan == "auto":
+        if problem is not None:
+            raise InputError('problem cannot be given with plan="auto", which captures it')
+        return _planned(model, options)
+    if isinstance(plan, str | Path):
         plan = _read(plan)
-    if not isinstance(plan, str | Path):
-        _refuse(asked | {"example": example, "plans": plans}, 'with plan="auto"')
-        given: dict[str, Any] = {
-            "host_memory": host_memory,
-            "host_spill": host_spill,
-            "reserved_memory": reserved_memory,
-        }
-        followed = follow(model, plan, problem, **following, **given)
-        for each in followed.step_plans:
-            tell_of_kernels(each, model)
-        several = plan if isinstance(plan, Sequence) else [plan]
-        tell_of_plans(followed, zip(several, followed.step_plans, strict=True))
-        return followed
-    if problem is not None:
-        raise InputError('problem cannot be given with plan="auto", which captures it')
-    # What is wrong with the limit shows now, not in the middle of the training.
-    within_host((), host_memory, host_spill)
-    following["host_memory"] = memory_limit(host_memory)
-    following["background"] = background
-    if plans is not None:
-        following["plans"] = KeptPlans(plans, "" if hardware is not None else _machine(model))
-    following["spills"] = host_spill is not False
-    following["spill"] = host_spill if isinstance(host_spill, str) else None
-    reserved = following["reserved_memory"] = memory_limit(reserved_memory, "reserved_memory")
-    if memory is None and device_memory is None:
-        asked["device_memory"] = reserved
-    if device is None:
-        following["device"] = cuda_device(unwrap(model), timed=timed)
-    again = "any" if recompute is None else recompute
-    planner = Planner(**asked | {"time_limit": time_limit, "recompute": again})
-    planner.require_room(unwrap(model), example)
-    most = require_count(max_plans, "max_plans")
-    following["buckets"] = require_count(buckets, "buckets")
-    found = AutoOffload(model, planner, most, **following)
-    if example is not None:
-        found.plan_for(example)
-    return found
+    options.require_given()
+    followed = follow(model, plan, problem, options)
+    for each in followed.step_plans:
+        tell_of_kernels(each, model)
+    several = plan if isinstance(plan, Sequence) else [plan]
+    tell_of_plans(followed.follower, zip(several, followed.step_plans, strict=True))
+    return followed
+
+
+def _planned(model: nn.Module, options: OffloadOptions) -> Offload:
+    """Return a training whose plans are made on the way."""
+    options = options.on_device_of(model)
+    root, planner = unwrap(model), Planner(options)
+    planner.require_room(root)
+    kept = None
+    if options.plans is not None:
+        kept = KeptPlans(options.plans, "" if options.hardware is not None else _machine(root))
+    follower = Follower(root, (), options, grows=True)
+    planning = AutoPlans(follower, planner, kept)
+    follower.relay.listener = weakref.ref(planning)
+    if options.example is not None:
+        planning.plan_for(options.example)
+    return Offload(model, follower=follower, planning=planning)
 
 
 def _read(path: str | Path) -> Certificate:
@@ -234,13 +227,6 @@ def _read(path: str | Path) -> Certificate:
             f"certificate's file, not {short_repr(str(path))}"
         )
     return read_certificate(path)
-
-
-def _refuse(options: Mapping[str, Any], where: str) -> None:
-    """Refuse options that belong elsewhere."""
-    for name, value in options.items():
-        if value is not None and value is not False:
-            raise InputError(f"{name} can only be given {where}")
 
 
 def _machine(model: nn.Module) -> str:

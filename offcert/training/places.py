@@ -1,16 +1,13 @@
-"""Plans that are followed in the place of others while a model is trained."""
+"""`Places`: the plans that a training follows, with what each was made for; they take turns."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
-
-from torch import nn
 
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Problem
+from offcert.runtime.follow.follower import Follower
 from offcert.runtime.follow.memory import host_memory_of
-from offcert.runtime.follow.offload import Offload
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.segments.placed import NOTHING_AGAIN
 from offcert.training.study import Times
@@ -19,22 +16,11 @@ from offcert.training.together import Searching
 
 @dataclass
 class Made:
-    """A plan's problem and certificate, and the search for a better one.
+    """A plan's problem, in which everything may run again, and how its search stands.
 
-    Attributes
-    ----------
-    problem : Problem
-        A problem in which everything may run again.
-    certificate : Certificate or None
-        The certificate of the plan; None as long as it is a makeshift.
-    times : Times or None
-        Taken of its steps, before a better plan is searched for.
-    search : Searching or None
-        The search that is under way.
-    before : Certificate or None
-        Of the plan of which something was refused, in whose place this one is.
-    steps : int
-        Steps that have followed it since the search began.
+    The plan is a makeshift as long as there is no certificate. Before a better one is searched for,
+    times are taken of its steps; `steps` have followed it since the search began. If something was
+    refused of another plan in whose place it is, `before` is the certificate of that.
     """
 
     problem: Problem
@@ -45,86 +31,117 @@ class Made:
     steps: int = 0
 
 
-class Placing(Offload):
-    """A model under plans that come one after the other.
+class Places:
+    """The plans of a `Follower` that come one after the other, each by its number.
 
-    Parameters
+    Attributes
     ----------
-    model : nn.Module
-        The model.
-    host_memory : int or None
-        Bytes of the host that all plans may take together.
-    **following
-        As for `offcert.runtime.follow.offload.Offload`.
+    made : list of Made
+        One a plan.
+    certificates : list of Certificate
+        Of the plans made so far.
+    unfollowed : int
+        Calls of the model that are still to be made in the step in which modules were wrapped.
     """
 
-    def __init__(self, model: nn.Module, host_memory: int | None, **following: Any) -> None:
-        super().__init__(model, (), **following)
-        self._host_memory = host_memory
-        # One a plan.
-        self._made: list[Made] = []
-        # Calls of the model that are still to be made in the step in which modules were wrapped.
-        self._unfollowed = 0
+    def __init__(self, follower: Follower) -> None:
+        assert follower.segments is not None
+        self.made: list[Made] = []
+        self.certificates: list[Certificate] = []
+        self.unfollowed = 0
+        self._follower, self._segments = follower, follower.segments
+        # Plans that wait for the end of a step, as modules are wrapped for them.
+        self._waiting: dict[int, StepPlan] = {}
 
-    @property
-    def _left(self) -> int | None:
-        return self._left_without(None)
-
-    def _left_without(self, number: int | None) -> int | None:
-        """Bytes of the host's memory that no plan takes; None if there may be any number."""
-        if self._host_memory is None:
+    def left(self, number: int | None = None) -> int | None:
+        """Return the host's bytes that no plan but the numbered one takes; None for any number."""
+        limit = self._follower.options.host_limit
+        if limit is None:
             return None
-        others = [each for n, each in enumerate(self.step_plans) if n != number]
-        return self._host_memory - host_memory_of(others).held
+        others = [each for n, each in enumerate(self._follower.step_plans) if n != number]
+        return limit - host_memory_of(others).held
 
-    def _must_wait(self, made: StepPlan, number: int) -> bool:
-        """Whether modules are wrapped for a plan, which the call under way cannot follow.
+    def room(self, number: int | None) -> int | None:
+        """Return the host's bytes for a plan: what is too much may go into a file, if it spills."""
+        return None if self._follower.options.spills else self.left(number)
+
+    def within_host(self, made: StepPlan, number: int | None) -> StepPlan:
+        """Return a plan that keeps to what the host has left for it."""
+        left = self.left(number)
+        return made if left is None else made.within_host(left, self._follower.options.spills)
+
+    def must_wait(self, made: StepPlan, number: int) -> bool:
+        """Take note of a plan for which modules are wrapped: the call under way cannot follow it.
 
         It need not wait for a step in which nothing moves: nobody says when such a step has ended.
+        Returns whether it waits, for `those_that_waited`.
         """
-        before = self.step_plans[number]
+        before = self._follower.step_plans[number]
         wraps = bool(made.segments or before.segments)
-        return self._open is not None and wraps and not before.is_idle
+        waits = self._follower.is_open and wraps and not before.is_idle
+        if waits:
+            self._waiting[number] = made
+        return waits
 
-    def _take(self, made: StepPlan, number: int | None = None) -> int:
+    def those_that_waited(self) -> dict[int, StepPlan]:
+        """Return the plans that have waited, by their numbers, as a step has ended."""
+        waiting, self._waiting = self._waiting, {}
+        return waiting
+
+    def know(self, number: int, made: Made) -> Made:
+        """Take note of what a plan was made for; no search goes on for what was there before."""
+        before, self.made[number] = self.made[number], made
+        if before.search is not None and before is not made:
+            before.search.close()
+        return made
+
+    def take(self, made: StepPlan, number: int | None = None) -> int:
         """Follow one more plan from the next step on, or from this one if no module changes.
 
         With a number it takes the place of another one. Returns the number.
         """
-        assert self._segments is not None
-        before = NOTHING_AGAIN if number is None else self.step_plans[number].segments
-        if self._open is None or not (made.segments or before):
+        follower = self._follower
+        before = NOTHING_AGAIN if number is None else follower.step_plans[number].segments
+        if not follower.is_open or not (made.segments or before):
             return self._put(made, number)
-        wrapped = any(each.segments for each in self.step_plans)
+        wrapped = any(each.segments for each in follower.step_plans)
         if not wrapped:
             # Refused before anything is changed.
             number = self._put(made, number)
         # The call that has just begun is one of the model as it was: it runs as it is. As in the
         # beginning, what runs again is attached before the clock.
-        self._hooks.detach()
+        follower.hooks.detach()
         self._segments.detach()
         try:
             if wrapped:
                 number = self._put(made, number)
         finally:
-            self._unfollowed = len(made.capture.calls)
+            self.unfollowed = len(made.capture.calls)
             try:
                 self._segments.attach()
             finally:
-                self._hooks.attach()
+                follower.hooks.attach()
         assert number is not None
         return number
 
     def _put(self, made: StepPlan, number: int | None) -> int:
-        assert self._segments is not None
+        follower, plans = self._follower, self._follower.step_plans
         if number is None:
             self._segments.add(made.segments)
-            self.step_plans.append(made)
-            self._made.append(Made(made.problem))
-            return len(self.step_plans) - 1
+            plans.append(made)
+            self.made.append(Made(made.problem))
+            return len(plans) - 1
         self._segments.replace(number, made.segments)
-        self._kinds.forget(self.step_plans[number])
-        self._mover_maker.forget(self.step_plans[number], instead=made)
-        self._counting.forget(self.step_plans[number])
-        self.step_plans[number] = made
+        follower.kinds.forget(plans[number])
+        follower.mover_maker.forget(plans[number], instead=made)
+        follower.counting.forget(plans[number])
+        plans[number] = made
         return number
+
+    def close(self) -> None:
+        """End all searches that are under way, and what was begun for plans."""
+        self.unfollowed = 0
+        for made in self.made:
+            search, made.search = made.search, None
+            if search is not None:
+                search.close()

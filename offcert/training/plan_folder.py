@@ -16,12 +16,7 @@ from offcert.training.search import Found
 class PlanFolder:
     """Plans that are kept in a folder, if there is one, and which of those followed come from it.
 
-    Parameters
-    ----------
-    plans : KeptPlans or None
-        The folder.
-    tell : callable
-        Told in a sentence why a plan is not used, or not kept.
+    `tell` is told in a sentence why a plan is not used, or not kept.
     """
 
     def __init__(self, plans: KeptPlans | None, tell: Callable[[str], None]) -> None:

@@ -5,17 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from fractions import Fraction
 
 import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from offcert.core.chain import Chain
 from offcert.core.errors import InputError
 from offcert.core.network import Network
-from offcert.core.options import require_seconds
-from offcert.core.platform import Platform
 from offcert.core.trace import Trace
 from offcert.core.units import Units, format_size, require_limit
 from offcert.proofs.certificate import Certificate
@@ -36,10 +32,7 @@ from offcert.runtime.profiling.optimisers import state_bytes
 from offcert.runtime.profiling.profile import profile
 from offcert.runtime.watch.guard import OffloadWarning
 from offcert.runtime.watch.signature import Signature
-
-_ANY = Problem(
-    "any", Chain([1], [1], [1, 1], [0, 0]), Platform(2, Fraction(1)), units=Units("ns", "B")
-)
+from offcert.training.options import ANY_PROBLEM, OffloadOptions
 
 # Of a limit, the part that is left out for the allocator's rounding at most: where storages are
 # smaller than its granules, a limit is one for tensors. Arbitrary.
@@ -63,54 +56,25 @@ def _step_of(model: nn.Module) -> TrainingStep:
 
 
 class Planner:
-    """Turns captures into certificates.
-
-    Parameters
-    ----------
-    memory, device_memory, optimiser, hardware, time_limit, recompute
-        As for `offcert.training.offload`.
+    """Makes problems of captures, with the limit that a budget leaves.
 
     Raises
     ------
     InputError
-        If not exactly one budget is given, there is no such hardware, the time is no time, or
-        something else may run again than ``"any"`` and ``"none"``.
+        If not exactly one budget is given, or another option is out of its range.
     """
 
-    def __init__(
-        self,
-        memory: int | str | None,
-        device_memory: int | str | None,
-        optimiser: torch.optim.Optimizer | None,
-        hardware: str | None,
-        time_limit: float,
-        recompute: str = Recompute.ANY,
-    ) -> None:
-        if (memory is None) is (device_memory is None):
-            raise InputError(
-                'plan="auto" needs exactly one of memory and device_memory, or reserved_memory'
-            )
-        if device_memory is not None:
-            device_memory = require_limit(device_memory, "device_memory")
-        elif isinstance(memory, str):
-            # What is wrong with a text shows now, not in the middle of the training.
-            parse_memory(memory, _ANY)
-        else:
-            require_limit(memory, "memory")
-        time_limit = require_seconds(time_limit, "time_limit")
-        if recompute not in (Recompute.ANY, Recompute.NONE):
-            raise InputError(f'recompute must be "any" or "none", not {recompute!r}')
-        self._recompute = Recompute(recompute)
-        self.hardware = None if hardware is None else find_hardware(hardware)
+    def __init__(self, options: OffloadOptions) -> None:
+        options.require_auto()
+        self.options = options
+        self.hardware = None if options.hardware is None else find_hardware(options.hardware)
         # Until times have been measured, somebody's will do.
         self.rates = self.hardware or at_hand() or find_hardware(_MAKESHIFT)
-        self._memory = memory
-        self._device_memory = device_memory
-        self._optimiser = optimiser
-        self.time_limit = time_limit
+        limit = options.limit
+        self._device_memory = None if limit is None else require_limit(limit, "device_memory")
         # Bytes of the device that its allocator reserves in vain, and that it rounds up to.
         self.fragments = 0
-        self.granule = 1
+        self.granule: int = getattr(options.device, "granule", 1)
 
     def problem_of(self, capture: Capture, name: str) -> Problem:
         """Return the problem of a capture, whose times are those of the hardware model."""
@@ -134,16 +98,9 @@ class Planner:
         return self._asked(profile(replace(step, here=True), hardware=self.rates))
 
     def timed(self, problem: Problem, durations: Sequence[int], device: torch.device) -> Problem:
-        """Return a problem with the times that its operations took, on a device.
+        """Return a problem with the times of its operations, on a device whose link is measured.
 
-        Parameters
-        ----------
-        problem : Problem
-            The problem of a captured step.
-        durations : sequence of int
-            Nanoseconds, one an operation that runs if everything runs once.
-        device : torch.device
-            The device whose link is measured.
+        `durations` are nanoseconds, one an operation that runs if everything runs once.
         """
         plain = problem.plain().trace
         found = measured(retimed(plain, durations), device)
@@ -179,18 +136,19 @@ class Planner:
 
         Of a budget that is a part of a range nothing is known before that is: it is 0.
         """
-        if self._memory is not None:
-            share = isinstance(self._memory, str) and self._memory.strip().endswith("%")
-            return 0 if share else self._limit(_ANY)
+        memory = self.options.memory
+        if memory is not None:
+            share = isinstance(memory, str) and memory.strip().endswith("%")
+            return 0 if share else self._limit(ANY_PROBLEM)
         assert self._device_memory is not None
         taken = self._with_state(dict(uncounted_bytes_of(_step_of(model), batch)))
-        if self._recompute is not Recompute.NONE:
+        if self.options.again is not Recompute.NONE:
             taken = with_copies_of_buffers(taken)
         return max(0, int(self._device_memory) - sum(taken.values()) - self.fragments)
 
     def _asked(self, problem: Problem) -> Problem:
         """Return the problem in which what may run again may do so."""
-        if self._recompute is Recompute.ANY and problem.computed is None:
+        if self.options.again is Recompute.ANY and problem.computed is None:
             warnings.warn(
                 "what the step computes from what is not clear, as it changes tensors in place or "
                 "has them saved anew for the backward pass: "
@@ -199,9 +157,9 @@ class Planner:
                 stacklevel=2,
             )
             return problem
-        return replace(problem, recompute=self._recompute)
+        return replace(problem, recompute=self.options.again)
 
-    def require_room(self, model: nn.Module, example: TrainingStep | None) -> None:
+    def require_room(self, model: nn.Module) -> None:
         """Raise an `InputError` if the device's budget has no room for the model alone.
 
         The batch and what is computed are not known before a step has been captured.
@@ -212,7 +170,8 @@ class Planner:
         if any(is_lazy(parameter) for parameter in model.parameters()):
             return
         taken = self._with_state(dict(uncounted_bytes_of(step, 0)))
-        if self._optimiser is not None or (example is not None and example.optimiser is not None):
+        example, optimiser = self.options.example, self.options.optimiser
+        if optimiser is not None or (example is not None and example.optimiser is not None):
             # Of some optimisers it is only known how much their state takes once they have it.
             taken.setdefault("optimiser", 0)
         memory_beside(self._device_memory, taken)
@@ -221,7 +180,7 @@ class Planner:
         """Return in words why a certificate holds no plan, and what the least budget is."""
         problem, lack = certificate.problem, certificate.result.infeasibility
         if lack is None:
-            return f"none was found in {self.time_limit:g} s"
+            return f"none was found in {self.options.time_limit:g} s"
         return f"{lack.said(problem.units)}; {self._least(problem)}"
 
     def _least(self, problem: Problem) -> str:
@@ -235,11 +194,12 @@ class Planner:
         return f"the least with which a plan certainly exists is {name}={least} ({size})"
 
     def _limit(self, problem: Problem) -> int:
-        if isinstance(self._memory, int):
-            return self._memory
-        if self._memory is not None:
+        memory = self.options.memory
+        if isinstance(memory, int):
+            return memory
+        if memory is not None:
             # A part of the range is the same bytes whether anything may run again or not.
-            return parse_memory(self._memory, problem.plain())
+            return parse_memory(memory, problem.plain())
         assert self._device_memory is not None
         taken = self._taken(problem)
         try:
@@ -258,5 +218,6 @@ class Planner:
 
     def _with_state(self, taken: dict[str, int]) -> dict[str, int]:
         """Return bytes with those of the optimiser's state, if they are known."""
-        state = None if self._optimiser is None else state_bytes(self._optimiser)
+        optimiser = self.options.optimiser
+        state = None if optimiser is None else state_bytes(optimiser)
         return taken if state is None else taken | {"optimiser": state}

@@ -37,18 +37,10 @@ _MOMENTS = 6
 
 @dataclass(frozen=True)
 class GraphOutcome:
-    """A choice as PyTorch carries it out.
+    """A choice as PyTorch carries it out: what is saved, its bytes, and the peak of both passes.
 
-    Attributes
-    ----------
-    saved : frozenset of Key
-        Storages.
-    cost, bytes, peak : int
-        Cost of running again, bytes that are saved, and the most bytes that both passes take.
-    again : tuple of torch.fx.Node
-        Operators that run again.
-    computed : frozenset of torch.fx.Node
-        These, and those that only the backward pass runs.
+    `cost` is that of the operators that run `again`; `computed` are these, and those that only the
+    backward pass runs.
     """
 
     saved: frozenset[Key]
@@ -62,12 +54,8 @@ class GraphOutcome:
 class GraphChoice:
     """The choice for one graph: tensors that are saved, and nodes that run again.
 
-    Parameters
-    ----------
-    graph, info, candidates, memory
-        As PyTorch gives them.
-    budget, peak : int or None
-        Bytes that may be saved, or the limit on the peak.
+    It is given what PyTorch gives a solver, and bytes that may be saved (`budget`) or the limit on
+    the `peak`.
     """
 
     def __init__(

@@ -41,25 +41,12 @@ Keep = Callable[[Certificate], None]
 
 @dataclass(frozen=True)
 class Order:
-    """A plan that is wanted.
+    """A plan that is wanted, in some seconds, for a problem with its limit.
 
-    Attributes
-    ----------
-    problem : Problem
-        A problem with its limit.
-    plain : Problem or None
-        With its limit, if nothing runs again: for where no plan is found for the other one. None if
-        nothing may run again anyway.
-    seconds : float
-        Seconds for the search.
-    room : int or None
-        Bytes of the host's memory that the plan may take; None for any number.
-    streams : bool
-        Whether the streams of a device are to follow it.
-    unbarred : Problem or None
-        If everything might run again: a plan for it says what is lost otherwise.
-    kept : callable, optional
-        Gives a plan that is kept for a problem and the room, or None.
+    `plain` is the problem if nothing runs again, for where no plan is found for the other one; None
+    if nothing may anyway. The plan may take `room` bytes of the host (None: any number); the
+    `streams` of a device are to follow it, or nobody's. A plan for `unbarred`, in which everything
+    might run again, says what is lost otherwise. `kept` gives a plan that is kept, or None.
     """
 
     problem: Problem
@@ -77,18 +64,10 @@ class Order:
 
 @dataclass
 class Found:
-    """The certificates that a search has found, or why there are none.
+    """The certificate that a search has found, or the `reason` why there is none.
 
-    Attributes
-    ----------
-    certificate : Certificate or None
-        Of a plan, or that there is none; None if no plan keeps to the limit of the host.
-    unbarred : Certificate or None
-        For the problem in which everything might run again.
-    reason : str
-        Why there is no certificate.
-    told : str
-        Why plans only move tensors, if that is not what was asked.
+    It may be one that there is no plan. `unbarred` is for the problem in which everything might run
+    again; `told` says why plans only move tensors, if that is not what was asked.
     """
 
     certificate: Certificate | None
@@ -100,17 +79,8 @@ class Found:
 def find(order: Order, keep: Keep | None = None) -> Found:
     """Search for a plan; it is no slower than the one that is found at once (`at_once`).
 
-    Parameters
-    ----------
-    order : Order
-        The plan that is wanted.
-    keep : callable, optional
-        Given a certificate of what has been found, as often as something is.
-
-    Raises
-    ------
-    InputError, PlanError
-        If no plan could be followed.
+    `keep` is given a certificate of what has been found, as often as something is. If no plan could
+    be followed, an `InputError` or a `PlanError` is raised.
     """
     quick = _followable(order)
 
@@ -199,13 +169,7 @@ def _pool(certificate: Certificate, streams: bool) -> int:
 
 
 class SearchProcess:
-    """A search in a process of its own.
-
-    Parameters
-    ----------
-    order : Order, optional
-        The plan that is wanted; without one the process waits for `give`.
-    """
+    """A search in a process of its own, which may wait for its order (`give`)."""
 
     def __init__(self, order: Order | None = None) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="offcert-search-")
@@ -225,13 +189,7 @@ class SearchProcess:
             self._process.stdin.write(b"search\n")
 
     def poll(self) -> Found | None:
-        """Return the plan and its certificate; None as long as the search goes on.
-
-        Raises
-        ------
-        InputError
-            If it has failed.
-        """
+        """Return the outcome, or None as long as the search goes on."""
         ended = self._process.poll()
         if ended is None and time.monotonic() < self._ends:
             return None

@@ -34,13 +34,7 @@ _DISTURBED = 6
 
 
 class Times:
-    """Times of a captured step's operations, taken of steps that follow a makeshift.
-
-    Parameters
-    ----------
-    step_plan : StepPlan
-        The makeshift: every operation runs once, in order.
-    """
+    """Times of a captured step's operations, taken of steps that follow a makeshift."""
 
     def __init__(self, step_plan: StepPlan) -> None:
         self.step_plan = step_plan
@@ -69,14 +63,7 @@ class Times:
 class TimedRun(StepRun):
     """A step under a plan that marks the time around every operation, without what is moved.
 
-    Attributes
-    ----------
-    timed : bool
-        Whether it has followed its plan to the end.
-    disturbed : bool
-        Whether memory of the host was being registered as it began.
-    share : float
-        How many elements it is called with, of those of the captured one.
+    It is `disturbed` if memory of the host was being registered as it began.
     """
 
     hears_all = True

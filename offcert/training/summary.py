@@ -37,15 +37,7 @@ def logged(numbers: Mapping[str, float]) -> dict[str, float]:
 
 
 def tell_of_planning(what: str, seconds: float) -> None:
-    """Say that a plan is made before the first step, and how long that may take.
-
-    Parameters
-    ----------
-    what : str
-        The step that the plan is for.
-    seconds : float
-        Limit of the search for it.
-    """
+    """Say that a plan is made before the first step, and how long that may take."""
     say(
         f"a plan for {what} is made before the first step: the step is captured, then a plan is "
         f"searched for, for {seconds:g} s at most"

@@ -58,15 +58,7 @@ class Alone:
 
 
 class Together:
-    """Searches that all processes of a training share.
-
-    Parameters
-    ----------
-    store : torch.distributed.Store
-        Where the processes have met.
-    training : int
-        Number of the training.
-    """
+    """Searches that all processes of a training share, by the store where they have met."""
 
     alone = False
 
@@ -77,10 +69,7 @@ class Together:
     def begin(self, order: Order, *, apart: bool) -> Searching:
         """Begin a search, or look for what another process finds.
 
-        Raises
-        ------
-        InputError
-            If the other process has found nothing that can be followed, or does not answer.
+        That may be nothing that can be followed, or no answer, which is an `InputError`.
         """
         key = f"{self._prefix}/{digest_of(order)}"
         if self._store.add(f"{key}/asked", 1) == 1:
@@ -161,13 +150,7 @@ class _Theirs:
         self._store, self._key = store, key
 
     def poll(self) -> Found | None:
-        """Return the outcome that the searching process has told, or None as long as it has not.
-
-        Raises
-        ------
-        InputError
-            If it has found nothing that can be followed.
-        """
+        """Return the outcome that the searching process has told, or None as long as it has not."""
         if not self._store.check([self._key]):
             return None
         document = json.loads(zlib.decompress(self._store.get(self._key)))

@@ -22,8 +22,7 @@ from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import InputError
 from offcert.core.trace import Tensor, Trace
 from offcert.runtime.hardware import Hardware
-from offcert.runtime.stages.measure import profile_stages
-from offcert.runtime.stages.recording import Prepared, prepare
+from offcert.runtime.stages.recording import Prepared, prepare, profile_stages
 from offcert.runtime.watch.tracker import LiveBytes
 from offcert.runtime.workloads.workload import Workload
 

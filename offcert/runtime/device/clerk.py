@@ -44,12 +44,7 @@ class Done:
 class ThreadClerk:
     """Copies in a thread of its own, which ends when it is closed or nobody has it any more.
 
-    Parameters
-    ----------
-    name : str
-        Name of the thread.
-    begin : callable, optional
-        Called in the thread before all else.
+    `begin` is called in the thread before all else.
     """
 
     def __init__(self, name: str, begin: Callable[[], None] | None = None) -> None:

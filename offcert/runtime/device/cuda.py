@@ -62,12 +62,7 @@ class CudaEvent:
 class CudaStream:
     """Work that is done in the order in which it was given.
 
-    Parameters
-    ----------
-    stream : torch.cuda.Stream
-        Of one device.
-    timed : bool
-        Whether its events know when they were reached, which costs the device a little.
+    If it is `timed`, its events know when they were reached, which costs the device a little.
     """
 
     __slots__ = ("stream", "timed")
@@ -98,22 +93,9 @@ class CudaStream:
 class CudaDevice:
     """One CUDA device.
 
-    Parameters
-    ----------
-    device : torch.device or str
-        Without a number, the current one.
-    timed : bool
-        Whether events know when they were reached, so that `nanoseconds` can be asked for.
-
-    Attributes
-    ----------
-    granule : int
-        Bytes in multiples of which PyTorch's allocator gives out its memory.
-
-    Raises
-    ------
-    InputError
-        If there is no such device.
+    Without a number, the current one. If there is none, an `InputError` says so. If it is `timed`,
+    events know when they were reached, so that `nanoseconds` can be asked for. PyTorch's allocator
+    gives out its memory in multiples of a granule.
     """
 
     # Given by PyTorch: `kMinBlockSize` in c10/cuda/CUDACachingAllocator.
@@ -212,13 +194,7 @@ class CudaDevice:
         """Do nothing: the device takes its own time."""
 
     def nanoseconds(self, begin: DeviceEvent, end: DeviceEvent) -> int:
-        """Return the time between two events that have been reached.
-
-        Raises
-        ------
-        OffcertError
-            If the device was not made to take times.
-        """
+        """Return the time between two events that have been reached, if the device takes times."""
         if not self.timed:
             raise OffcertError("the events of this device were recorded without times")
         assert isinstance(begin, CudaEvent)
@@ -291,10 +267,8 @@ def _copy_waited(
 def cuda_device(model: nn.Module, *, timed: bool = False) -> CudaDevice | None:
     """Return the CUDA device that a model is on; None if it is on none.
 
-    Raises
-    ------
-    InputError
-        If it is on several devices, or on another kind of device than CUDA's and the CPU.
+    If it is on several devices, or on another kind than CUDA's and the CPU, an `InputError` says
+    so.
     """
     tensors = [*model.parameters(), *model.buffers()]
     devices = sorted({str(tensor.device) for tensor in tensors} - {"meta"})

@@ -36,31 +36,15 @@ _V2 = ("memory.max", "memory.current", ("active_file", "inactive_file"))
 
 
 def free_memory(root: Path = _ROOT) -> int | None:
-    """Return how many bytes this process can take before something is ended; None if unknown.
-
-    Parameters
-    ----------
-    root : Path
-        Where ``proc`` and ``sys`` are.
-    """
+    """Return how many bytes this process can take before something is ended; None if unknown."""
     left = [each for each in _lefts(root) if each is not None]
     return max(0, min(left)) if left else None
 
 
 def require_free(size: int, of: int | None = None) -> None:
-    """Refuse to take more memory of the host than is left.
+    """Raise an `OffcertError` if there are not so many bytes of memory left.
 
-    Parameters
-    ----------
-    size : int
-        Bytes that are about to be taken.
-    of : int, optional
-        Bytes that they are a part of, for the message.
-
-    Raises
-    ------
-    OffcertError
-        If there are not so many.
+    `of`: as a part of more.
     """
     free = free_memory() if size >= _EXACT else None
     if free is not None and size > free:
@@ -194,23 +178,9 @@ def near(
     """Let pages that are first touched meanwhile come from a node, if it has any left.
 
     Either the kernel is told for these addresses, or, where it does not listen, the calling thread
-    stays on the node's processors meanwhile, from whose memory pages are then taken.
-
-    Parameters
-    ----------
-    node : int or None
-        None: nothing is asked for.
-    address, size : int
-        Of whole pages that nobody has touched.
-    bind : callable, optional
-        For tests.
-    system : Path
-        For tests.
-
-    Yields
-    ------
-    ArenaPlace
-        The place where the arena has been put, in words.
+    stays on the node's processors meanwhile, from whose memory pages are then taken. Yields in
+    words where the arena has been put. The address is of whole pages that nobody has touched;
+    without a node nothing is asked for. `bind` and `system` are for tests.
     """
     if node is None or size == 0:
         yield ArenaPlace("where the system puts it: no node is known to be nearer to the device")

@@ -56,20 +56,10 @@ class Stream(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Pinning:
-    """How far memory of the host has been registered.
+    """How far memory of the host has been registered, and the seconds that it took so far.
 
-    Attributes
-    ----------
-    size, registered : int
-        Bytes in all, and of those the registered ones.
-    seconds : float
-        How long that has taken so far.
-    threads : int
-        Threads that have registered them; 0 if whoever made the arena did.
-    ended : bool
-        Whether no more will be registered.
-    refused : str
-        Why the others were not, if the device or the host has refused them.
+    `threads` have registered it; 0 if whoever made the arena did. Once it has `ended`, no more will
+    be registered; `refused` says why, if the device or the host has refused the rest.
     """
 
     size: int
@@ -81,18 +71,7 @@ class Pinning:
 
 
 class Arena(Protocol):
-    """Memory of the host that the device's streams copy to and from.
-
-    Attributes
-    ----------
-    size : int
-        Bytes; exactly as many as were asked for.
-    registered : bool
-        Whether streams copy to and from it by themselves, once all of it is registered. Otherwise
-        whoever hands a copy over may have to wait for it.
-    where : str
-        Where its memory is, in words that follow "the arena is".
-    """
+    """Memory of the host that the device's streams copy to and from, of exactly `size` bytes."""
 
     size: int
 
@@ -111,14 +90,10 @@ class Arena(Protocol):
         """Yield bytes of it as addresses and sizes, each of which can be copied by one call."""
 
     def pending(self, offset: int) -> AbstractContextManager[Any] | None:
-        """Return a context in which a piece is copied, and waited for, that is not registered yet.
+        """Return a context in which a piece is copied, and waited for, before it is registered.
 
-        None if streams copy it by themselves, or nothing of the arena ever is registered.
-
-        Parameters
-        ----------
-        offset : int
-            Where the piece begins.
+        None if streams copy what begins at this address by themselves, or nothing of the arena ever
+        is registered.
         """
 
     @property
@@ -136,14 +111,8 @@ class Arena(Protocol):
 class CopiedStorage:
     """One of the storages that a transfer copies together.
 
-    Attributes
-    ----------
-    data : torch.Tensor
-        All bytes of the storage on the device, as a tensor of type ``uint8`` over it.
-    arena : Arena
-        Where its bytes on the host are.
-    offset : int
-        Where they begin there.
+    `data` are all its bytes on the device, as a tensor of type ``uint8`` over it; on the host they
+    begin at an offset in an arena.
     """
 
     data: torch.Tensor
@@ -153,16 +122,10 @@ class CopiedStorage:
 
 @dataclass(frozen=True, slots=True)
 class MemoryReading:
-    """Bytes of a device's memory.
+    """Bytes of a device's memory: that tensors take now, and that its allocator has taken for them.
 
-    Attributes
-    ----------
-    allocated, reserved : int
-        Bytes that tensors take now, and that the allocator has taken from the device for them.
-    peak_allocated, peak_reserved : int
-        The most since `Device.reset_peaks`.
-    requested, peak_requested : int
-        Of the allocated ones those that were asked for: blocks are larger. 0 if that is not known.
+    Peaks are the most since `Device.reset_peaks`. Blocks are larger than what was `requested`; 0 if
+    that is not known.
     """
 
     allocated: int
@@ -195,15 +158,8 @@ class Clerk(Protocol):
     ) -> DeviceEvent:
         """Let bytes be copied once all of some events have been reached; return when they are.
 
-        Parameters
-        ----------
-        source, target : (Arena, int)
-            Where they are and will be.
-        size : int
-            How many.
-        after : sequence of DeviceEvent
-            Of streams, or of this clerk or another one. If one of them never is, nothing is copied,
-            and this one never is either: who waits for it is told why.
+        The events are of streams, or of this clerk or another one. If one of them never is reached,
+        nothing is copied, and this one never is either: who waits for it is told why.
         """
 
     def close(self) -> None:
@@ -213,12 +169,7 @@ class Clerk(Protocol):
 class Device(Protocol):
     """A device that runs operators in one stream and copies in two others.
 
-    Attributes
-    ----------
-    name : str
-        Name for people.
-    tensors : torch.device
-        Where the tensors of a model on this device are, as torch sees it.
+    `tensors` is where the tensors of a model on this device are, as torch sees it.
     """
 
     name: str
@@ -239,55 +190,23 @@ class Device(Protocol):
     def allocate(self, size: int) -> torch.Tensor:
         """Return bytes of the device (``uint8``), given out in the order of ``compute``.
 
-        Raises
-        ------
-        torch.OutOfMemoryError
-            If there are not so many.
+        If there are not so many, a `torch.OutOfMemoryError` is raised.
         """
 
     def arena(self, size: int, order: Sequence[tuple[int, int]] | None = None) -> Arena:
         """Return memory of the host, registered with the device.
 
-        Parameters
-        ----------
-        size : int
-            Bytes.
-        order : sequence of (int, int), optional
-            Addresses and sizes, in the order in which they are needed: registering may go on in the
-            background then (`Arena.pending`).
-
-        Raises
-        ------
-        OffcertError
-            If there is not so much.
-        RegistrationError
-            If there is, but the device does not take it (`offcert.runtime.device.registration`).
+        `order` has addresses and sizes in the order in which they are needed: registering may go on
+        in the background then (`Arena.pending`). If there is not so much, an `OffcertError` is
+        raised; if there is, but the device does not take it, a `RegistrationError`
+        (`offcert.runtime.device.registration`).
         """
 
     def pageable(self, size: int) -> Arena:
-        """Return memory of the host that is not registered, where the device refuses to do so.
-
-        Raises
-        ------
-        OffcertError
-            If there is not so much.
-        """
+        """Return memory of the host that is not registered, where the device refuses to do so."""
 
     def file(self, size: int, directory: str | None = None) -> Arena:
-        """Return memory of the host in a file without a name, for what has no room otherwise.
-
-        Parameters
-        ----------
-        size : int
-            Bytes.
-        directory : str, optional
-            Where the file is made.
-
-        Raises
-        ------
-        OffcertError
-            If there is not so much space.
-        """
+        """Return memory of the host in a file without a name, for what has no room otherwise."""
 
     def clerk(self, kind: Kind) -> Clerk:
         """Return who copies between memory of the host and files: one for each direction."""
@@ -310,11 +229,8 @@ class Device(Protocol):
     def ran(self, *durations: int) -> None:
         """Take note that the operators of some operations have all been given to ``compute``.
 
-        Parameters
-        ----------
-        *durations : int
-            Nanoseconds that each takes according to its problem. A simulated device takes its word
-            for it; a real one knows better.
+        Nanoseconds are those that each takes according to its problem. A simulated device takes its
+        word for it; a real one knows better.
         """
 
     def nanoseconds(self, begin: DeviceEvent, end: DeviceEvent) -> int:

@@ -42,15 +42,7 @@ CHUNK = 2**26
 
 
 class CudaRegistrar:
-    """Registers memory with CUDA, through the runtime that PyTorch has loaded.
-
-    Parameters
-    ----------
-    device : torch.device
-        In whose context it is done.
-    streams : sequence of torch.cuda.Stream
-        The streams that copy.
-    """
+    """Registers memory with CUDA, through the runtime that PyTorch has loaded."""
 
     def __init__(self, device: torch.device, streams: Sequence[torch.cuda.Stream]) -> None:
         self._device = device
@@ -111,32 +103,15 @@ class PinnedArena:
     """Memory of the host, of exactly so many bytes, that a device can copy from and to by itself.
 
     It is a mapping that is shared with children: were it private, a child that is forked, such as a
-    worker that loads data, would make the kernel copy all of it.
+    worker that loads data, would make the kernel copy all of it. It is unregistered when it is
+    closed, or nobody has it any more, or the interpreter ends; each time after the copies that are
+    still to be done. The mapping goes when its last view does.
 
-    It is unregistered when it is closed, or nobody has it any more, or the interpreter ends; each
-    time after the copies that are still to be done. The mapping goes when its last view does.
-
-    Parameters
-    ----------
-    size : int
-        Bytes.
-    registrar : Registrar
-        The registrar of the device.
-    node : int, optional
-        Of the memory that is nearest to the device (`offcert.runtime.device.host`).
-    chunk : int
-        Bytes that are registered at a time; for a real device, whole pages.
-    order : sequence of (int, int), optional
-        Addresses and sizes in the order in which they are needed: all but the first chunk is
-        registered in the background then. What is refused there stays as it is, and copies to and
-        from it are waited for.
-
-    Attributes
-    ----------
-    size : int
-        Bytes.
-    where : str
-        Where its memory is, in words that follow "the arena is".
+    It is registered in chunks, for a real device of whole pages, on a node that is near to the
+    device, if one is known (`offcert.runtime.device.host`). With an `order`, addresses and sizes as
+    they are needed, all but the first chunk is registered in the background. What is refused there
+    stays as it is, and copies to and from it are waited for. `where` says where its memory is, in
+    words that follow "the arena is".
 
     Raises
     ------
@@ -272,20 +247,7 @@ class _Unregistered:
 
 
 class PageableArena(_Unregistered):
-    """Memory of the host that a device has refused to register.
-
-    Parameters
-    ----------
-    size : int
-        Bytes.
-    chunk : int
-        Bytes that are taken at a time.
-
-    Raises
-    ------
-    OffcertError
-        If the host has not so much left.
-    """
+    """Memory of the host that a device has refused to register, taken chunk by chunk."""
 
     where = "in memory that is not registered"
 
@@ -304,18 +266,6 @@ class FileArena(_Unregistered):
     """Memory of the host in a file without a name, for what does not fit into the host's limit.
 
     Its pages may leave the host's memory.
-
-    Parameters
-    ----------
-    size : int
-        Bytes.
-    directory : str, optional
-        Where the file is made; by default where the system puts temporary files.
-
-    Raises
-    ------
-    OffcertError
-        If there is not so much space.
     """
 
     where = "in a file"
@@ -327,13 +277,7 @@ class FileArena(_Unregistered):
 
 
 class SplitArena:
-    """Two arenas behind each other, of which nothing lies in both.
-
-    Parameters
-    ----------
-    first, second : Arena
-        Addresses below the first one's size are in it, others in the second.
-    """
+    """Two arenas behind each other, of which nothing lies in both."""
 
     def __init__(self, first: Arena, second: Arena) -> None:
         self.size = first.size + second.size

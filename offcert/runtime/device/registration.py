@@ -50,13 +50,7 @@ class Registrar(Protocol):
         """Prepare the calling thread, which registers from now on."""
 
     def register(self, address: int, size: int) -> None:
-        """Make it known.
-
-        Raises
-        ------
-        RegistrationError
-            If the device does not take so much.
-        """
+        """Make it known, or raise a `RegistrationError` if the device does not take so much."""
 
     def unregister(self, address: int) -> None:
         """Make it unknown."""
@@ -77,16 +71,8 @@ def stretches(offset: int, size: int, chunk: int) -> Iterator[tuple[int, int]]:
 class Registration:
     """Registers the chunks of a mapping; nobody but its threads and its arena has it.
 
-    Parameters
-    ----------
-    registrar : Registrar
-        The registrar of the device.
-    data : torch.Tensor
-        All bytes of the mapping, of which nothing has been touched.
-    chunk : int
-        Bytes that are registered at a time.
-    order : sequence of (int, int)
-        Addresses and sizes in the order in which they are needed; all others come last.
+    Nothing of the mapping's bytes has been touched. `order` has addresses and sizes in the order in
+    which they are needed; all others come last.
     """
 
     def __init__(
@@ -120,10 +106,7 @@ class Registration:
     def begin(self, *, background: bool) -> None:
         """Register the first chunk, and all others now or in the `background`.
 
-        Raises
-        ------
-        OffcertError
-            If one that is registered now is refused; what was registered is to be released.
+        If one that is registered now is refused, what was registered is to be released.
         """
         self._next()
         if not background:

@@ -18,22 +18,9 @@ _SMALL = 2**20
 
 
 class HostStore:
-    """Host memory of a fixed size: a memory-mapped temporary file.
+    """Host memory of a fixed size: a memory-mapped temporary file, which has no name.
 
     It is given back when the store and all views of it are gone.
-
-    Parameters
-    ----------
-    size : int
-        Bytes.
-    directory : str, optional
-        Where the temporary file is made; by default where the system puts such files. It has no
-        name there and vanishes with the store.
-
-    Raises
-    ------
-    OffcertError
-        If there is not so much space.
     """
 
     def __init__(self, size: int, directory: str | None = None) -> None:
@@ -69,12 +56,7 @@ class HostStore:
 class SplitStore(HostStore):
     """Two stores behind each other, of which nothing lies in both.
 
-    Parameters
-    ----------
-    first, second : HostStore
-        Where addresses below `border` are, and the others.
-    border : int
-        Bytes of the first one.
+    Addresses below a border, and others.
     """
 
     def __init__(self, first: HostStore, second: HostStore, border: int) -> None:
@@ -106,13 +88,7 @@ class SplitStore(HostStore):
 
 
 def mapped_file(size: int, directory: str | None) -> torch.Tensor:
-    """Return bytes in a temporary file without a name, at least one.
-
-    Raises
-    ------
-    OffcertError
-        If there is not so much space.
-    """
+    """Return bytes in a temporary file without a name, at least one, if there is so much space."""
     try:
         with tempfile.TemporaryFile(dir=directory) as file:
             reserve(file.fileno(), size)
@@ -125,12 +101,8 @@ def mapped_file(size: int, directory: str | None) -> torch.Tensor:
 def reserve(descriptor: int, size: int) -> None:
     """Let a file be of so many bytes, and have room for all of them.
 
-    Raises
-    ------
-    OffcertError
-        If there are not so many free, on the disk or, for a file that is in memory, of that.
-    OSError
-        If the system refuses.
+    If there are not so many free, on the disk or, for a file that is in memory, of that, an
+    `OffcertError` says so.
     """
     space = os.fstatvfs(descriptor)
     free = space.f_bavail * space.f_frsize

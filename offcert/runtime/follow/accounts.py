@@ -32,21 +32,9 @@ def say(text: str) -> None:
 
 
 class Accounts:
-    """Takes stock of steps.
+    """Takes stock of steps: how many of each kind, the report of the latest, promises of each plan.
 
-    Parameters
-    ----------
-    strict : bool
-        Raise where a step has no plan, instead of warning.
-
-    Attributes
-    ----------
-    steps : Counter
-        How many steps there were of each kind (`offcert.runtime.follow.offload.Offload.steps`).
-    report : StepReport
-        Of the latest step.
-    promises : list of dict of str to float
-        Numbers that each plan promises, by their names.
+    A `strict` one raises a `PlanError` where it would warn.
     """
 
     def __init__(self, strict: bool) -> None:
@@ -90,13 +78,7 @@ class Accounts:
             )
 
     def refuse(self, kind: str, message: str, *, alone: bool) -> None:
-        """Take note of a step that no plan is followed for; `alone`: no other is under way.
-
-        Raises
-        ------
-        PlanError
-            If steps without a plan are not wanted.
-        """
+        """Take note of a step that no plan is followed for; `alone`: no other is under way."""
         self.steps["unplanned"] += 1
         if alone:
             self.report = StepReport(message, True)
@@ -110,13 +92,7 @@ class Accounts:
         self.report = StepReport(None, True, step_plan.prediction, step_plan.limit)
 
     def exceeded(self, what: str) -> None:
-        """Take note that such a step takes more than its plan says.
-
-        Raises
-        ------
-        PlanError
-            If steps that are not as planned are not wanted.
-        """
+        """Take note that such a step takes more than its plan says."""
         self.steps.subtract(["planned"])
         self.steps.update(["deviating"])
         self.steps += Counter()
@@ -136,13 +112,7 @@ class Accounts:
             )
 
     def failed(self, error: Exception, reason: str, run: StepRun | None) -> None:
-        """Take note that we have failed in the midst of a step, or outside of any.
-
-        Raises
-        ------
-        PlanError
-            If whoever trains is strict.
-        """
+        """Take note that we have failed in the midst of a step, or outside of any."""
         if self._strict and isinstance(error, PlanError):
             # We have not failed: it is what was asked for.
             raise error
@@ -165,14 +135,8 @@ class Accounts:
     def ended(self, run: StepRun, *, under_way: bool, latest: bool) -> None:
         """Take stock of a step whose backward pass has ended.
 
-        Parameters
-        ----------
-        run : StepRun
-            The step.
-        under_way : bool
-            Whether its report is still to be taken.
-        latest : bool
-            Whether no step has begun after it.
+        Its report is still to be taken if it is `under_way`; no step has begun after it if it is
+        the `latest`.
         """
         self._account(run)
         if not under_way:

@@ -21,13 +21,8 @@ from offcert.runtime.watch.sharded import is_distributed, states_of
 def require_agreement(model: nn.Module, step_plans: Sequence[StepPlan]) -> None:
     """Compare plans with the other processes of a model that is replicated or sharded.
 
-    All of them must come here, as they must come to every step. Of other models nothing is known
-    of any other process, and nothing is done.
-
-    Raises
-    ------
-    InputError
-        In all of them, if one has other plans.
+    All of them must come here, as they must come to every step; if one has other plans, all raise
+    an `InputError`. Of other models nothing is known of any other process, and nothing is done.
     """
     if not dist.is_available() or not dist.is_initialized():
         return

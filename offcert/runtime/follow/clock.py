@@ -27,31 +27,9 @@ from offcert.runtime.watch.nodes import is_recomputing
 class Clock(Session):
     """A step that begins the operations of a plan that matter, one after the other.
 
-    Parameters
-    ----------
-    hooks : Hooks
-        The hooks that tell it of events.
-    step_plan : StepPlan
-        The plan.
-    full : bool
-        Whether it hears of every operation, not only of those before which something moves.
-    counted : bool
-        Whether something is to be done around every operation.
-
-    Attributes
-    ----------
-    step_plan : StepPlan
-        The plan.
-    table : StepTable
-        What the step does at its events.
-    now : int
-        The latest operation that has begun, of those that it hears of.
-    finished : bool
-        Whether its last backward pass has ended.
-    by_operators : bool
-        Whether operators are the clock.
-    entered : list of str or None
-        If several plans may be that of the step, the modules that its forward pass has called.
+    It hears of all if it is `full`, and something is done around each if they are `counted`. `now`
+    is the latest operation that has begun, of those that it hears of; `entered`, if several plans
+    may be that of the step, the modules that its forward pass has called.
     """
 
     def __init__(self, hooks: Hooks, step_plan: StepPlan, *, full: bool, counted: bool) -> None:
@@ -197,20 +175,9 @@ _NOTHING = Row(NONE, ())
 def listen(
     hooks: Hooks, step_plans: Sequence[StepPlan], *, idle: bool, full: bool, every: bool
 ) -> None:
-    """Hook the modules that steps by some plans have to hear of, and no others.
+    """Hook the modules that steps by some plans have to hear of, or `every` one.
 
-    Parameters
-    ----------
-    hooks : Hooks
-        On the model.
-    step_plans : sequence of StepPlan
-        The plans.
-    idle : bool
-        Whether steps under plans that change nothing are followed, too.
-    full : bool
-        Whether steps hear of every operation.
-    every : bool
-        Hook all modules.
+    Steps under plans that change nothing count if `idle`; steps hear of every operation if `full`.
     """
     plans = [each for each in step_plans if idle or not each.is_idle]
     tables = [each.full_table if full else each.table for each in plans]
@@ -220,15 +187,7 @@ def listen(
 
 
 class GradientTurns:
-    """A hook on a tensor: each time that its gradient is complete, an operation may begin.
-
-    Parameters
-    ----------
-    session : Clock
-        The step.
-    operations : tuple of int
-        The operation that begins with the first gradient, the second, and so on.
-    """
+    """A hook on a tensor: with its first gradient, its second and so on, an operation may begin."""
 
     __slots__ = ("_again", "_operations", "guard", "session")
 

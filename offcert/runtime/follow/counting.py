@@ -30,15 +30,7 @@ Shape = tuple[int, ...]
 
 
 class _Steps:
-    """Calls of the model in steps of one shape, and how they turned out.
-
-    Attributes
-    ----------
-    within : list of Signature
-        First calls of steps that kept to the limit.
-    beyond : list of (Signature, str)
-        Of those that did not, and how much they took.
-    """
+    """First calls of steps of one shape, within the limit and beyond it, with how much it was."""
 
     def __init__(self) -> None:
         self.within: list[Signature] = []
@@ -60,15 +52,7 @@ class Known:
         self._alone = True
 
     def begin(self, call: Signature, alone: bool = True) -> bool:
-        """Whether a step is to be counted that begins with a call.
-
-        Parameters
-        ----------
-        call : Signature
-            The call.
-        alone : bool
-            Whether no step before it is under way, whose bytes would count as its own.
-        """
+        """Whether a step is to be counted; `alone`: no other is under way."""
         self._alone = alone
         known = call in self._calls or any(covers(each, call) for each in self._calls)
         if known and self._wanted <= 0:
@@ -79,13 +63,7 @@ class Known:
         return True
 
     def most_nodes(self, call: int) -> int:
-        """Return the most nodes that a call made in steps within the limit; -1 if none is known.
-
-        Parameters
-        ----------
-        call : int
-            Which call of the step.
-        """
+        """Return the most nodes that a call made within the limit; -1 if none is known."""
         kept = [shape for shape, steps in self._of_shape.items() if steps.within]
         return max((shape[call] for shape in kept if call < len(shape)), default=-1)
 
@@ -105,14 +83,7 @@ class Known:
     def uncounted(self, shape: Shape, call: Signature, why: str | None) -> str | None:
         """Return why a step was not planned that was like one that was not counted, or None.
 
-        Parameters
-        ----------
-        shape : tuple of int
-            The nodes of its graph.
-        call : Signature
-            The call that it began with.
-        why : str or None
-            Why it may have taken more, which is what is known if no step was like it.
+        `why` it may have taken more is what is known if no step was like it.
         """
         steps = self._of_shape.get(shape)
         if steps is not None:
@@ -153,17 +124,8 @@ class Counting:
     """Enters a counter's dispatch mode where a step is to be counted, and leaves it afterwards.
 
     Modes are left when the next step begins: in the midst of a backward pass PyTorch forgets it.
-
-    Parameters
-    ----------
-    hooks : Hooks
-        The hooks of the model.
-    announce : callable
-        Told of every operator while the mode is entered.
-    device : Device or None
-        The device whose streams copy.
-    count : bool or None
-        Count every step, or none; None for the first ones and where the graph changes.
+    `count`: every step or none; None for the first ones and where the graph changes. `announce` is
+    told of every operator while the mode is entered.
     """
 
     def __init__(
@@ -201,17 +163,7 @@ class Counting:
         self._known.pop(id(step_plan), None)
 
     def begin(self, step_plan: StepPlan, call: Signature, alone: bool = True) -> LiveBytes | None:
-        """Return the counter for a step that begins in the calling thread; None to count nothing.
-
-        Parameters
-        ----------
-        step_plan : StepPlan
-            The plan that it follows.
-        call : Signature
-            How the model is called.
-        alone : bool
-            Whether no step before it is under way.
-        """
+        """Return the counter for a step that begins in this thread; None to count nothing."""
         wanted = self._count
         if wanted is None:
             wanted = self.known(step_plan).begin(call, alone) and self._may_count

@@ -30,12 +30,7 @@ AS_ONE = "a plan has to be made for calls as one step if the backward passes com
 class Spared(NamedTuple):
     """A storage that a smaller step has saved.
 
-    Attributes
-    ----------
-    place : SavedPlace
-        Its place in the captured step.
-    size : int
-        Bytes that it takes less than there.
+    Its place in the captured step, and what it lacks.
     """
 
     place: SavedPlace
@@ -47,13 +42,6 @@ def spared_bytes(step_plan: StepPlan, spared: Iterable[Spared]) -> list[int]:
 
     Only what the step has saved counts, from the operation on that saved it, to the last one that
     uses it, and not while the plan has it away.
-
-    Parameters
-    ----------
-    step_plan : StepPlan
-        The plan of the captured step.
-    spared : iterable of Spared
-        Tensors that the smaller step has saved.
     """
     trace, prediction = step_plan.trace, step_plan.prediction
     by_tensor: dict[int, list[Spared]] = {}
@@ -83,22 +71,8 @@ def sizes_of(call: Signature | None) -> str:
 class StepEntries(PlacedEntries):
     """Storages that a step has saved, by the place of their like in the captured one.
 
-    Parameters
-    ----------
-    table : StepTable
-        Of the captured step.
-    left_out : LeftOut
-        The operations that the step has left out.
-
-    Attributes
-    ----------
-    smaller : Signature or None
-        The first call that asks for less than the captured one, or has other numbers; None if all
-        were as captured.
-    spared : list of Spared
-        Tensors that a smaller step has saved.
-    left_out : LeftOut
-        The operations that the step has left out.
+    `smaller` is the first call that asks for less than the captured one, or has other numbers; None
+    if all were as captured. `spared` are tensors that a smaller step has saved.
     """
 
     def __init__(self, table: StepTable, left_out: LeftOut) -> None:
@@ -124,12 +98,9 @@ class StepEntries(PlacedEntries):
         return super().add(operation, size, tensor)
 
     def instead(self, place: SavedPlace) -> Entry | None:
-        """Return the entry of a storage as one that an operation would have saved, or None.
+        """Return the entry of a storage as that of an operation which was left out, or None.
 
-        Parameters
-        ----------
-        place : SavedPlace
-            Where it is saved for the first time; there the captured step saved nothing like it.
+        At its place the captured step saved nothing like it.
         """
         found = self.left_out.place_of(place, self.by_place) if self.left_out else None
         if found is None:
@@ -146,17 +117,7 @@ class StepEntries(PlacedEntries):
 
 
 class Excess:
-    """Finds memory that a step takes beyond its plan.
-
-    Parameters
-    ----------
-    step_plan : StepPlan
-        The plan that the step follows.
-    parts : Parts
-        The parts of the model.
-    known : Known
-        What was found of the plan's steps that were counted.
-    """
+    """Finds memory that a step takes beyond its plan."""
 
     def __init__(
         self,
@@ -204,13 +165,9 @@ class Excess:
     def at_end(self, peaks: Sequence[int] | None, deviation: str | None = None) -> str | None:
         """Return in words that the step has taken more than the limit, or None.
 
-        Parameters
-        ----------
-        peaks : sequence of int or None
-            The most bytes that were alive during each operation, or in all of the step; None if
-            they were not counted from beginning to end.
-        deviation : str or None
-            In what the step was not the one that was planned, if others like it will not be either.
+        `peaks` are the most bytes that were alive during each operation, or in all of the step;
+        None if they were not counted from beginning to end. `deviation` says in what the step was
+        not the planned one, if others like it will not be either.
         """
         assert self._call is not None
         shape, limit = tuple(self._made), self.step_plan.limit
@@ -286,23 +243,7 @@ class Excess:
 
 
 class IdleRun(Session):
-    """A step under a plan that changes nothing; it runs as without us.
-
-    Parameters
-    ----------
-    hooks : Hooks
-        The hooks that tell it of events.
-    step_plan : StepPlan
-        The plan whose limit it is to keep.
-    exceeds : callable
-        Told if the step does more than the captured one.
-    reserved : Reserved
-        Reads what the device's allocator says.
-    known : Known
-        What was found of the plan's steps that were counted.
-    counter : LiveBytes or None
-        Counts the step.
-    """
+    """A step under a plan that changes nothing: it runs as without us."""
 
     def __init__(
         self,

@@ -35,15 +35,7 @@ Attributes = dict[tuple[int, str], Any]
 class Kinds:
     """The choice among several plans: the one that a step will follow.
 
-    Parameters
-    ----------
-    modules : sequence of torch.nn.Module
-        The parts of the model, whose attributes may tell.
-
-    Attributes
-    ----------
-    vary : bool
-        Whether steps leave something out, or have deviated: then all their operations are heard of.
+    `vary`: steps leave something out, or have deviated; then all their operations are heard of.
     """
 
     def __init__(self, modules: Sequence[nn.Module]) -> None:
@@ -169,15 +161,7 @@ def is_smaller(run: StepRun) -> bool:
 
 
 def foreign_kernels(step_plan: StepPlan, here: str) -> str | None:
-    """Return in words that a step was captured for kernels of a card, but runs on the CPU, or None.
-
-    Parameters
-    ----------
-    step_plan : StepPlan
-        The plan of the captured step.
-    here : str
-        The kind of device that the model is on.
-    """
+    """Return in words that a step was captured for kernels of a card, and runs on the CPU."""
     source = step_plan.problem.source or {}
     kernels = source.get("attention")
     if here != "cpu" or kernels in (None, MATH):

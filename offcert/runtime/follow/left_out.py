@@ -20,13 +20,7 @@ from offcert.runtime.watch.saved_hooks import SavedPlace
 
 
 class LeftOut(set[int]):
-    """The operations that a step has left out so far.
-
-    Parameters
-    ----------
-    step_plan : StepPlan
-        The plan of the step that was captured.
-    """
+    """The operations that a step has left out so far."""
 
     def __init__(self, step_plan: StepPlan) -> None:
         super().__init__()
@@ -39,19 +33,8 @@ class LeftOut(set[int]):
     ) -> str | None:
         """Leave out the operations from `first` on that come before `end`.
 
-        Parameters
-        ----------
-        first, end : int
-            The first operation, and the one behind the last.
-        entries : iterable of Entry
-            What autograd still needs.
-        something : object
-            True if something else may have been done instead.
-
-        Returns
-        -------
-        str or None
-            Why the step does not just do less; None if it does.
+        Returns why the step does not just do less, if so: autograd still needs `entries` that the
+        operations would have freed, or `something` else may have been done instead.
         """
         if first >= end:
             return None
@@ -93,13 +76,7 @@ class LeftOut(set[int]):
             yield operation, peaks[other] - begun[other]
 
     def never_made(self, saved: Container[SavedPlace]) -> Iterator[Tensor]:
-        """Yield tensors that cannot leave and that only operations use that were left out.
-
-        Parameters
-        ----------
-        saved : container of SavedPlace
-            The places at which something was saved.
-        """
+        """Yield tensors that cannot leave and that only operations use that were left out."""
         known = self._plan.places.items()
         if any(tensor is None and p.operation in self and p in saved for p, tensor in known):
             # It counts as one of them.
@@ -111,27 +88,13 @@ class LeftOut(set[int]):
                 yield tensor
 
     def places(self, saved: Container[SavedPlace]) -> Iterator[SavedPlace]:
-        """Yield the places at which nothing was saved, for the operations were left out.
-
-        Parameters
-        ----------
-        saved : container of SavedPlace
-            Those at which something was.
-        """
+        """Yield the places at which nothing was saved, for the operations were left out."""
         for place in self._plan.places if self else ():
             if place.operation in self and place not in saved:
                 yield place
 
     def place_of(self, found: SavedPlace, saved: Container[SavedPlace]) -> SavedPlace | None:
-        """Return where an operation that was left out would have saved a tensor first, or None.
-
-        Parameters
-        ----------
-        found : SavedPlace
-            Where it has been saved first.
-        saved : container of SavedPlace
-            As for `places`.
-        """
+        """Return where an operation that was left out would have saved a tensor first, or None."""
         alike = [each for each in self.places(saved) if each[1:4] == found[1:4]]
         return min(alike, key=lambda each: not self._uses(each, found.operation), default=None)
 
@@ -150,17 +113,7 @@ class LeftOut(set[int]):
 
 
 class Stayed(NamedTuple):
-    """Bytes that should have left, but are held by someone besides autograd.
-
-    Attributes
-    ----------
-    tensor : int
-        The trace's tensor that they belong to.
-    operation : int
-        The operation before which they should have left.
-    size : int
-        How many.
-    """
+    """Bytes of a tensor that should have left before an operation, but are held by someone else."""
 
     tensor: int
     operation: int

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from offcert.core.errors import InputError
-from offcert.core.units import Units, format_size, require_size
+from offcert.core.units import Units, format_size
 from offcert.questions.schedule.training_record import HostMemory
 from offcert.runtime.device.interface import Device, MemoryReading
 from offcert.runtime.plan.step_plan import StepPlan
@@ -15,17 +14,9 @@ from offcert.runtime.watch.tracker import LiveBytes
 
 
 class Counts:
-    """Live bytes that a counter finds while a step runs, until another one begins.
+    """Live bytes that a counter finds at the begin and the end of operations, and the most in each.
 
-    Parameters
-    ----------
-    counter : LiveBytes or None
-        Without one nothing is counted.
-
-    Attributes
-    ----------
-    at_begin, at_end, peaks : list of int
-        Live bytes when each operation began and ended, and the most while it ran.
+    Another step that begins ends it.
     """
 
     def __init__(self, counter: LiveBytes | None) -> None:
@@ -79,27 +70,10 @@ _BYTES = Units("ns", "B")
 
 
 class Reserved:
-    """Reads the memory that a device's allocator gives out and reserves in a step.
+    """Reads the memory that a device's allocator gives out and reserves in a step, `limit` at most.
 
     Without a limit for what is reserved it leaves peaks alone, which are the program's own as well,
     unless an older one would hide that a step takes more than its plan says.
-
-    Parameters
-    ----------
-    device : Device or None
-        The device whose allocator is read; None on the CPU, where nothing is known.
-    limit : int or None
-        Bytes that it may have reserved at most.
-
-    Attributes
-    ----------
-    reads : bool
-        Whether there is a device to read.
-
-    Raises
-    ------
-    InputError
-        If there is a limit, and no device.
     """
 
     def __init__(self, device: Device | None, limit: int | None) -> None:
@@ -111,17 +85,10 @@ class Reserved:
         self._begun = 0
 
     def begin(self, step_plan: StepPlan | None = None, *, fresh: bool = False) -> None:
-        """Begin to look for the most bytes.
+        """Begin to look for the most bytes in a step by a plan, or the first of its kind (`fresh`).
 
         If there is a limit, what is reserved and not in use is given back if it is `fresh`, or
         beyond the limit: steps without a plan have reserved it.
-
-        Parameters
-        ----------
-        step_plan : StepPlan, optional
-            The plan whose limit the step is to keep.
-        fresh : bool
-            Whether it is the first step of its kind.
         """
         device = self._device
         if device is None:
@@ -150,14 +117,7 @@ class Reserved:
     ) -> str | None:
         """Return in words that more was reserved than may be, or given out, or None.
 
-        Parameters
-        ----------
-        reading : MemoryReading or None
-            At the end of the step.
-        step_plan : StepPlan
-            The plan whose limit it is to keep.
-        state : int
-            Bytes of copies for segments, which no limit is about.
+        `state`: bytes of copies for segments, which no limit is about.
         """
         if reading is None:
             return None
@@ -184,55 +144,6 @@ class Reserved:
             f"the device's allocator was asked for {taken} bytes at once besides what stays, "
             f"{taken - most} more than the limit"
         )
-
-
-def within_host(
-    step_plans: Sequence[StepPlan], limit: int | str | None, spill: bool | str
-) -> list[StepPlan]:
-    """Return plans that take no more of the host's memory altogether than they may.
-
-    Each keeps its room while others are followed, so the first gets what it needs, and the next
-    what is left.
-
-    Parameters
-    ----------
-    step_plans : sequence of StepPlan
-        As they are with all the memory in the world.
-    limit : int or str or None
-        Bytes, or text like ``"8GiB"``; None for any number.
-    spill : bool or str
-        Whether what is too much goes into a file; a text says in which folder.
-
-    Raises
-    ------
-    InputError
-        If it is too much and nothing may go into a file, the limit is none, or there is no such
-        folder.
-    """
-    if isinstance(spill, str) and not Path(spill).is_dir():
-        raise InputError(f"host_spill must be a folder that exists, not {spill!r}")
-    left = memory_limit(limit)
-    if left is None:
-        if spill is not False:
-            raise InputError("host_spill needs host_memory: there is no limit to keep to")
-        return list(step_plans)
-    found = []
-    for each in step_plans:
-        within = each.within_host(left, spill is not False)
-        left -= host_memory_of([within]).held
-        found.append(within)
-    return found
-
-
-def memory_limit(limit: int | str | None, field: str = "host_memory") -> int | None:
-    """Return a limit in bytes.
-
-    Raises
-    ------
-    InputError
-        If it is none.
-    """
-    return None if limit is None else require_size(limit, field)
 
 
 def host_memory_of(step_plans: Sequence[StepPlan], limit: int | None = None) -> HostMemory:

@@ -32,44 +32,22 @@ from offcert.runtime.watch.tracker import LiveBytes
 class StepRun(Clock):
     """A step that follows a plan as long as it is the step that was captured.
 
-    Before an operation begins, a mover does what the plan wants done by then. Once the step does
-    something else than the captured one, nothing more leaves; what is away comes back when the plan
-    says, or when autograd asks for it.
-
-    Parameters
-    ----------
-    hooks : Hooks
-        The hooks that tell it of events.
-    step_plan : StepPlan
-        The plan to follow.
-    mover : Mover or None
-        Who moves tensors; None for a plan that moves nothing.
-    counter : LiveBytes, optional
-        Counts live bytes.
-    strict : bool
-        Raise at the first deviation.
-    ended : callable, optional
-        Called with the run when its last backward pass has ended.
-    reserved : Reserved, optional
-        Reads what the device's allocator says, and knows the limit for it.
-    full : bool
-        Hear of every operation, not only of those before which something moves.
-    known : Known, optional
-        What was found of the plan's steps that were counted.
+    Before an operation begins, a mover does what the plan wants done by then; `mover` is None for a
+    plan that moves nothing. Once the step does something else than the captured one, nothing more
+    leaves; what is away comes back when the plan says, or when autograd asks for it. `full`: it
+    hears of every operation, not only of those before which something moves. `ended` is called with
+    it when its last backward pass has ended.
 
     Attributes
     ----------
-    deviation : str or None
-        The first thing in which the step was not the one that was planned.
+    deviation, exceeded : str or None
+        The first thing in which it was not the planned step, or took more memory than was planned,
+        or may have. The plan is still followed in the latter case: tensors that stay would take yet
+        more.
     superseded : str or None
         The earlier event by which the step is not alone any more.
     counted_as : str or None
         As what kind of step it has been counted.
-    counter : LiveBytes or None
-        Counts live bytes.
-    exceeded : str or None
-        In what it takes more memory than was planned, or may. The plan is still followed then:
-        tensors that stay would take yet more.
     broken : bool
         Whether an error of ours is why it does not follow its plan.
     alternatives : tuple of StepPlan
@@ -157,6 +135,19 @@ class StepRun(Clock):
         """Whether all calls of the step were made, and no other step has begun."""
         return self.superseded is None and self._calls_made == len(self.step_plan.capture.calls)
 
+    def begin_beside(self, earlier: StepRun | None) -> None:
+        """Know of bytes on the device that autograd still needs of the step before."""
+        if earlier is None:
+            return
+        entries = [reference() for reference in earlier.by_place.values()]
+        size = sum(entry.size for entry in entries if entry is not None and not entry.away)
+        if size > self.room:
+            self.exceed(
+                f"{size} bytes that the step before has saved are still there, which no plan "
+                "counts: run the backward pass of a call of the model before the next step begins"
+            )
+        self.room -= size
+
     def supersede(self, what: str) -> None:
         """Take note of what has happened before the backward pass has ended."""
         if not self.finished:
@@ -225,10 +216,7 @@ class StepRun(Clock):
     def deviate(self, what: str) -> None:
         """Take note that the step is not the one that was planned; only the first time counts.
 
-        Raises
-        ------
-        PlanError
-            If the run is strict.
+        A strict run raises a `PlanError`.
         """
         if self.deviation is None:
             self.deviation = what
@@ -236,13 +224,7 @@ class StepRun(Clock):
                 raise PlanError(f"the step does not follow its plan: {what}")
 
     def exceed(self, what: str | None) -> None:
-        """Take note that the step takes more than was planned; only the first time counts.
-
-        Raises
-        ------
-        PlanError
-            If the run is strict.
-        """
+        """Take note that the step takes more than was planned, as `deviate` does."""
         if what is not None and self.breach is None:
             self.exceeded = what
             if self._strict:

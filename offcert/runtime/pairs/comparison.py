@@ -33,16 +33,9 @@ class Comparison:
 
 
 class Pair:
-    """Two copies of a network that are to stay the same.
+    """Two copies of a network, with their optimisers, that are to stay the same.
 
-    Parameters
-    ----------
-    plain, planned : nn.Module
-        The copies.
-    optimisers : tuple of two torch.optim.Optimizer
-        Of `plain` and of `planned`.
-    turns : Turns, optional
-        Bring each to a device while it is trained; everything is compared on the host.
+    Turns bring each to a device while it is trained; everything is compared on the host.
     """
 
     def __init__(

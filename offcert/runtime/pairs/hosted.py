@@ -11,7 +11,7 @@ import gc
 import statistics
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from offcert.core.execution import Execution
 from offcert.core.platform import Kind, Platform
@@ -19,6 +19,7 @@ from offcert.questions.schedule.launches import launch_times
 from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.offload import Offload
+from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.plan.timetable import Act
 from offcert.runtime.simulated import Policy, RealHost, SimulatedDevice
@@ -33,16 +34,8 @@ WARMING, COUNTED = 4, 5
 class HostedStep:
     """One way to take a step, in nanoseconds; medians.
 
-    Attributes
-    ----------
-    time : int
-        Until the device has done all.
-    host : int
-        For which the host worked to hand it over.
-    python : int
-        Of these all but the launches of operators: measured here.
-    operators : int
-        How many were launched.
+    `time` passes until the device has done all; the `host` worked to hand it over, of which all but
+    the launches of `operators` is `python`, measured here.
     """
 
     time: int
@@ -55,18 +48,9 @@ class HostedStep:
 class Hosted:
     """A plain step and one by a plan behind the host at hand.
 
-    Attributes
-    ----------
-    plain, planned : HostedStep
-        The two.
-    alone : int
-        Nanoseconds of the planned step if the host takes no time.
-    forecast : int or None
-        Nanoseconds that are forecast for it with the launch times that the problem knows.
-    launch : int
-        Nanoseconds that an operator's launch is said to take.
-    recorded : bool
-        Whether that follows from what the problem's machine took for a plain step.
+    Nanoseconds: `alone` takes the planned step if the host takes no time; `forecast` is forecast
+    with the launch times that the problem knows; `launch` is said to take an operator's launch,
+    which is `recorded` if that follows from what the problem's machine took for a plain step.
     """
 
     plain: HostedStep
@@ -83,17 +67,8 @@ class Hosted:
 
 
 class HostedSteps:
-    """Takes steps on a simulated device behind a host.
+    """Takes steps on a simulated device with the rates of a platform, behind a host.
 
-    Parameters
-    ----------
-    platform : Platform
-        The rates of the link.
-    host : RealHost
-        The host.
-
-    Notes
-    -----
     Steps may be taken with smaller inputs than a plan is for: as operations take the times of their
     problem, transfers take those of its tensors.
     """
@@ -115,10 +90,11 @@ class HostedSteps:
         return self._taken(step, lambda: self.device.ran(*durations))
 
     def planned(
-        self, step: TrainingStep, plan: StepPlan, spill: str | None = None
+        self, step: TrainingStep, plan: StepPlan, options: FollowOptions | None = None
     ) -> tuple[HostedStep, Offload]:
         """Take a step by a plan; what the offload context found comes with it."""
-        context = Offload(step.model, [plan], count=False, device=self.device, spill=spill)
+        asked = replace(options or FollowOptions(), count=False, device=self.device)
+        context = Offload(step.model, [plan], asked)
         durations = plan.trace.durations if plan.moves_nothing else ()
         self._sizes = _sizes_of(plan)
         with context:
@@ -182,22 +158,12 @@ def hosted(
     execution: Execution | None,
     step: TrainingStep,
     plan: StepPlan,
-    spill: str | None = None,
+    options: FollowOptions | None = None,
 ) -> Hosted:
     """Take steps without a plan and by one, behind the host at hand.
 
-    Parameters
-    ----------
-    problem : Problem
-        The platform, and, if it was measured, how long its host took for a step.
-    execution : Execution or None
-        The execution that is scheduled, if computations run again.
-    step : TrainingStep
-        A step on the CPU, whose model is trained on.
-    plan : StepPlan
-        The plan, with a timetable.
-    spill : str, optional
-        Where a file is made for what is not to be in the host's memory.
+    The problem knows, if it was measured, how long its host took for a step. The step is on the
+    CPU, and its model is trained on; the plan has a timetable.
     """
     assert plan.timetable is not None
     host = RealHost()
@@ -208,7 +174,7 @@ def hosted(
     if known is not None:
         host.recorded(sum(known), plain.python, plain.operators)
         plain = steps.plain(step, durations)
-    planned, _ = steps.planned(step, plan, spill)
+    planned, _ = steps.planned(step, plan, options)
     launches = launch_times(problem, execution)
     with_host = None
     if launches is not None:

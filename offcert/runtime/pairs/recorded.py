@@ -34,23 +34,9 @@ def training_record(
     """Return a plan beside measurements of it.
 
     What is shown is the step of median time, the first one left out if there are others: it warms
-    up. Its live bytes are those of the last step before it in which they were counted, and what
-    a real device's allocator says is about the first step, before which its cache was emptied.
-
-    Parameters
-    ----------
-    problem : Problem
-        The problem that was planned.
-    plan : object
-        The plan that was followed: a schedule tells the certified makespan.
-    step_plan : StepPlan
-        The plan that was carried out.
-    device : TrainDevice
-        Where.
-    taken : sequence of Taken
-        All steps.
-    host : HostMemory
-        Host memory that the plan needs.
+    up. Its live bytes are those of the last step before it in which they were counted, and what a
+    real device's allocator says is about the first step, before which its cache was emptied. A plan
+    that is a schedule tells the certified makespan.
     """
     shown = _shown(taken)
     planned, measured = planned_course(step_plan), None

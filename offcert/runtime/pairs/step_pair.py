@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.training_record import AllocatorPeaks
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.offload import Offload
+from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.pairs.comparison import Comparison, Pair
 from offcert.runtime.pairs.train_device import TrainDevice
 from offcert.runtime.pairs.training_report import Deviation, StepComparison, deviations
@@ -27,18 +28,9 @@ from offcert.runtime.workloads.turns import Turns
 
 @dataclass(frozen=True)
 class Taken:
-    """The measurements of one planned step.
+    """The measurements of one planned step: its report, the comparison with the plain one, times.
 
-    Attributes
-    ----------
-    report : StepReport
-        Its own.
-    comparison : StepComparison
-        With the plain one.
-    times : Schedule or None
-        When its operations and transfers ran.
-    memory : AllocatorPeaks or None
-        Peaks of its device's allocator.
+    `memory` are peaks of its device's allocator.
     """
 
     report: StepReport
@@ -49,46 +41,20 @@ class Taken:
 
 @dataclass(frozen=True)
 class Training:
-    """How both are trained.
-
-    Attributes
-    ----------
-    learning_rate, momentum : float
-        Of SGD, where a step has no optimiser.
-    directory : str or None
-        Where files with offloaded bytes are made.
-    count : bool
-        Whether live bytes are counted.
-    spill : str or None
-        Where files are made for what is not to be in the host's memory.
-    """
+    """How both are trained: by SGD, where a step has no optimiser, and under which options."""
 
     learning_rate: float = 0.01
     momentum: float = 0.9
-    directory: str | None = None
-    count: bool = True
-    spill: str | None = None
+    options: FollowOptions = field(default_factory=FollowOptions)
+
+    @property
+    def count(self) -> bool:
+        """Whether live bytes are counted."""
+        return self.options.count is not False
 
 
 class StepPair:
-    """A training step, and a copy of it that follows a plan.
-
-    Parameters
-    ----------
-    plain : TrainingStep
-        The step that is trained, too.
-    planned : StepPlan
-        The plan that the copy follows.
-    device : TrainDevice
-        Where both are trained, one after the other.
-    training : Training
-        How.
-
-    Attributes
-    ----------
-    taken : list of Taken
-        One for each step so far.
-    """
+    """A training step, and a copy of it that follows a plan, trained one after the other."""
 
     def __init__(
         self, plain: TrainingStep, planned: StepPlan, device: TrainDevice, training: Training
@@ -125,16 +91,10 @@ class StepPair:
     def context(self, count: bool) -> Offload:
         """Return the context of planned steps whose live bytes are counted, or are not."""
         if count not in self._contexts:
-            training = self._training
-            self._contexts[count] = Offload(
-                self._planned.model,
-                [self._step_plan],
-                count=count,
-                directory=training.directory,
-                device=self._device.streams,
-                timed=True,
-                spill=training.spill,
+            options = replace(
+                self._training.options, count=count, device=self._device.streams, timed=True
             )
+            self._contexts[count] = Offload(self._planned.model, [self._step_plan], options)
         return self._contexts[count]
 
     def compare(self) -> StepComparison:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -20,9 +18,10 @@ from offcert.questions.schedule.schedule import FluidSchedule, Schedule
 from offcert.questions.schedule.training_record import HostMemory
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.interface import Device
-from offcert.runtime.follow.memory import host_memory_of, memory_limit, within_host
+from offcert.runtime.follow.memory import host_memory_of
+from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.hardware.model import MATH
-from offcert.runtime.pairs.comparison import Comparison, Pair, seeded
+from offcert.runtime.pairs.comparison import seeded
 from offcert.runtime.pairs.hosted import Hosted, hosted
 from offcert.runtime.pairs.recorded import training_record
 from offcert.runtime.pairs.step_pair import StepPair, Training
@@ -33,94 +32,11 @@ from offcert.runtime.pairs.train_device import (
     require_host,
     train_device,
 )
-from offcert.runtime.pairs.training_report import StepComparison, TrainReport, deviations
+from offcert.runtime.pairs.training_report import TrainReport
 from offcert.runtime.plan.step_plan import StepPlan, step_plan
-from offcert.runtime.stages.replay import Replay, ReplayReport, replay
 from offcert.runtime.workloads.standard_step import standard_step
 from offcert.runtime.workloads.turns import reproducible
-from offcert.runtime.workloads.workload import Loss, Workload, loss_function
-
-
-def train_stages(
-    problem: Problem,
-    schedule: Schedule | FluidSchedule | Plan,
-    training: Training,
-    *,
-    steps: int,
-    seed: int,
-    model: nn.Module | None,
-    progress: Callable[[int, int], None],
-) -> TrainReport:
-    """Train as `offcert.runtime.pairs.train.train` does, replaying the traced network."""
-    workload = Workload.from_source(problem.source)
-    plain = workload.build() if model is None else model
-    planned = copy.deepcopy(plain)
-    context = replay(planned, schedule, problem, directory=training.directory)
-    first, second = (
-        torch.optim.SGD(network.parameters(), lr=training.learning_rate, momentum=training.momentum)
-        for network in (plain, planned)
-    )
-    pair = Pair(plain, planned, (first, second))
-    loss = loss_function(workload.loss)
-    generator = torch.Generator().manual_seed(seed)
-    results = []
-    with seeded(seed):
-        for index in range(steps):
-            inputs, labels = context.batches.draw(generator)
-            # A network may change its input; each is fed with its own.
-            found = pair.step(
-                partial(_plain, plain, loss, inputs.clone(), labels),
-                partial(_planned, context, inputs, labels),
-            )
-            results.append(_compared(found, context.report, problem))
-            progress(index + 1, steps)
-    last = context.report
-    return TrainReport(
-        problem.name,
-        problem.platform.memory,
-        problem.trace.peak_memory,
-        last.prediction.peak,
-        tuple(results),
-        tuple(operation.name for operation in problem.trace.operations),
-        last.prediction.at_begin,
-        last.prediction.at_end,
-        last.at_begin,
-        last.at_end,
-        last.peaks,
-        last.arena_bytes,
-        last.arena_load,
-    )
-
-
-def _plain(
-    network: nn.Module, loss: Loss, inputs: torch.Tensor, labels: torch.Tensor | None
-) -> torch.Tensor:
-    result = loss(network(inputs), labels)
-    result.backward()
-    return result.detach()
-
-
-def _planned(context: Replay, inputs: torch.Tensor, labels: torch.Tensor | None) -> torch.Tensor:
-    with context as step:
-        result = step(inputs, labels)
-        result.backward()
-    return result.detach()
-
-
-def _compared(found: Comparison, report: ReplayReport, problem: Problem) -> StepComparison:
-    return StepComparison(
-        found.plain_loss,
-        found.planned_loss,
-        found.differences,
-        deviations(problem.trace, report.prediction, report.at_begin, report.at_end, report.peaks),
-        report.peak,
-        sum(unfreed.size for unfreed in report.unfreed),
-        report.offloaded_bytes,
-        report.prefetched_bytes,
-        found.plain_seconds,
-        found.planned_seconds,
-        outside_bytes=report.outside_bytes,
-    )
+from offcert.runtime.workloads.workload import Workload
 
 
 def train(
@@ -170,8 +86,7 @@ def train(
     progress : callable, optional
         Called with the number of finished steps and `steps`.
     count : bool
-        Count live bytes and compare them with the prediction at every event. A problem whose
-        operations are stages is always counted.
+        Count live bytes and compare them with the prediction at every event.
     execution : Execution, optional
         The execution that is scheduled, if parts of the network run again: training carries it out.
     device : str or Device
@@ -203,18 +118,17 @@ def train(
         raise InputError(f"steps must be at least 1, not {steps}")
     if model is not None and step is not None:
         raise InputError("only one of model and step can be given")
-    training = Training(learning_rate, momentum, directory, count, _folder(host_spill))
+    _require_captured(problem)
+    options = FollowOptions(
+        directory=directory, count=count, host_memory=host_memory, host_spill=host_spill
+    )
+    training = Training(learning_rate, momentum, options)
     told = progress or (lambda done, total: None)
-    if of_stages(problem):
-        _require_stages(step, execution, device, host_memory)
-        return train_stages(
-            problem, schedule, training, steps=steps, seed=seed, model=model, progress=told
-        )
     plain = _plain_step(problem, model, step)
     where = train_device(device, plain.model, problem, count=count)
     made = step_plan(problem, schedule, execution, streams=where.streams is not None)
-    (made,) = within_host([made], host_memory, host_spill)
-    needed = host_memory_of([made], memory_limit(host_memory))
+    (made,) = options.within_host([made])
+    needed = host_memory_of([made], options.host_limit)
     if announce is not None:
         announce(needed)
     pair = StepPair(plain, made, where, training)
@@ -225,37 +139,20 @@ def train(
                 told(index + 1, steps)
             behind = None
             if host == HostKind.REAL:
-                behind = hosted(problem, execution, pair.planned, made, training.spill)
+                behind = hosted(problem, execution, pair.planned, made, options)
     finally:
         # The model is the caller's, also if a step of it has failed.
         pair.bring_home()
     return _report(problem, schedule, made, where, pair, needed, behind)
 
 
-def _folder(host_spill: bool | str) -> str | None:
-    return host_spill if isinstance(host_spill, str) else None
-
-
-def of_stages(problem: Problem) -> bool:
-    """Whether a problem's operations are stages, which are replayed."""
+def _require_captured(problem: Problem) -> None:
     source = problem.source or {}
-    return "capture" not in source and source.get("clock", "stages") == "stages"
-
-
-def _require_stages(
-    step: TrainingStep | None,
-    execution: Execution | None,
-    device: str | Device,
-    host_memory: int | str | None,
-) -> None:
-    if step is not None:
-        raise InputError("the problem is one of stages, which takes a network, not a step")
-    if execution is not None:
-        raise InputError("the problem is one of stages: training cannot run any of them again")
-    if device not in (DeviceKind.AUTO, DeviceKind.CPU):
-        raise InputError("the problem is one of stages, which are trained on the CPU only")
-    if host_memory is not None:
-        raise InputError("the problem is one of stages, for which host_memory is no limit")
+    if "capture" not in source and source.get("clock", "stages") == "stages":
+        raise InputError(
+            f"{problem.name} is a problem of stages, for the papers' algorithms: to train by a "
+            "plan, profile with the clock modules or operators"
+        )
 
 
 def _report(

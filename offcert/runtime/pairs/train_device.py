@@ -46,16 +46,10 @@ def require_host(host: str, device: object) -> None:
 
 @dataclass(frozen=True)
 class TrainDevice:
-    """Where a plan is carried out.
+    """Where a plan is carried out: ``"cpu"``, ``"simulated"`` or ``"cuda"``.
 
-    Attributes
-    ----------
-    kind : str
-        ``"cpu"``, ``"simulated"`` or ``"cuda"``.
-    streams : Device or None
-        The device whose streams copy; None where tensors move at once.
-    tensors : torch.device
-        Where the model trains.
+    `streams` is the device whose streams copy, None where tensors move at once; `tensors` where the
+    model trains.
     """
 
     kind: str
@@ -96,22 +90,9 @@ def train_device(
 ) -> TrainDevice:
     """Return the device on which a model is to be trained under a plan.
 
-    Parameters
-    ----------
-    asked : str or Device
-        One of `DeviceKind`; ``"auto"`` is where the model is.
-    model : nn.Module
-        On the CPU or on one CUDA device.
-    problem : Problem
-        A problem with the platform that a simulated device has.
-    count : bool
-        Whether live bytes are counted: then a simulated device has the problem's memory, and not a
-        byte more.
-
-    Raises
-    ------
-    InputError
-        If there is no such device, or the model is somewhere else.
+    One of `DeviceKind` is asked for; ``"auto"`` is where the model is. A simulated device has the
+    problem's platform; if live bytes are counted, the problem's memory, and not a byte more. If
+    there is no such device, or the model is somewhere else, an `InputError` says so.
     """
     if not isinstance(asked, str):
         return _given(asked, model)

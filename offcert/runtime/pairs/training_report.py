@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from offcert.core.trace import Trace
@@ -16,14 +16,8 @@ from offcert.runtime.plan.predict import Prediction
 class Deviation:
     """An event at which live bytes were not as predicted.
 
-    Attributes
-    ----------
-    event : str
-        ``"begin"``, ``"end"`` or ``"peak"`` (which only counts if it is above its bound).
-    operation : str
-        Its name.
-    predicted, counted : int
-        Bytes.
+    It is the ``"begin"`` or ``"end"`` of an operation, or its ``"peak"``, which only counts if it
+    is above its bound.
     """
 
     event: str
@@ -91,32 +85,24 @@ class TrainReport:
     ----------
     name : str
         Name of the problem.
-    limit : int
-        The problem's memory in bytes.
-    unplanned_peak : int
-        Bytes that the step needs without a plan.
-    predicted_peak : int
-        Bytes that the plan needs at most.
+    limit, unplanned_peak, predicted_peak : int
+        Bytes: the problem's memory, what the step needs without a plan, and with it at most.
     steps : tuple of StepComparison
         One for each optimiser step.
     operations : tuple of str
         Their names, for the curves.
-    predicted_begin, predicted_end : tuple of int
-        Live bytes that the plan predicts when each operation begins and ends.
-    counted_begin, counted_end, counted_peaks : tuple of int
-        Bytes that were counted in the last step; empty if live bytes were not counted.
-    arena_bytes : int
-        Of the arena on the host that offloaded tensors are laid out in.
-    arena_load : int
-        Most bytes of them that the plan needs at a time: no arena is smaller.
-    pinned_bytes : int
-        Bytes of the arena that were registered with the device when the last step ended.
-    pinned_seconds : float
-        How long that has taken, in the background but for its first part.
+    predicted_begin, predicted_end, counted_begin, counted_end, counted_peaks : tuple of int
+        Live bytes when each operation begins and ends, and the most while it ran: as the plan
+        predicts, and as counted in the last step; empty if live bytes were not counted.
+    arena_bytes, arena_load : int
+        Of the arena on the host, and the most of it that the plan needs at a time.
     device : str
         ``"cpu"``, ``"simulated"`` or ``"cuda"``.
-    record : TrainingRecord or None
-        The plan beside what was measured; None where operations are stages.
+    record : TrainingRecord
+        The plan beside what was measured.
+    pinned_bytes, pinned_seconds : int, float
+        Of the arena what was registered with the device when the last step ended, and how long that
+        has taken, in the background but for its first part.
     hosted : Hosted or None
         Further steps on a simulated device behind the host at hand, if they were asked for.
     """
@@ -132,10 +118,10 @@ class TrainReport:
     counted_begin: tuple[int, ...]
     counted_end: tuple[int, ...]
     counted_peaks: tuple[int, ...]
-    arena_bytes: int = 0
-    arena_load: int = 0
-    device: str = "cpu"
-    record: TrainingRecord | None = None
+    arena_bytes: int
+    arena_load: int
+    device: str
+    record: TrainingRecord
     pinned_bytes: int = 0
     pinned_seconds: float = 0.0
     hosted: Hosted | None = None
@@ -175,27 +161,28 @@ class TrainReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON values, with the verdicts spelled out."""
-        document = asdict(replace(self, record=None))
-        del document["record"]
         record = self.record
-        if self.hosted is not None:
-            document["hosted"]["idle"] = self.hosted.idle
-        else:
+        document = {
+            each.name: getattr(self, each.name) for each in fields(self) if each.name != "record"
+        }
+        document["steps"] = [asdict(each) for each in self.steps]
+        if self.hosted is None:
             del document["hosted"]
-        if record is not None:
-            document["times"] = {
-                "certified": record.certified,
-                "predicted": record.predicted_time,
-                "measured": record.measured_time,
+        else:
+            document["hosted"] = asdict(self.hosted) | {"idle": self.hosted.idle}
+        document["times"] = {
+            "certified": record.certified,
+            "predicted": record.predicted_time,
+            "measured": record.measured_time,
+        }
+        document["errors"] = record.errors()
+        document["host"] = asdict(record.host)
+        if record.memory is not None:
+            # Beside no limit: the allocator counts gradients, too, which the plan's does not.
+            document["allocator"] = {
+                **asdict(record.memory),
+                "fragmentation_ppm": round(record.memory.fragmentation * 10**6),
             }
-            document["errors"] = record.errors()
-            document["host"] = asdict(record.host)
-            if record.memory is not None:
-                # Beside no limit: the allocator counts gradients, too, which the plan's does not.
-                document["allocator"] = {
-                    **asdict(record.memory),
-                    "fragmentation_ppm": round(record.memory.fragmentation * 10**6),
-                }
         return document | {
             "bitwise_equal": self.bitwise_equal,
             "follows_prediction": self.follows_prediction,

@@ -19,16 +19,10 @@ from offcert.runtime.plan.step_plan import CertificateLike
 
 @dataclass(frozen=True)
 class Way:
-    """One of several plans for the same step.
+    """One of several plans for the same step, with training by it beside plain training.
 
-    Attributes
-    ----------
-    means : str
-        The means by which the plan may save memory, for people.
-    report : TrainReport
-        Training by it beside plain training.
-    compute_time : int
-        Nanoseconds of all operations, each run once.
+    `means` says for people how the plan may save memory; `compute_time` are nanoseconds of all
+    operations, each run once.
     """
 
     means: str
@@ -56,7 +50,7 @@ class Way:
         if hosted is not None:
             return hosted.planned.time / max(hosted.plain.time, 1)
         record = self.report.record
-        if self.report.device == DeviceKind.SIMULATED and record is not None:
+        if self.report.device == DeviceKind.SIMULATED:
             taken = record.measured_time or record.predicted_time
             return taken / max(self.compute_time, 1)
         return self.planned_seconds / max(self.plain_seconds, 1e-9)
@@ -72,8 +66,8 @@ class Way:
             "plain_seconds": self.plain_seconds / steps,
             "planned_seconds": self.planned_seconds / steps,
             "ratio": self.ratio,
-            "predicted_time": None if record is None else record.predicted_time,
-            "measured_time": None if record is None else record.measured_time,
+            "predicted_time": record.predicted_time,
+            "measured_time": record.measured_time,
             "predicted_peak": report.predicted_peak,
             "peak": report.peak if report.counted else None,
             "within_limit": max(report.peak, report.predicted_peak) <= report.limit,
@@ -86,19 +80,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Ways:
-    """Several plans for the same step at the same limit.
-
-    Attributes
-    ----------
-    name : str
-        Name of the problem.
-    limit : int
-        Bytes.
-    unplanned_peak : int
-        Bytes that the step needs without a plan.
-    ways : tuple of Way
-        In the order in which they were given.
-    """
+    """Several plans for the same step at the same limit, in the order in which they were given."""
 
     name: str
     limit: int

@@ -28,16 +28,9 @@ Key = TypeVar("Key", bound=Hashable)
 class HostPlan(Generic[Key]):
     """Where copies are on the host, within a limit.
 
-    Attributes
-    ----------
-    layout : HostLayout
-        All copies. Those in a file lie behind all others: none lies partly below `registered`.
-    registered : int
-        Bytes of host memory: the addresses below are in it, those from there on in a file.
-    spilled : frozenset
-        By what the runtime recognises the storages whose copies are in the file.
-    staging : int
-        Bytes of host memory besides, through which copies go to and from the file.
+    Those of storages that are `spilled`, in a file, lie behind all others: addresses below
+    `registered` are in the host's memory, those from there on in the file. Copies go to and from it
+    through `staging` bytes of host memory besides.
     """
 
     layout: HostLayout[Key]
@@ -71,24 +64,11 @@ class HostPlan(Generic[Key]):
 def host_plan(
     layout: HostLayout[Key], limit: int | None, spill: bool = False, *, staged: bool = False
 ) -> HostPlan[Key]:
-    """Return the places of copies on the host, within a limit in bytes.
+    """Return the places of copies on the host, within a limit in bytes; None for any number.
 
-    Parameters
-    ----------
-    layout : HostLayout
-        As it is with all the memory in the world.
-    limit : int or None
-        Bytes of host memory; None for any number.
-    spill : bool
-        Whether what is too much goes into a file.
-    staged : bool
-        Whether some of the limit is kept for copies on their way to and from the file: streams do
-        not copy to files by themselves.
-
-    Raises
-    ------
-    InputError
-        If it is too much and nothing may go into a file.
+    `spill`: what is too much goes into a file, and is not refused by an `InputError`. `staged`:
+    some of the limit is kept for copies on their way to and from the file, since streams do not
+    copy to files by themselves.
     """
     if limit is not None and limit < 0:
         raise InputError(f"host memory must be at least 0 bytes, not {limit}")

@@ -30,15 +30,9 @@ Key = TypeVar("Key", bound=Hashable)
 class HostLayout(Generic[Key]):
     """An arena on the host, laid out for a plan.
 
-    Attributes
-    ----------
-    problem : PlacementProblem
-        The storages that leave, and when the host needs their copies: from the operation before
-        which they are written to that before which they are read last.
-    placement : Placement
-        Their addresses.
-    keys : tuple
-        How the runtime recognises each.
+    The problem has the storages that leave, and when the host needs their copies: from the
+    operation before which they are written to that before which they are read last. By its key the
+    runtime recognises each.
     """
 
     problem: PlacementProblem
@@ -87,14 +81,8 @@ def host_layout(
 ) -> HostLayout[Key]:
     """Return an arena for all that a plan moves.
 
-    Parameters
-    ----------
-    name : str
-        Name of the problem.
-    stays : HostResidences
-        Tensors that have a copy on the host, and the operations before which it is needed.
-    parts : mapping of int to sequence of (key, int)
-        For each tensor that the plan moves, its storages and their bytes.
+    `stays` are tensors that have a copy on the host, and the operations before which it is needed;
+    `parts` the storages of each, by key, and their bytes.
     """
     residences, keys = [], []
     for occupant, stay in stays:

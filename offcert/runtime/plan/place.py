@@ -25,23 +25,11 @@ def place(
     ticks: Sequence[Event],
     unread: Mapping[int, tuple[int, ...]] = MappingProxyType({}),
 ) -> PlacedProgram:
-    """Return a program in terms of a model's modules.
+    """Return a program of a captured step's network in terms of a model's modules.
 
-    Parameters
-    ----------
-    program : Program
-        Of the network of a captured step.
-    ranges : Ranges
-        Of that capture.
-    ticks : sequence of Event
-        With which its operations begin.
-    unread : mapping of int to tuple of int, optional
-        For computations that are kept, which of their operators' results nobody needs again.
-
-    Raises
-    ------
-    InputError
-        If a segment is no range, or keeps what is not computed in a forward pass.
+    `ticks` are the events with which operations begin; `unread` says of computations that are kept
+    which of their operators' results nobody needs again. If a segment is no range, or keeps what is
+    not computed in a forward pass, an `InputError` is raised.
     """
     return PlacedProgram(_place(segment, ranges, ticks, unread) for segment in program.segments)
 
@@ -87,13 +75,7 @@ def _name(ticks: Sequence[Event], operation: int) -> str:
 
 
 def program_of(placed: PlacedProgram, ranges: Ranges, ticks: Sequence[Event]) -> Program:
-    """Return the program that a placed one is, on the network of a captured step.
-
-    Raises
-    ------
-    InputError
-        If it names what the step has not run.
-    """
+    """Return the program that a placed one is, on the network of a captured step."""
     numbers = {(event.kind, event.path, event.call): n for n, event in enumerate(ticks)}
 
     def segment_of(segment: PlacedSegment) -> Segment:
@@ -150,15 +132,6 @@ def kept_with(network: Network, first: int, last: int, computation: int) -> tupl
 
     What changes its results in place has to be kept as well; that is possible if it lies in the
     segment and nobody has read them in between who runs again.
-
-    Parameters
-    ----------
-    network : Network
-        The network that is computed.
-    first, last : int
-        The segment.
-    computation : int
-        In it.
     """
     together: set[int] = set()
     waiting = [computation]
@@ -196,21 +169,8 @@ def _makers(network: Network, value: int) -> list[int]:
 def carried_by(problem: Problem, execution: Execution) -> tuple[Carried, Capture, PlacedProgram]:
     """Return the execution that training really runs for one in a certificate, and its modules.
 
-    Parameters
-    ----------
-    problem : Problem
-        About the network of a captured step.
-    execution : Execution
-        Of that network, with the program that makes it.
-
-    Returns
-    -------
-    carried : Carried
-        With the same runs.
-    capture : Capture
-        The capture of the step as it runs then.
-    segments : PlacedProgram
-        The modules that make it so.
+    It has the same runs; with it come the capture of the step as it runs then, and the modules that
+    make it so.
 
     Raises
     ------
@@ -241,13 +201,7 @@ def carried_by(problem: Problem, execution: Execution) -> tuple[Carried, Capture
 
 
 def program_in(execution: Execution) -> Program:
-    """Return the program that an execution holds.
-
-    Raises
-    ------
-    InputError
-        If it holds none, and something runs again.
-    """
+    """Return the program that an execution holds; an `InputError` if it needs one and has none."""
     if execution.program is None:
         if execution.repeated:
             raise InputError(

@@ -18,19 +18,9 @@ class Prediction:
     """A plan, operation by operation.
 
     Before an operation starts, first the tensors of its `releases` leave the device and then those
-    of its `claims` come back.
-
-    Attributes
-    ----------
-    releases, claims : tuple of tuple of int
-        For each operation, indices of tensors.
-    at_begin : tuple of int
-        Live bytes when each operation begins, after its releases and claims and without what it is
-        going to write.
-    at_end : tuple of int
-        Live bytes when each operation has ended.
-    peaks : tuple of int
-        The most live bytes while each operation runs, workspace included.
+    of its `claims` come back. Live bytes are `at_begin` when it begins, after these and without
+    what it is going to write, `at_end` when it has ended, and at most `peaks` while it runs,
+    workspace included.
     """
 
     releases: tuple[tuple[int, ...], ...]
@@ -48,20 +38,15 @@ class Prediction:
 def predict(trace: Trace, plan: Plan | Schedule | FluidSchedule) -> Prediction:
     """Return the bytes on the device around and during each operation if `plan` is followed.
 
-    Parameters
-    ----------
-    trace : Trace
-        The trace that is executed.
-    plan : Plan or Schedule
-        Of a schedule only the decisions count, not the times. One in pieces is refused.
+    Of a schedule only the decisions count, not the times.
 
     Raises
     ------
     InputError
         If the plan is a schedule that moves tensors in pieces.
     PlanError
-        If the plan does not make sense on the trace: a transfer outside of its gap, or a tensor
-        that comes back before it has left.
+        If it does not make sense on the trace: a transfer outside of its gap, or a tensor that
+        comes back before it has left.
     """
     if isinstance(plan, FluidSchedule):
         raise InputError(
@@ -105,14 +90,8 @@ def _follow(
 def predict_in_order(trace: Trace, moves: Sequence[Sequence[tuple[int, bool]]]) -> Prediction:
     """Return the bytes on the device around and during each operation, for moves in order.
 
-    Parameters
-    ----------
-    trace : Trace
-        The trace that is executed.
-    moves : sequence of sequence of (int, bool)
-        For each operation, the tensors that leave (False) and come back (True) before it begins, in
-        this order. What is on the device between two of them counts towards the operation's peak if
-        something has come back.
+    For each operation, tensors leave (False) and come back (True) before it begins, in this order.
+    What is on the device between two of them counts towards its peak if something has come back.
     """
     written, dying = written_and_dying(trace)
     live = trace.resident_at_start
@@ -140,18 +119,10 @@ def predict_in_order(trace: Trace, moves: Sequence[Sequence[tuple[int, bool]]]) 
 def rounding(trace: Trace, storages: Iterable[tuple[int | None, int]], granule: int) -> int:
     """Return the most bytes that an allocator gives out beyond the sizes of tensors, in any plan.
 
-    Temporaries within an operation count as one storage, since nothing more is known of them.
-
-    Parameters
-    ----------
-    trace : Trace
-        The trace that is executed.
-    storages : iterable of (int or None, int)
-        Storages that are known, each with its tensor, of which it is all or a part, and its bytes;
-        other tensors are one storage.
-    granule : int
-        Bytes that each storage is rounded up to a multiple of: 512 on a CUDA device (PyTorch's
-        `kMinBlockSize`, c10/cuda/CUDACachingAllocator).
+    Each storage that is known, with its tensor and its bytes, is rounded up to a multiple of a
+    granule: 512 bytes on a CUDA device (PyTorch's `kMinBlockSize`, c10/cuda/CUDACachingAllocator).
+    Other tensors are one storage each, and so are temporaries within an operation, of which nothing
+    more is known.
     """
     spare = [-each.size % granule for each in trace.tensors]
     known: dict[int, int] = defaultdict(int)

@@ -13,16 +13,9 @@ from offcert.runtime.segments.placed import PlacedSegment
 
 @dataclass(frozen=True)
 class Unfreed:
-    """Bytes that a plan wanted to free, but that someone besides autograd still holds.
+    """Bytes that a plan wanted to free before an operation, but that someone else still holds.
 
-    Attributes
-    ----------
-    tensor : str
-        The trace's tensor that the storage belongs to.
-    operation : str
-        The operation before which it should have left.
-    size : int
-        Bytes; they stay on the device, and nothing is moved.
+    They stay on the device, and nothing is moved.
     """
 
     tensor: str
@@ -32,18 +25,9 @@ class Unfreed:
 
 @dataclass(frozen=True)
 class Unforeseen:
-    """Bytes that the forward pass saved, but not when it was captured.
+    """Bytes that the forward pass saved during an operation, but not when it was captured.
 
-    Attributes
-    ----------
-    operation : str
-        During which they were saved.
-    size : int
-        Bytes of the storage; they stay on the device.
-    dtype : str
-        Data type of the tensor that was saved.
-    shape : tuple of int
-        Of that tensor.
+    They stay on the device; `dtype` and `shape` are those of the tensor that was saved.
     """
 
     operation: str

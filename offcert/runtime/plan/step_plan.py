@@ -52,7 +52,7 @@ def step_plans(
 ) -> list[StepPlan]:
     """Return the step plans of a plan or schedule for `problem`, or of certificates.
 
-    `streams` tells whether the streams of a device move tensors.
+    `streams`: those of a device move tensors.
 
     Raises
     ------
@@ -67,13 +67,7 @@ def step_plans(
 def planned(
     plan: AnyPlan | Sequence[CertificateLike], problem: Problem | None
 ) -> Iterator[tuple[Problem, Plan | Schedule | FluidSchedule, Execution | None]]:
-    """Yield problem, plan or schedule, and what is executed, if not everything just once.
-
-    Raises
-    ------
-    InputError
-        If there is no schedule, or the arguments do not go together.
-    """
+    """Yield problem, plan or schedule, and what is executed, if not everything just once."""
     if isinstance(plan, Plan | Schedule | FluidSchedule):
         if problem is None:
             raise InputError("problem must be given with a plan that is no certificate")
@@ -101,19 +95,10 @@ def planned(
 
 
 def plans_for(found: Sequence[StepPlan], call: Signature, here: str) -> list[StepPlan] | str:
-    """Return the step plans for a first call like this one, or why there is none.
+    """Return the step plans for a first call, on a device `here`, or why there is none.
 
     They were captured with the same call, or else with the smallest one that covers it
     (`offcert.runtime.watch.signature.covers`).
-
-    Parameters
-    ----------
-    found : sequence of StepPlan
-        To choose from.
-    call : Signature
-        How the model is called.
-    here : str
-        The device that it is on, as `offcert.runtime.watch.parts.Parts` names it.
     """
     pairs = [(each.capture.calls[0], as_if_on(call, each.capture.device, here)) for each in found]
     same = [each for each, (known, asked) in zip(found, pairs, strict=True) if known == asked]
@@ -134,32 +119,21 @@ class StepPlan:
 
     Attributes
     ----------
-    name : str
-        Name of the problem.
-    trace : Trace
-        The trace that is executed.
-    capture : Capture
-        Where the trace comes from.
-    prediction : Prediction
-        Bytes that the plan predicts around and during every operation.
-    limit : int
-        Bytes of memory that the plan was made for.
+    trace, problem : Trace, Problem
+        The operations, as often as they run, and the platform.
+    prediction, limit : Prediction, int
+        Bytes that the plan predicts around and during every operation, and that it was made for.
     places : dict
         Everything that the captured forward pass saved, with the tensor it is a part of, or None.
     parts : dict
         For each tensor that the plan moves, the storages that it consists of.
-    host : HostLayout
-        Where each storage that moves lies on the host.
+    host, registered, staging : HostLayout, int or None, int
+        Where each storage that moves lies on the host; addresses from `registered` on are in a
+        file, to and from which streams copy through `staging` bytes of the host's memory besides.
     segments : PlacedProgram
         The segments that run again in the backward pass.
     timetable : Timetable or None
         Copies that are handed to the streams of a device; None where tensors move at once.
-    problem : Problem
-        The operations, as often as they run, and the platform.
-    registered : int or None
-        Addresses of the host from there on are in a file; None if all are in its memory.
-    staging : int
-        Bytes of the host's memory besides, through which streams copy to and from the file.
     """
 
     name: str
@@ -177,13 +151,7 @@ class StepPlan:
     staging: int = 0
 
     def within_host(self, limit: int, spill: bool) -> StepPlan:
-        """Return the step plan with so many bytes of host memory; `spill`: the rest into a file.
-
-        Raises
-        ------
-        InputError
-            If it needs more and nothing may go into a file.
-        """
+        """Return the step plan with so many bytes of host memory; `spill`: the rest into a file."""
         found = host_plan(self.host, limit, spill, staged=self.timetable is not None)
         return replace(self, host=found.layout, registered=found.registered, staging=found.staging)
 
@@ -253,16 +221,10 @@ def step_plan(
     *,
     streams: bool = False,
 ) -> StepPlan:
-    """Return the step plan of a plan for a captured problem.
+    """Return the step plan of a plan for a captured problem, or for an execution of it.
 
     Parameters
     ----------
-    problem : Problem
-        The problem of a captured step.
-    plan : Plan or Schedule
-        Of the problem, or of the execution.
-    execution : Execution, optional
-        The execution, if not everything runs just once.
     streams : bool
         Whether the streams of a device move tensors, or they move at once, between two operations.
 

@@ -31,13 +31,8 @@ SavedKind = tuple[int, int, torch.dtype, tuple[int, ...]]
 class Row(NamedTuple):
     """The doings of a step when a module is called, or returns.
 
-    Attributes
-    ----------
-    operation : int
-        The operation that begins, or NONE.
-    gradients : tuple of (int, Turns)
-        For some of the tensors that it is called with, or returns, by their number among these, the
-        operations that begin when their gradients are complete.
+    An operation begins, or NONE; and for some of the tensors that it is called with, or returns, by
+    their number among these, operations that begin when their gradients are complete.
     """
 
     operation: int
@@ -48,20 +43,11 @@ class Row(NamedTuple):
 class StepTable:
     """Operations that begin at the events of a step under a plan, and storages between them.
 
-    Attributes
-    ----------
-    operations : dict of Event to int
-        The operations that matter, by the events with which they begin.
-    following : tuple of int
-        For NONE and each operation in turn, the next one that matters, or how many there are.
-    entering, leaving : dict
-        For each module, by its path, and for each of its calls, the row.
-    heard, left : frozenset of str
-        Paths of the modules that have to be heard of when they are called, and when they return.
-    places : dict
-        What each stretch saves, by kind, in order.
-    alike : dict
-        The same by the stretch, the data type, and the number of dimensions.
+    `operations` are those that matter, by their events; `following` has for NONE and each operation
+    in turn the next one that matters, or how many there are. `entering` and `leaving` have rows by
+    the paths of modules and the numbers of calls; `heard` and `left` the modules of which steps
+    hear when they are called, and when they return. `places` are what each stretch saves, by kind,
+    in order, `alike` the same by the stretch, the data type, and the number of dimensions.
     """
 
     operations: dict[Event, int]
@@ -77,16 +63,9 @@ class StepTable:
 def step_table(
     ticks: Sequence[Event], matter: Collection[int], places: Iterable[SavedPlace]
 ) -> StepTable:
-    """Return the table of a step.
+    """Return the table of a step whose operations begin with `ticks`, and that has saved `places`.
 
-    Parameters
-    ----------
-    ticks : sequence of Event
-        With which the operations of the captured step begin.
-    matter : collection of int
-        The operations before which something is to be done; the last one matters in any case.
-    places : iterable of SavedPlace
-        What the captured step has saved.
+    Before those that `matter` something is to be done; the last one matters in any case.
     """
     mattering = sorted({*matter, len(ticks) - 1})
     entering, leaving = (

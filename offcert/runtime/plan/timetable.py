@@ -35,15 +35,9 @@ class Act(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """Something that is done before an operation.
+    """Something that is done before an operation, for a gap (index into ``trace.gaps``).
 
-    Attributes
-    ----------
-    act : Act
-        Kind of the action.
-    gap : int
-        For which gap (index into ``trace.gaps``); a copy to the host is for the first evicted gap
-        of its tensor.
+    A copy to the host is for the first evicted gap of its tensor.
     """
 
     act: Act
@@ -55,16 +49,10 @@ Actions = tuple[tuple[Action, ...], ...]
 
 @dataclass(frozen=True)
 class Timetable:
-    """A plan as it is handed to the streams of a device.
+    """A plan as it is handed to the streams of a device: actions before each operation, in order.
 
-    Attributes
-    ----------
-    actions : tuple of tuple of Action
-        Actions before each operation, in order.
-    prediction : Prediction
-        Bytes on the device around and during each operation.
-    simplex : bool
-        Whether transfers in both directions follow each other.
+    The prediction is that of the bytes on the device; `simplex`: transfers in both directions
+    follow each other.
     """
 
     actions: Actions
@@ -79,15 +67,9 @@ def timetable(
 ) -> Timetable:
     """Return the copies and claims that are handed to the streams, operation by operation.
 
-    Parameters
-    ----------
-    problem : Problem
-        Its trace is what runs.
-    plan : Plan or Schedule
-        One that fits into the problem's memory. Of a plan the times are those of the simulator.
-    ready : mapping of int to int, optional
-        For tensors that move, the operation in which they are saved; a tensor may be complete only
-        some operations after it was written first, if they change it in place.
+    The plan fits into the problem's memory; without times, those of the simulator are its. Tensors
+    that move are saved in the operations of `ready`; one may be complete only some operations after
+    it was written first, if they change it in place.
 
     Raises
     ------
@@ -276,13 +258,7 @@ def _memory_moves(trace: Trace, actions: Actions) -> list[list[tuple[int, bool]]
 
 
 def host_residences_in_streams(trace: Trace, timetable: Timetable) -> HostResidences:
-    """Return which tensors have a copy on the host, and before which operations it is needed.
-
-    Returns
-    -------
-    tuple of (Occupant, Residence)
-        By the numbers of the tensors; what is empty has none. Times are numbers of operations.
-    """
+    """Return which tensors have a copy on the host, and before which operations it is needed."""
     stays: dict[int, tuple[int, int]] = {}
     for operation, actions in enumerate(timetable.actions):
         for action in actions:

@@ -40,7 +40,7 @@ from offcert.runtime.profiling.optimisers import (
     optimiser_bytes,
     require_state_known,
 )
-from offcert.runtime.stages.measure import profile_stages
+from offcert.runtime.stages.recording import profile_stages
 from offcert.runtime.watch.guard import one_line
 from offcert.runtime.workloads.standard_step import standard_step, without_data
 from offcert.runtime.workloads.workload import DEFAULT_DTYPE, DEFAULT_LOSS, Workload

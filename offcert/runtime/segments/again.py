@@ -14,10 +14,7 @@ from offcert.runtime.watch.proof import SegmentProof, StopRunning
 
 
 class FirstRun(Protocol):
-    """The first run of a segment, as far as another one is compared with it.
-
-    It is a `offcert.runtime.segments.checkpoint.Checkpoint`.
-    """
+    """The first run of a segment (a `Checkpoint`), as far as another one is compared with it."""
 
     proof: SegmentProof
     prints: dict[int, tuple[Any, torch.Tensor | None]]
@@ -35,23 +32,11 @@ class FirstRun(Protocol):
 
 
 class Again:
-    """A run of a segment for the backward pass.
+    """A run of a segment for a backward pass, given its number; without one, a rehearsal.
 
-    Parameters
-    ----------
-    checkpoint : FirstRun
-        Of the segment.
-    number : int or None
-        Of the backward pass for which tensors are made; None for a rehearsal, which only compares.
-
-    Attributes
-    ----------
-    flags : list of torch.Tensor
-        On other devices than the CPU: whether tensors are the same.
-    difference : str or None
-        The first difference that was found.
-    made : dict of int to tensor
-        In a rehearsal, what was made again of the tensors that stay on the host.
+    On other devices than the CPU `flags` say whether tensors are the same; `difference` is the
+    first that was found; in a rehearsal, which only compares, `made` has again the tensors that
+    stay on the host.
     """
 
     def __init__(self, checkpoint: FirstRun, number: int | None) -> None:

@@ -19,15 +19,7 @@ _SIMPLE = frozenset((torch.Tensor, nn.Parameter, type(None), bool, int, float, s
 
 
 class Argument:
-    """A tensor among the arguments, as the hooks around the segment hold it.
-
-    Parameters
-    ----------
-    hooks : pair of callables
-        The hooks around the segment.
-    tensor : torch.Tensor
-        The tensor, which is not kept here.
-    """
+    """A tensor among the arguments, as the hooks around the segment hold it."""
 
     __slots__ = ("_dtype", "_hooks", "_packed", "_storage", "_trained", "_version")
 
@@ -54,35 +46,15 @@ class Argument:
         )
 
     def tensor(self) -> torch.Tensor:
-        """Return the tensor, detached.
-
-        Raises
-        ------
-        InPlaceError
-            If it has been changed in place.
-        """
+        """Return the tensor, detached; an `InPlaceError` if it has been changed in place."""
         return self._hooks[1](self._packed).detach().requires_grad_(self._trained)
 
 
 class Arguments:
     """The arguments of a call; the hooks around the segment hold the tensors among them.
 
-    Parameters
-    ----------
-    name : str
-        Name of the segment, for people.
-    args, kwargs : tuple, dict
-        The arguments.
-
-    Attributes
-    ----------
-    others : list
-        Those that are no tensors, at any depth.
-
-    Raises
-    ------
-    InputError
-        If there is a cache of keys and values among them.
+    `others` are those that are no tensors, at any depth; a cache of keys and values among them is
+    an `InputError`.
     """
 
     def __init__(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -102,13 +74,7 @@ class Arguments:
         return [leaf for leaf in self._leaves if isinstance(leaf, torch.Tensor)]
 
     def pack(self) -> dict[int, Argument]:
-        """Hand the tensors to the hooks around the segment; the same tensor is handed once.
-
-        Returns
-        -------
-        dict of int to Argument
-            By the addresses of their storages.
-        """
+        """Hand the tensors to the hooks around the segment, each once; return them by address."""
         known: dict[int, Argument] = {}
         for place, leaf in enumerate(self._leaves):
             if isinstance(leaf, torch.Tensor):
@@ -118,13 +84,7 @@ class Arguments:
         return {each.address: each for each in known.values() if each.address is not None}
 
     def call(self, function: Callable[..., Any]) -> None:
-        """Call a function with them, detached.
-
-        Raises
-        ------
-        InPlaceError
-            If one has been changed in place.
-        """
+        """Call a function with them, detached, unless one has been changed in place."""
         args, kwargs = self._unpacked()
         function(*args, **kwargs)
 

@@ -197,24 +197,21 @@ class Segments(Calls):
     root : nn.Module
         The model.
     programs : sequence of PlacedProgram
-        One of them is followed in each step.
+        One of them is followed in each step; what cannot be carried out on the model is an
+        `InputError`.
     hooks : Hooks, optional
         The hooks whose sessions are told when a segment has run again.
     rehearsed : bool
         Whether segments are seen to make the same again before they are relied on (`SegmentProof`);
         not while a step is captured.
     verify_every : int, optional
-        After how many steps each is rehearsed anew; by default never.
+        After how many steps each is verified in full; by default after as many as there are
+        segments.
 
     Attributes
     ----------
     refused : dict of str to SegmentProof
         Segments that do not run again any more, by name; their proofs say why.
-
-    Raises
-    ------
-    InputError
-        If a program cannot be carried out on the model.
     """
 
     def __init__(
@@ -236,13 +233,7 @@ class Segments(Calls):
         self._known_sizes: set[tuple[int, str]] = set()
 
     def add(self, program: PlacedProgram) -> None:
-        """Take one more program; modules are wrapped for it when they are attached next.
-
-        Raises
-        ------
-        InputError
-            If the program cannot be carried out on the model.
-        """
+        """Take one more program; modules are wrapped for it when they are next attached."""
         self.lookups.append(resolve(self.root, program, self._refuse))
 
     def _refuse(self, proof: SegmentProof) -> None:
@@ -256,13 +247,7 @@ class Segments(Calls):
         self.strayed(message)
 
     def replace(self, number: int, program: PlacedProgram) -> None:
-        """Follow another program instead of one; modules are wrapped when they are attached next.
-
-        Raises
-        ------
-        InputError
-            If the program cannot be carried out on the model.
-        """
+        """Follow another program instead of one, from when modules are next attached."""
         self.lookups[number] = resolve(self.root, program, self._refuse)
         self._known_sizes = {each for each in self._known_sizes if each[0] != number}
 
@@ -310,17 +295,11 @@ class Segments(Calls):
     # Steps.
 
     def begin_call(self, number: int, calls: dict[str, int], sizes: str = "") -> None:
-        """Begin a call of the model in this thread.
+        """Begin a call of the model in this thread, in a step that follows the numbered program.
 
-        Parameters
-        ----------
-        number : int
-            Number of the program that is followed.
-        calls : dict
-            How often each module has been called in the step; empty at its first call.
-        sizes : str
-            Of what the model is called with, if they are not those that were captured. With sizes
-            that are new, segments are rehearsed anew: programs may do something else then.
+        `calls` says how often each module has been called in the step; it is empty at its first
+        call. `sizes` are those of what the model is called with, if not the captured ones: where
+        they are new, segments are rehearsed anew, since programs may do something else then.
         """
         if not calls:
             self._steps += 1

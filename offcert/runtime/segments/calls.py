@@ -21,23 +21,7 @@ AnyFrame = TypeVar("AnyFrame", bound=Frame)
 
 
 class Calls:
-    """The calls that a model makes while segments are attached to it.
-
-    Parameters
-    ----------
-    hooks : Hooks or None
-        The hooks whose sessions are told when a segment has run again.
-    rehearsed : bool
-        Whether segments are seen to make the same again before they are relied on.
-    verify_every : int or None
-        After how many steps each is verified in full; None for as many as there are segments, of
-        which one is verified in each step.
-
-    Attributes
-    ----------
-    now : Now
-        The walk that is under way in each thread.
-    """
+    """The calls that a model makes while segments are attached; `now` is each thread's walk."""
 
     def __init__(self, hooks: Hooks | None, rehearsed: bool, verify_every: int | None) -> None:
         self.hooks = hooks
@@ -82,13 +66,7 @@ class Calls:
         return self.hooks.local.forward or self.hooks.local.backward
 
     def runs(self, part: Part) -> bool:
-        """Whether a segment is to be checkpointed now.
-
-        Raises
-        ------
-        InputError
-            If the program itself checkpoints what is around it.
-        """
+        """Whether a segment is to be checkpointed now."""
         if not torch.is_grad_enabled() or not may_hook():
             return False
         if part.proof.refused is not None:
@@ -104,15 +82,7 @@ class Calls:
 
 
 class Teller:
-    """Tells the step under way what becomes of a call of a segment.
-
-    Parameters
-    ----------
-    calls : Calls
-        The calls to whose segment it belongs.
-    path : str
-        Path of the module that names it.
-    """
+    """Tells the step under way what becomes of a call of a segment, by the module that names it."""
 
     __slots__ = ("_calls", "_path", "guard")
 

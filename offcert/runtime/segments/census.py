@@ -19,14 +19,9 @@ from offcert.runtime.segments.snapshot import GLOBAL_HOOKS, MARK, same
 
 @dataclass(slots=True)
 class Counted:
-    """The objects before a first run.
+    """The objects before a first run: all that they hold, one after another (`flat`).
 
-    Attributes
-    ----------
-    flat : list
-        The objects that each of them holds, one after another.
-    closely : list of (Content, object)
-        In a rehearsal or a verification all of them, with their contents.
+    In a rehearsal or a verification all of them, with their contents (`closely`).
     """
 
     flat: list[Any]
@@ -41,19 +36,8 @@ class Counted:
 class Census:
     """The objects that the code of some modules can reach.
 
-    Parameters
-    ----------
-    modules : iterable of (str, nn.Module)
-        The modules, with their paths.
-
-    Attributes
-    ----------
-    reached : Reached
-        The objects that were found first: modules, and objects that may change unseen, among them.
-    tensors : list of (str, torch.Tensor)
-        Tensors that these objects hold, with names.
-    generators : list of Random
-        Generators of random numbers; they are put back.
+    Those that were found first are `reached`, modules and objects that may change unseen among
+    them. `tensors` are those that these objects hold; `generators` of random numbers are put back.
     """
 
     def __init__(self, modules: Iterable[tuple[str, Any]]) -> None:

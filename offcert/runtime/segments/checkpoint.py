@@ -51,17 +51,7 @@ from offcert.runtime.watch.proof import RecomputeError, SegmentProof, StopRunnin
 
 
 class Checkpoint:
-    """A call of a segment, as autograd's saved-tensor hooks see it.
-
-    Parameters
-    ----------
-    proof : SegmentProof
-        Of the segment.
-    told : Told
-        Who hears of what becomes of it.
-    mode : Mode
-        How much is compared.
-    """
+    """A call of a segment, as autograd's saved-tensor hooks see it."""
 
     def __init__(self, proof: SegmentProof, told: Told, mode: Mode) -> None:
         self.proof = proof

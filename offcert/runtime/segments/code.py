@@ -147,15 +147,10 @@ class Sealed(Content):
 
 
 class Cache(Content):
-    """A function of `functools.lru_cache`.
+    """A function of `functools.lru_cache`; `names` are those that the code refers to.
 
     What it has computed once it returns again, so a segment may find more than it found first. But
     it must not forget anything when it runs again, nor may the code look how often it was asked.
-
-    Parameters
-    ----------
-    names : set of str
-        Names that the code refers to.
     """
 
     __slots__ = ("names",)
@@ -176,10 +171,7 @@ class Cache(Content):
 
 
 def content_of(thing: Any, name: str) -> Content | None:
-    """Return the content of a container, a generator of random numbers, or an array.
-
-    None for all other objects.
-    """
+    """Return the content of a container, a generator of random numbers, or an array; else None."""
     for kinds, content in _KINDS:
         if isinstance(thing, kinds):
             if isinstance(thing, numpy.ndarray) and thing.dtype.hasobject:

@@ -29,15 +29,7 @@ OF_MODULES = frozenset(nn.Module().__dict__) - {"training"}
 
 
 class Content:
-    """The contents of one object.
-
-    Parameters
-    ----------
-    thing : object
-        The object whose content it is.
-    name : str
-        For people: how the object was reached.
-    """
+    """The contents of one object; `name` says for people how it was reached."""
 
     __slots__ = ("name", "thing")
 
@@ -125,13 +117,7 @@ class OfModule(_Keyed):
 
 
 class Named(_Keyed):
-    """Some attributes of an object: its slots, or what a class says itself.
-
-    Parameters
-    ----------
-    names : sequence of str
-        The names of the attributes.
-    """
+    """Some attributes of an object, by name: its slots, or what a class says itself."""
 
     __slots__ = ("names",)
 
@@ -155,13 +141,7 @@ class Named(_Keyed):
 
 
 class Globals(_Keyed):
-    """The global names that functions of a file refer to.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Names of attributes, which need not exist.
-    """
+    """The global names that functions of a file refer to; they need not exist."""
 
     __slots__ = ("names",)
 

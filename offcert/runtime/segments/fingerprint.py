@@ -34,18 +34,10 @@ def kind_of(tensor: torch.Tensor) -> tuple[Any, ...]:
 
 
 def fingerprint(tensor: torch.Tensor) -> torch.Tensor | None:
-    """Return two numbers that depend on every bit of a tensor and on its place.
+    """Return two numbers on its device that depend on every bit of a tensor, and on its place.
 
-    Parameters
-    ----------
-    tensor : torch.Tensor
-        Of any shape, data type and device.
-
-    Returns
-    -------
-    torch.Tensor or None
-        Two integers, on the tensor's device; nothing waits for it. None for fake tensors and those
-        without plain storages, whose bytes cannot be read.
+    Nothing waits for them. None for fake tensors and those without plain storages, whose bytes
+    cannot be read.
     """
     if not has_bytes(tensor):
         return None

@@ -31,26 +31,12 @@ if TYPE_CHECKING:
 
 
 class Walk:
-    """Where a forward pass has got to, or a segment that runs again.
+    """Where a forward pass has got to, or a segment that runs `again`.
 
-    Attributes
-    ----------
-    lookup : Lookup
-        The program that is followed, by calls (`offcert.runtime.segments.resolve`).
-    calls : dict
-        How often each module has been called in the forward passes of the step.
-    frame : Frame or None
-        The innermost segment that runs.
-    again : Frame or None
-        The segment that runs again.
-    watch : Watch or None
-        Of the kept results.
-    lines : list
-        Lines that are open, from the outermost to the innermost.
-    calling : bool
-        Whether a call of theirs is being made.
-    operators : Operators or None
-        Of the outermost segment that is rehearsed.
+    It follows the program of a `lookup`; `calls` says how often each module has been called in the
+    step. `frame` is the innermost segment that runs, `watch` that of kept results, `lines` are
+    those that are open, from the outermost to the innermost, of which a call may be being made
+    (`calling`). `operators` are watched in the outermost segment that is rehearsed.
     """
 
     __slots__ = (
@@ -95,20 +81,8 @@ class Now(threading.local):
 class Frame(Checkpoint):
     """A call of a segment: what it is given, and the state in which it runs again.
 
-    Autograd's hooks hold it as long as they may still need it.
-
-    Parameters
-    ----------
-    part : Part
-        The segment.
-    now : Now
-        Of the segments.
-    keeper : Keeper or None
-        Of the outermost segment around it.
-    told : Told
-        Who hears of what becomes of it.
-    mode : Mode
-        How much of what it makes again is compared.
+    Autograd's hooks hold it as long as they may still need it. The keeper is that of the outermost
+    segment around it.
     """
 
     def __init__(self, part: Part, now: Now, keeper: Keeper | None, told: Told, mode: Mode) -> None:

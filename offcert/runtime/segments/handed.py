@@ -35,13 +35,7 @@ _AUTOCAST = ("cpu", "cuda")
 
 
 class Handed:
-    """A tensor that a call has returned, as it was then; it is not held.
-
-    Parameters
-    ----------
-    tensor : torch.Tensor
-        The tensor that was returned.
-    """
+    """A tensor that a call has returned, as it was then; it is not held."""
 
     __slots__ = ("_facts", "_settings", "_tensor")
 

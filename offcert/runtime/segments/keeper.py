@@ -60,18 +60,10 @@ class StandIn:
 class StoredOperator:
     """An operator that does not run again.
 
-    Attributes
-    ----------
-    results : list
-        Its results: `Stored`, `StandIn`, `Alias`, or objects that are no tensors.
-    spec : TreeSpec
-        How they are nested.
-    changed : list of int
-        Numbers of the tensors among its arguments that it has changed in place.
-    generators : list of (device, state)
-        Of random generators that it has used, afterwards.
-    used : bool
-        Whether the results have been handed out for the last time.
+    Its `results` are `Stored`, `StandIn`, `Alias`, or objects that are no tensors, nested as `spec`
+    says. It has `changed` in place the tensors of these numbers among its arguments, and left
+    random `generators` in these states. It is `used` once results have been handed out for the last
+    time.
     """
 
     results: list[Any]
@@ -84,26 +76,13 @@ class StoredOperator:
 class Keeper:
     """Keeps results of some operators of an outermost segment, from its first run on.
 
-    A dispatch mode watches operators, but only between those events at which something is kept.
+    A dispatch mode watches operators, but only in stretches that begin with events at which
+    something is kept: `kept` says which of the operators (None: all), `unread` which of the results
+    of all operators nobody needs again. Operators on different `parameters`, given by the addresses
+    of their storages, are different.
 
-    Parameters
-    ----------
-    name : str
-        Name of the segment, for people.
-    kept : dict
-        For the events with which such stretches begin, which of the operators are kept; None for
-        all.
-    unread : dict
-        For the same events, which of the results of all operators nobody needs again.
-    parameters : set of int
-        Addresses of the storages of parameters: operators on different ones are different.
-
-    Attributes
-    ----------
-    storages : dict of int to storage
-        Storages of kept results, weakly, by their addresses.
-    largest : dict of device to int
-        Bytes of the largest storage of a result that nobody needs again.
+    `storages` are those of kept results, by address; `largest` bytes of a result that nobody needs
+    again, by device.
     """
 
     def __init__(

@@ -189,14 +189,7 @@ class Keep(Watch):
 class Give(Watch):
     """Another run of a segment: results that were kept are handed out.
 
-    Parameters
-    ----------
-    keeper : Keeper
-        Of the first run.
-    last : callable
-        Whether what is handed out now will not be asked for again.
-    proof : SegmentProof
-        Of the segment.
+    `last` says whether what is handed out now will not be asked for again.
     """
 
     def __init__(self, keeper: Keeper, last: Callable[[], bool], proof: SegmentProof) -> None:
@@ -224,13 +217,7 @@ class Give(Watch):
         return self._run(func, args, kwargs, tensors_of(args, kwargs))
 
     def _run(self, func: Any, args: Any, kwargs: Any, given: list[Any]) -> Any:
-        """Run an operator; of stand-ins, it may only make views.
-
-        Raises
-        ------
-        RecomputeError
-            If it reads or changes what means nothing.
-        """
+        """Run an operator; one that does more than view stand-ins refuses the segment."""
         out = func(*args, **kwargs)
         # By operators of that name, tensors without data are asked for their device.
         if self._places and func.namespace != "prim":

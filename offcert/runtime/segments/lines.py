@@ -128,17 +128,7 @@ class _OpenLine:
 
 
 class LineCall:
-    """A call of a module that is one of a line, or may be.
-
-    Parameters
-    ----------
-    segments : Calls
-        Of the model.
-    walk : Walk
-        In which it is called; its open lines go from the outermost to the innermost.
-    key : tuple of (str, int)
-        Path of the module, and which call of it.
-    """
+    """A call of a module that is one of a line, or may be, by the module's path and its number."""
 
     def __init__(self, segments: Calls, walk: Walk, key: Called) -> None:
         self.segments = segments

@@ -21,10 +21,7 @@ def operator_number() -> int:
 class Operators(TorchDispatchMode):
     """Watches the operators of a rehearsal's first run.
 
-    Attributes
-    ----------
-    foreign : list of str
-        Names of operators that are written in Python, and not declared to be pure.
+    Those that are written in Python, and not declared to be pure, are `foreign`.
     """
 
     def __init__(self) -> None:

@@ -12,23 +12,11 @@ from offcert.core.errors import InputError
 
 @dataclass(frozen=True, order=True)
 class Kept:
-    """Operators whose results stay, so that they do not run again.
+    """Operators whose results stay, so that they do not run again: from an event to the next one.
 
-    They are those between an event of the clock and the next one.
-
-    Attributes
-    ----------
-    kind : str
-        ``"enter"`` or ``"leave"``: what the module does.
-    path : str
-        Path of the module, as in ``model.named_modules()``.
-    call : int
-        Number of its call in the forward passes of the step.
-    operators : tuple of int, or None
-        Numbers among the operators that compute something, in their order; None for all.
-    unread : tuple of int
-        Which of the results of all operators, in their order, nobody needs again: they do not stay,
-        and stand-ins are handed out in their place.
+    The module at `path` is entered or left (`kind`) in its numbered call. `operators` are the
+    numbers of those that compute something, None for all; `unread` which of the results of all
+    operators nobody needs again: they do not stay, and stand-ins are handed out in their place.
     """
 
     kind: str
@@ -54,25 +42,9 @@ def _named(name: str, call: int) -> str:
 class PlacedSegment:
     """A segment by modules: a call, a run of an `nn.Sequential`'s children, or a line of calls.
 
-    Attributes
-    ----------
-    path : str
-        Of the module; of the container, if `children` are named; of the first module of a line.
-    call : int
-        Number of its call in the forward passes of the step.
-    children : tuple of two str, or None
-        Names of the first and the last child.
-    kept : tuple of Kept
-        Inside of the segment, at any depth.
-    inner : tuple of PlacedSegment
-        Segments inside of it.
-    line : tuple of (str, int)
-        Path and call of each call in a line, of which each takes what the one before returned.
-
-    Raises
-    ------
-    InputError
-        If the line is one call only, or does not begin with the path and the call.
+    `path` is that of the module, of the container if `children` (the first and the last) are named,
+    or of the first module of a `line`, of whose calls each takes what the one before returned.
+    `kept` and `inner` segments are inside of it, `kept` at any depth.
     """
 
     path: str
@@ -120,15 +92,8 @@ class PlacedSegment:
 class PlacedProgram:
     """The program of `offcert.core.program.Program`, in terms of a model's modules.
 
-    Parameters
-    ----------
-    segments : iterable of PlacedSegment
-        The outermost ones; what is in none of them runs once.
-
-    Raises
-    ------
-    InputError
-        If the same call is a segment twice.
+    What is in none of its outermost segments runs once; a call that is a segment twice is an
+    `InputError`.
     """
 
     segments: tuple[PlacedSegment, ...]

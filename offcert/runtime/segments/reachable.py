@@ -86,18 +86,10 @@ _FUNCTION_LIKE = types.FunctionType, staticmethod, classmethod
 
 @dataclass
 class Reached:
-    """The objects that some modules' code can reach.
+    """The objects that some modules' code can reach, modules among them.
 
-    Attributes
-    ----------
-    contents : list of Content
-        Of every object that can change.
-    modules : list of nn.Module
-        Found on the way, those that were asked about included.
-    unseen : list of str
-        Names and kinds of objects that may change without being seen.
-    tensors : list of (str, torch.Tensor)
-        Tensors that are held by other objects than modules, with names.
+    `contents` are of every object that can change, `tensors` those that other objects than modules
+    hold; what may change without being seen is `unseen`, by name and kind.
     """
 
     contents: list[Content] = field(default_factory=list)
@@ -109,10 +101,7 @@ class Reached:
 class Reach:
     """Finds the objects that code can reach, each once.
 
-    Parameters
-    ----------
-    known : container of int, optional
-        Objects (`id`) that are not gone into: somebody else asks about them.
+    Objects that are `known` (`id`) are not gone into: somebody else asks about them.
     """
 
     def __init__(self, known: Container[int] = ()) -> None:

@@ -23,26 +23,9 @@ Told = Callable[[SegmentProof], None]
 class Part:
     """A segment, as the modules of a model.
 
-    Attributes
-    ----------
-    name : str
-        Name for people.
-    states : ModuleStates
-        Of all modules in it.
-    proof : SegmentProof
-        Whether it was seen to make the same again.
-    number : int
-        How many segments of the program come before it.
-    depth : int
-        How many segments it lies in.
-    first, last : int
-        Positions of the children, if it is a run of them.
-    inner : list of Part
-        Runs of the same container's children inside of it.
-    kept : dict
-        Results that are kept in it, if it is an outermost one; see `Keeper`.
-    unread : dict
-        Kept results that nobody needs again; see `Keeper`.
+    `number` segments of the program come before it, and it lies in `depth` others. A run of
+    children has positions of its `first` and `last`, and `inner` runs of the same container; an
+    outermost segment what is `kept` and `unread` in it (see `Keeper`).
     """
 
     name: str
@@ -59,19 +42,7 @@ class Part:
 
 @dataclass(slots=True)
 class Member:
-    """A call of a line.
-
-    Attributes
-    ----------
-    path : str
-        Path of the module.
-    call : int
-        Number of the module's call.
-    module : nn.Module
-        The module that is called.
-    states : ModuleStates
-        Of it and all modules in it.
-    """
+    """A call of a line: path and number, the module, and the state of all modules in it."""
 
     path: str
     call: int
@@ -81,35 +52,18 @@ class Member:
 
 @dataclass(slots=True)
 class LinePart(Part):
-    """A segment that is a line; what its modules remember, each of them says itself.
-
-    Attributes
-    ----------
-    members : list of Member
-        Its calls.
-    """
+    """A segment that is a line; what its modules remember, each of its `members` says itself."""
 
     members: list[Member] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class Lookup:
-    """A placed program, looked up by calls.
+    """A placed program, looked up by the paths and numbers of calls.
 
-    Attributes
-    ----------
-    calls : dict
-        Segments that are calls of modules, by path and call.
-    runs : dict
-        Segments of children of a container, the outermost ones, by its path and call.
-    lines : dict
-        Segments that are lines, the outermost first, by path and call of their first modules.
-    modules, containers : dict
-        The modules and containers that they are calls of, by path.
-    watched : dict
-        The modules whose events say what is kept.
-    segments : int
-        How many segments there are.
+    `calls` are segments that are calls of modules, `runs` those of a container's children (the
+    outermost ones), `lines` by their first modules, the outermost first. Of the `modules` and
+    `containers` calls are segments; events of those that are `watched` say what is kept.
     """
 
     calls: dict[tuple[str, int], Part] = field(default_factory=dict)
@@ -137,20 +91,13 @@ class Lookup:
 def resolve(root: nn.Module, program: PlacedProgram, told: Told | None = None) -> Lookup:
     """Return the modules of a model that a placed program speaks of.
 
-    Parameters
-    ----------
-    root : nn.Module
-        The model.
-    program : PlacedProgram
-        The segments that run again.
-    told : callable, optional
-        Called with the proof of a segment that turns out not to make the same again.
+    `told` hears of the proof of a segment that turns out not to make the same again.
 
     Raises
     ------
     InputError
-        If there is no such module, or it cannot run again: compiled modules and script modules,
-        the model itself, children of what is not simply an `nn.Sequential`, segments that overlap.
+        If there is no such module, or it cannot run again: compiled modules and script modules, the
+        model itself, children of what is not simply an `nn.Sequential`, segments that overlap.
     """
     lookup = Lookup()
     resolver = _Resolver(root, lookup, told)

@@ -30,23 +30,8 @@ class Restored(AbstractContextManager["Restored"]):
     """A block in which all is as it was before a first run; afterwards it is as right before.
 
     A segment that runs again is left as soon as nothing more of it is needed, in the midst of the
-    user's code: so all is put back in any case.
-
-    Parameters
-    ----------
-    name : str
-        Name of the segment, for people.
-    before : Before
-        The state before its first run.
-    changing : set of str
-        Names of tensors that were seen to change.
-    shards : list
-        What its parameters are gathered from.
-
-    Raises
-    ------
-    RecomputeError
-        If something that the segment reads was changed since, and cannot be put back.
+    user's code: so all is put back in any case. What the segment reads, and was changed since and
+    cannot be put back, is a `RecomputeError`.
     """
 
     def __init__(self, name: str, before: Before, changing: set[str], shards: list[Any]) -> None:

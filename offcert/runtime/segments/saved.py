@@ -61,18 +61,10 @@ class Pending(NamedTuple):
 
 
 class Saved:
-    """The object that autograd holds instead of a tensor that a segment has saved.
+    """The object that autograd holds instead of a tensor that a segment's call has saved.
 
-    Attributes
-    ----------
-    checkpoint : Checkpoint
-        Of the call that saved it.
-    index : int
-        How many tensors the call had saved before.
-    held : object
-        The tensor, if it stays: itself, a `Handle`, or an `OnHost`.
-    made : dict of int to tensor
-        The tensor as it was made again, for each backward pass.
+    If the tensor stays, it is `held`: itself, a `Handle`, or an `OnHost`. As it was `made` again,
+    it is there for each backward pass.
     """
 
     __slots__ = ("__weakref__", "checkpoint", "held", "index", "made")

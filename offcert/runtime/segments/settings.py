@@ -23,13 +23,7 @@ from offcert.runtime.torch_private import (
 
 
 class GeneratorStates:
-    """The states of random number generators: they decide which numbers come next.
-
-    Parameters
-    ----------
-    states : list of (device or None, tensor)
-        Devices, None for the CPU, with the states of their generators.
-    """
+    """The states of random number generators, by device (None: the CPU)."""
 
     __slots__ = ("_states",)
 
@@ -71,17 +65,7 @@ _CASTING = ("cpu", "cuda")
 
 
 class Casts:
-    """Autocast, and the default device of a block (``with torch.device(...)``).
-
-    Parameters
-    ----------
-    kinds : list of (bool, dtype)
-        For each kind of device whether autocast is on, and what it casts to.
-    caches : bool
-        Whether weights that were cast are kept.
-    device : context manager or None
-        Of the default device.
-    """
+    """Autocast by kind of device, and the default device of a block."""
 
     __slots__ = ("_caches", "_device", "_kinds")
 

@@ -24,16 +24,9 @@ MARK = object()
 
 
 class Doubt(NamedTuple):
-    """A reason why a segment must not run again.
+    """A reason why a segment must not run again, and the name of the object that it is about.
 
-    Attributes
-    ----------
-    reason : str
-        The reason, for people.
-    name : str
-        Name of the object that it is about.
-    lasting : bool
-        Whether one run is enough to know; otherwise it was something like a cache perhaps.
+    It is `lasting` if one run is enough to know; otherwise it was something like a cache perhaps.
     """
 
     reason: str
@@ -45,45 +38,15 @@ class Doubt(NamedTuple):
 class Before:
     """The state before a segment began, and what its first run has changed.
 
-    Attributes
-    ----------
-    places : list of (str, dict)
-        The dictionaries of modules, each with the path of its module.
-    flat : list
-        What modules hold: the values of each of their dictionaries, one after another.
-    keys : list of list of str
-        The keys of each.
-    fixed, loose, statistics : list
-        Tensors that must not change, with their names; others, with theirs; running statistics that
-        nothing reads.
-    where : dict
-        For each tensor's `id`, in which dictionaries it is, and by which keys.
-    marks : list
-        Versions and storages of the fixed ones.
-    versions : list
-        Versions of the loose ones: before the first run, and then after it.
-    copies : dict of int to tensor
-        Of tensors that may change, by their `id`, as they were.
-    sources : list of Random
-        The generators that code reaches.
-    generators : list
-        States of generators: Python's, NumPy's, and theirs.
-    settings, shards : tuple, list
-        Settings of PyTorch; marks of what parameters are gathered from.
-    census, counted : Census, Counted
-        All other objects that the segment's code can reach, and what they held.
-    rehearses : bool
-        Whether everything is compared.
-    prints : list
-        In a rehearsal fingerprints of the fixed tensors.
-    lost : list of str
-        Names of tensors that have changed and had not been copied.
-    trained : list of bool
-        Whether the fixed tensors need gradients.
-    hooks : list
-        Keys of the hooks of modules, of all modules, and of parameters.
-    held : HeldBytes or None
-        Counts the bytes of the copies.
+    Of the dictionaries of modules, with their paths (`places`), `flat` are the values, one after
+    another, and `keys` the keys of each. Of tensors with names `fixed` ones must not change and
+    `loose` ones may; nothing reads `statistics`. `where` says, by a tensor's `id`, in which
+    dictionaries it is. `marks` are versions and storages of the fixed ones, `versions` those of the
+    loose ones, before the first run and then after it; `copies` are of tensors that may change, by
+    `id`, and their bytes are `held`. `sources` are generators that code reaches, `generators` the
+    states of Python's, NumPy's, and theirs. `census` and `counted`: all other objects that the
+    segment's code can reach, and what they held. In a rehearsal `prints` are fingerprints of the
+    fixed tensors. `lost` are names of tensors that have changed and had not been copied.
     """
 
     places: list[tuple[str, dict[str, Any]]]

@@ -43,16 +43,9 @@ _HELD = 2**16
 
 
 class ModuleStates:
-    """The state of a segment's modules.
+    """The state of the modules in a segment, each with its path.
 
-    Parameters
-    ----------
-    name : str
-        Name of the segment, for people.
-    modules : sequence of (str, nn.Module)
-        Path and module of all modules in it.
-    sharded : Sharded, optional
-        Of the model: what the segment's parameters are gathered from must stay what it is.
+    What parameters of a `sharded` model are gathered from must stay what it is.
     """
 
     def __init__(
@@ -174,14 +167,9 @@ class ModuleStates:
     ) -> Before:
         """Take down the state with which the segment begins.
 
-        Parameters
-        ----------
-        arguments : iterable of object
-            Arguments of the segment besides tensors, for a rehearsal or a verification.
-        rehearses : bool
-            Whether everything that the segment's code can reach is compared, and all bytes.
-        verifies : bool
-            Whether the objects that its code could reach in its rehearsal are compared.
+        In a rehearsal everything that its code can reach is compared, and all bytes; in a
+        verification the objects that its code could reach in its rehearsal. There, `arguments`
+        besides tensors count, too.
         """
         if self._census is None or rehearses or not same(self._structure(), self._children):
             self.is_new = self._census is not None and not rehearses

@@ -18,17 +18,10 @@ from offcert.runtime.watch.module_hooks import StepKeeper
 
 
 class SegmentedSteps:
-    """Steps in which segments run under checkpointing.
+    """Steps in which attached segments run under checkpointing.
 
-    Parameters
-    ----------
-    steps : StepKeeper
-        Who decides when a step begins.
-    segments : Segments
-        Attached as long as steps begin.
-    plan_number : callable, optional
-        Gives the number of the plan that a session follows, or None if nothing runs again in it; by
-        default the first.
+    `plan_number` gives the number of the plan that a session follows, or None if nothing runs again
+    in it; by default the first.
     """
 
     def __init__(
@@ -67,23 +60,7 @@ def segmented(
     """Train a model in the block so that parts of it run again in the backward pass.
 
     Nothing leaves the device. Losses, gradients, parameters and buffers are bitwise those of plain
-    training.
-
-    Parameters
-    ----------
-    model : nn.Module
-        The model, which may be wrapped by DistributedDataParallel.
-    program : PlacedProgram
-        The segments that run again.
-    calls : int
-        How often a step calls the model: calls of modules are counted anew after so many.
-    verify_every : int, optional
-        After how many steps each segment is rehearsed anew; by default never.
-
-    Raises
-    ------
-    InputError
-        If the program cannot be carried out on the model.
+    training. A step has so many `calls` of the model; `verify_every` as for `Segments`.
     """
     root = unwrap(model)
     segments = Segments(root, [program], verify_every=verify_every)

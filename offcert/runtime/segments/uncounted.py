@@ -21,13 +21,7 @@ def uncounted() -> Iterator[None]:
 
 
 class Held:
-    """Bytes of copies on the device that are alive, of all segments of the process.
-
-    Attributes
-    ----------
-    live, peak : int
-        Bytes now, and the most since `start`.
-    """
+    """Bytes of copies on the device, of all segments of the process; the most since `start`."""
 
     def __init__(self) -> None:
         self.live = self.peak = 0
@@ -55,13 +49,7 @@ HELD = Held()
 
 
 class HeldBytes:
-    """So many bytes of copies, counted until the object dies.
-
-    Parameters
-    ----------
-    size : int
-        How many.
-    """
+    """So many bytes of copies, counted until the object dies."""
 
     __slots__ = ("_size",)
 

@@ -21,16 +21,9 @@ from offcert.runtime.watch.guard import quiet
 class Stage:
     """Consecutive nodes of a traced graph between two places where one value is live.
 
-    Attributes
-    ----------
-    name : str
-        The module that the stage is, for example ``"layer1.0"``.
-    nodes : tuple of fx.Node
-        In the order of execution.
-    output : fx.Node
-        The value that is live when the stage has ended; all others are not used any more.
-    releases : tuple of tuple of fx.Node
-        For each node, the values that nobody uses once it has run.
+    It has the name of the module that it is, for example ``"layer1.0"``. Its `output` is live when
+    it has ended; all other values are not used any more. `releases` are, for each node, the values
+    that nobody uses once it has run.
     """
 
     name: str
@@ -43,18 +36,8 @@ class Stage:
 class StageChain:
     """A traced module and its stages; the stage of the loss is not among them.
 
-    Attributes
-    ----------
-    root : fx.GraphModule
-        The module whose parameters and submodules the nodes refer to.
-    input : fx.Node
-        The only placeholder that takes a tensor.
-    constants : dict
-        The values of the other placeholders: their defaults.
-    stages : tuple of Stage
-        In the order of execution; the output of one is the input of the next.
-    output_shape : tuple of int
-        Shape of what the module returns.
+    `input` is the only placeholder that takes a tensor, `constants` are the defaults of the others.
+    The output of one stage is the input of the next.
     """
 
     root: fx.GraphModule
@@ -83,15 +66,8 @@ def tensors_of(root: nn.Module) -> Iterator[torch.Tensor]:
 def trace_module(model: nn.Module) -> fx.GraphModule:
     """Trace a module in training mode; arguments after the first keep their defaults.
 
-    Returns
-    -------
-    fx.GraphModule
-        Shares parameters, buffers and submodules with `model`.
-
-    Raises
-    ------
-    InputError
-        If the module is in evaluation mode or `torch.fx` cannot trace it.
+    The result shares parameters, buffers and submodules with `model`. A module in evaluation mode,
+    or that `torch.fx` cannot trace, is an `InputError`.
     """
     name = type(model).__name__
     if not model.training:
@@ -155,15 +131,6 @@ def linearise(traced: fx.GraphModule, example: torch.Tensor, name: str) -> Stage
     storage are one value: in-place operations and views belong to the stage that made the storage.
     Numbers and sizes are no values. Call it under `FakeTensorMode` with fake arguments: the module
     is run once to learn which values share a storage.
-
-    Parameters
-    ----------
-    traced : fx.GraphModule
-        The graph that `trace_module` returned, or its fake copy.
-    example : torch.Tensor
-        An input; no data is looked at.
-    name : str
-        Name of the module, for error messages.
 
     Raises
     ------

@@ -1,10 +1,12 @@
-"""A recorded training step and the trace that it becomes."""
+"""The trace of a network's stages, recorded on fake tensors, with durations that are measured."""
 
 from __future__ import annotations
 
+import copy
+import statistics
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -12,8 +14,12 @@ import torch
 from torch import nn
 
 from offcert.core.errors import OffcertError
+from offcert.core.platform import Link
 from offcert.core.trace import Operation, Tensor, Trace
+from offcert.runtime.device.cuda import CudaDevice
+from offcert.runtime.device.interface import Device, DeviceEvent
 from offcert.runtime.hardware import Hardware
+from offcert.runtime.hardware.bandwidth import Measurement, measured, modelled, retimed, spread_of
 from offcert.runtime.hardware.cost import operator_ns
 from offcert.runtime.stages.linearise import (
     StageChain,
@@ -22,48 +28,26 @@ from offcert.runtime.stages.linearise import (
     trace_module,
     vocabulary,
 )
-from offcert.runtime.stages.meter import Key, Meter
-from offcert.runtime.stages.staged import StagedModel
+from offcert.runtime.stages.staged import Key, Meter, StagedModel
 from offcert.runtime.torch_private import FakeTensorMode, tree_leaves
 from offcert.runtime.watch.entries import Entry
 from offcert.runtime.watch.tracker import StorageRecord
+from offcert.runtime.workloads.turns import Stopwatch
 from offcert.runtime.workloads.workload import Batches, Workload
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A workload's network, traced and linearised on fake tensors.
-
-    Attributes
-    ----------
-    fake : StageChain
-        The stages over a copy of the network that has no data.
-    traced : torch.fx.GraphModule
-        The traced network itself.
-    batches : Batches
-        Inputs of the module.
-    mode : FakeTensorMode
-        The mode that the fake tensors belong to.
-    """
+    """A workload's network, traced, and linearised over a copy without data, on fake tensors."""
 
     fake: StageChain
     traced: torch.fx.GraphModule
     batches: Batches
     mode: FakeTensorMode
 
-    def staged(self) -> StagedModel:
-        """Return the real network in stages; it shares parameters and buffers with the module."""
-        return StagedModel(self.fake.bind(self.traced), self.batches.workload.loss)
-
 
 def prepare(model: nn.Module, workload: Workload) -> Prepared:
-    """Trace and linearise `model` for the inputs of `workload`.
-
-    Raises
-    ------
-    InputError
-        If the module cannot be traced or does not fit the input.
-    """
+    """Trace and linearise `model` for the inputs of `workload`."""
     traced = trace_module(model)
     tokens = vocabulary(traced)
     mode = FakeTensorMode()
@@ -85,12 +69,7 @@ class _Life:
 class StagesRecorder(Meter):
     """A meter that notes, for every storage, which operations need it and who holds it.
 
-    Parameters
-    ----------
-    staged : StagedModel
-        The model to run, in stages.
-    hardware : Hardware, optional
-        The roofline that gives operations their durations; all zero without one.
+    The roofline gives operations their durations; all zero without one.
     """
 
     def __init__(self, staged: StagedModel, hardware: Hardware | None = None) -> None:
@@ -136,15 +115,9 @@ class StagesRecorder(Meter):
                 self._entries[entry.key].touched.add(operation + 1)
 
     def recording(self) -> StagesRecording:
-        """Return the trace of the step that has just been run.
-
-        Raises
-        ------
-        OffcertError
-            If the trace does not reproduce the live bytes that were counted.
-        """
+        """Return the trace of the step that has just been run, if it has the counted bytes."""
         last = self.staged.operations - 1
-        groups: dict[tuple[tuple[int, ...], bool], tuple[int, dict[Key, int]]] = {}
+        groups: Counter[tuple[tuple[int, ...], bool]] = Counter()
         for life in self._lives.values():
             died = last if life.record.died is None else life.record.died
             if life.record.size == 0 or died == life.record.born:
@@ -155,19 +128,14 @@ class StagesRecorder(Meter):
             )
             if not evictable:
                 uses = (life.record.born, died)
-            size, keys = groups.get((uses, evictable), (0, {}))
-            if evictable and life.key is not None:
-                keys = keys | {life.key: life.record.size}
-            groups[uses, evictable] = (size + life.record.size, keys)
-        ordered = sorted(groups.items(), key=lambda item: (item[0][0][0], item[0][0], item[0][1]))
-        names = _names([(uses, evictable) for (uses, evictable), _ in ordered], last)
+            groups[uses, evictable] += life.record.size
+        ordered = sorted(groups.items(), key=lambda item: (item[0][0][0], *item[0]))
+        names = _names([group for group, _ in ordered], last)
         tensors = [
             Tensor(name, size, uses, evictable)
-            for name, ((uses, evictable), (size, _)) in zip(names, ordered, strict=True)
+            for name, ((uses, evictable), size) in zip(names, ordered, strict=True)
         ]
-        trace = self._trace(tensors)
-        storages = {index: keys for index, (_, (_, keys)) in enumerate(ordered) if keys}
-        return StagesRecording(trace, storages, tuple(self.at_end), tuple(self.peaks))
+        return StagesRecording(self._trace(tensors), tuple(self.at_end), tuple(self.peaks))
 
     def _trace(self, tensors: Sequence[Tensor]) -> Trace:
         operations = []
@@ -186,23 +154,13 @@ class StagesRecorder(Meter):
 
 @dataclass(frozen=True)
 class StagesRecording:
-    """The trace of a training step and what the runtime needs to follow it.
+    """The trace of a training step, and the live bytes that were counted.
 
-    Attributes
-    ----------
-    trace : Trace
-        Durations are zero unless the recorder had a roofline.
-    storages : dict
-        For each evictable tensor of the trace, the saved storages that it consists of and their
-        bytes.
-    at_end : tuple of int
-        Live bytes counted at the end of each operation.
-    peaks : tuple of int
-        The most live bytes counted while each operation ran.
+    Durations are zero unless the recorder had a roofline; `at_end` are live bytes at the end of
+    each operation, `peaks` the most while it ran.
     """
 
     trace: Trace
-    storages: dict[int, dict[Key, int]]
     at_end: tuple[int, ...]
     peaks: tuple[int, ...]
 
@@ -235,15 +193,7 @@ def _names(groups: Sequence[tuple[tuple[int, ...], bool]], last: int) -> list[st
 
 
 def record(prepared: Prepared, hardware: Hardware | None = None) -> StagesRecording:
-    """Run one training step on fake tensors.
-
-    Parameters
-    ----------
-    prepared : Prepared
-        The prepared model to run.
-    hardware : Hardware, optional
-        Gives the operations their durations; without it they last 0.
-    """
+    """Run one training step on fake tensors; operations last as a roofline says, or 0."""
     recorder = StagesRecorder(StagedModel(prepared.fake, prepared.batches.workload.loss), hardware)
     with prepared.mode, recorder.active():
         inputs, labels = prepared.batches.shapes()
@@ -251,3 +201,99 @@ def record(prepared: Prepared, hardware: Hardware | None = None) -> StagesRecord
         for parameter in prepared.fake.root.parameters():
             parameter.grad = None
     return recorder.recording()
+
+
+class _Watched:
+    """Observes one step: nanoseconds per operation."""
+
+    def __init__(self, watch: Stopwatch) -> None:
+        self._watch = watch
+        self._marks: list[int | DeviceEvent] = []
+
+    def begin(self, operation: int) -> None:
+        self._marks.append(self._watch.mark())
+
+    def end(self, operation: int) -> None:
+        self._marks.append(self._watch.mark())
+
+    def hand_over(self, tensor: torch.Tensor) -> None:
+        pass
+
+    def durations(self) -> list[int]:
+        # What lies between the end of one operation and the begin of the next is no operation's.
+        return self._watch.between(self._marks)[::2]
+
+
+class _AllocatorMeter(Meter):
+    """A meter that asks the device's allocator for the peak, which includes scratch of kernels."""
+
+    def __init__(self, staged: StagedModel, device: Device) -> None:
+        super().__init__(staged)
+        self._device = device
+        self._allocated = 0
+
+    def begin(self, operation: int) -> None:
+        super().begin(operation)
+        self._device.synchronise()
+        self._device.reset_peaks()
+        self._allocated = self._device.memory().allocated
+
+    def end(self, operation: int) -> None:
+        super().end(operation)
+        self._device.synchronise()
+        rise = self._device.memory().peak_allocated - self._allocated
+        self.peaks[-1] = max(self.peaks[-1], self.at_begin[-1] + rise)
+
+
+def measure(prepared: Prepared, repetitions: int = 5) -> Measurement:
+    """Measure one training step on the first CUDA device, or on the CPU without one.
+
+    A copy of the network is run. Durations are medians of `repetitions`, after one to warm up.
+    Workspaces are the allocator's on CUDA; on the CPU, which does not tell, those of the fake
+    tensors.
+    """
+    streams = CudaDevice(timed=True) if torch.cuda.is_available() else None
+    device = torch.device("cpu") if streams is None else streams.tensors
+    root = copy.deepcopy(prepared.traced).to(device)
+    staged = StagedModel(prepared.fake.bind(root), prepared.batches.workload.loss)
+    generator = torch.Generator().manual_seed(0)
+    inputs, labels = prepared.batches.draw(generator)
+    batch = [tensor.to(device) for tensor in (inputs, labels) if tensor is not None]
+    samples = []
+    for _ in range(repetitions + 1):
+        watch = _Watched(Stopwatch(streams))
+        staged.forward([tensor.clone() for tensor in batch], watch).backward()
+        samples.append(watch.durations())
+        root.zero_grad(set_to_none=True)
+    durations = [round(statistics.median(times)) for times in zip(*samples[1:], strict=True)]
+    trace = record(prepared).trace
+    workspaces = [operation.workspace for operation in trace.operations]
+    if streams is not None:
+        workspaces = _allocator_workspaces(staged, batch, trace, streams)
+    found = measured(retimed(trace, durations, workspaces), device)
+    return replace(found, spread=spread_of(samples[1:]))
+
+
+def _allocator_workspaces(
+    staged: StagedModel, batch: Sequence[torch.Tensor], trace: Trace, device: Device
+) -> list[int]:
+    meter = _AllocatorMeter(staged, device)
+    with meter.active():
+        meter.step(*batch).backward()
+    return [
+        max(0, peak - (demand - operation.workspace))
+        for peak, demand, operation in zip(meter.peaks, trace.demand, trace.operations, strict=True)
+    ]
+
+
+def profile_stages(module: nn.Module, workload: Workload, hardware: Hardware | None) -> Measurement:
+    """Return the trace of a network's stages, and the device that gave it its durations.
+
+    Without a hardware model the first CUDA device is measured or, without one, the CPU; then the
+    network must have data.
+    """
+    prepared = prepare(module, workload)
+    if hardware is None:
+        return measure(prepared)
+    # As the papers take it.
+    return modelled(record(prepared, hardware).trace, hardware, Link.SIMPLEX)

@@ -27,16 +27,9 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass
 class Copy:
-    """Bytes in an arena that belong to a storage.
+    """Bytes in an arena, from `low` to before `high`, that belong to a storage.
 
-    Attributes
-    ----------
-    arena : Arena
-        Where they are.
-    low, high : int
-        Their first address there, and the one after their last.
-    entry : weak reference
-        To the storage, once the copy has been handed over; dead once autograd needs it no more.
+    The entry is known once the copy has been handed over, and dead once autograd needs it no more.
     """
 
     arena: Arena
@@ -63,29 +56,9 @@ class StreamCopies(Generic[Key]):
 
     As in `offcert.runtime.streaming.host_copies`, copies lie where the layout says, and where one
     lies that is the only one of a storage, another one is not written but goes into memory of its
-    own, outside of the arena.
-
-    Parameters
-    ----------
-    device : Device
-        The device whose streams copy.
-    layout : HostLayout
-        The layout of the plan.
-    arena : Arena
-        Of exactly the layout's bytes.
-    apart : callable, optional
-        Makes memory for a copy outside of the arena; by default the device, which registers it.
-    staging : Staging, optional
-        By way of which copies go to and from files. Without it the host waits for them.
-
-    Attributes
-    ----------
-    outside_entries, outside_bytes : int
-        Copies outside of the arena.
-    arena : Arena
-        The arena.
-    closed : bool
-        Whether the host's memory has been given back: nothing can leave any more.
+    own outside of the arena, which is counted, made by `apart` (by default the device, which
+    registers it). Copies go to and from files by way of `staging`; without it the host waits for
+    them. Once they are `closed`, nothing can leave any more.
     """
 
     def __init__(
@@ -120,13 +93,7 @@ class StreamCopies(Generic[Key]):
         return self.arena.pinning
 
     def room(self, entries: Sequence[Entry]) -> list[Copy]:
-        """Return bytes of the host that storages can be copied to.
-
-        Raises
-        ------
-        OffcertError
-            If they cannot lie where the layout says, and the host has no memory besides.
-        """
+        """Return bytes of the host that storages can be copied to."""
         return [self._room(entry) for entry in entries if entry.size]
 
     def send(self, rows: Sequence[tuple[Entry, torch.Tensor]], copies: Sequence[Copy]) -> None:

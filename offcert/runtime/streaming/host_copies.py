@@ -66,18 +66,6 @@ class HostCopies(Generic[Key]):
     that: before it writes, it looks at what lies there. A copy whose storage is still away is the
     only one there is, and is never written over; the new copy then goes into memory of its own
     outside of the arena, which is counted. Any other copy there is forgotten.
-
-    Parameters
-    ----------
-    layout : HostLayout
-        The layout of the plan.
-    store : HostStore
-        The arena, of exactly the layout's bytes.
-
-    Attributes
-    ----------
-    outside_entries, outside_bytes : int
-        Copies outside of the arena.
     """
 
     def __init__(self, layout: HostLayout[Key], store: HostStore) -> None:

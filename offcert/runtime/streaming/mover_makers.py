@@ -39,12 +39,8 @@ class MoverMaker(ABC, Generic[Room]):
 
     Steps with the same plan use the same room on the host, one after the other; one that begins
     while another still needs the room gets room of its own. Of room that nobody needs any more,
-    what one step takes is kept.
-
-    Attributes
-    ----------
-    record : StepEvents or None
-        The times of the latest step, if they are taken note of.
+    what one step takes is kept. `record` has the times of the latest step, if they are taken note
+    of.
     """
 
     def __init__(self) -> None:
@@ -107,16 +103,9 @@ class MoverMaker(ABC, Generic[Room]):
 
 
 class SynchronousMoverMaker(MoverMaker[HostStore]):
-    """Makes movers that copy at once, into a memory-mapped file.
+    """Makes movers that copy at once, into a memory-mapped file in a directory.
 
-    Parameters
-    ----------
-    directory : str, optional
-        Where the file is made.
-    timed : bool
-        Take note of all times.
-    spill : str, optional
-        Where the file is made for what is not to be in the host's memory.
+    A file in another one (`spill`) is for what is not to be in the host's memory.
     """
 
     def __init__(
@@ -146,17 +135,7 @@ class SynchronousMoverMaker(MoverMaker[HostStore]):
 
 
 class StreamMoverMaker(MoverMaker[StreamCopies[SavedPlace]]):
-    """Makes movers that let the streams of a device copy.
-
-    Parameters
-    ----------
-    device : Device
-        The device whose streams copy.
-    timed : bool
-        Take note of all times.
-    spill : str, optional
-        Where the file is made for what is not to be in the host's memory.
-    """
+    """Makes movers that let the streams of a device copy; `spill` as above."""
 
     def __init__(self, device: Device, *, timed: bool = False, spill: str | None = None) -> None:
         super().__init__()

@@ -35,14 +35,8 @@ from offcert.runtime.device.interface import Arena, CopiedStorage, Device, Devic
 class Slot:
     """A stretch of a ring.
 
-    Attributes
-    ----------
-    begin, size : int
-        Where it is.
-    used : DeviceEvent or None
-        Once it is reached, nobody uses the slot; None while that is not known.
-    in_stream : bool
-        Whether it is an event of a stream, which streams can wait for.
+    Once `used` is reached, nobody uses it; None while that is not known. If it is an event of a
+    stream, streams can wait for it.
     """
 
     begin: int
@@ -52,13 +46,7 @@ class Slot:
 
 
 class Ring:
-    """Gives out stretches of so many bytes, each behind the one before, and then from the front.
-
-    Parameters
-    ----------
-    size : int
-        Bytes.
-    """
+    """Gives out stretches of its bytes, each behind the one before, and then from the front."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -107,17 +95,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Staged(Generic[Key]):
-    """A storage whose copy is in a file.
-
-    Attributes
-    ----------
-    key : Key
-        How it is recognised.
-    file : Arena
-        Where the copy is.
-    offset, size : int
-        And where there.
-    """
+    """A storage whose copy is in a file."""
 
     key: Key
     file: Arena
@@ -147,14 +125,8 @@ class _Read:
 class Staging(Generic[Key]):
     """Copies between a device and files, by way of registered memory.
 
-    Parameters
-    ----------
-    device : Device
-        The device whose streams copy.
-    size : int
-        Bytes of registered memory; at least twice `HOST_ALIGNMENT`.
-    order : sequence of sequence of Staged
-        Storages that come back in a step, transfer by transfer, in this order.
+    That has at least twice `HOST_ALIGNMENT` bytes. Storages come back in a step in an order,
+    transfer by transfer.
     """
 
     def __init__(self, device: Device, size: int, order: Sequence[Sequence[Staged[Key]]]) -> None:
@@ -220,10 +192,7 @@ class Staging(Generic[Key]):
     def settle(self) -> None:
         """Wait until all files are written.
 
-        Raises
-        ------
-        Exception
-            A failure in a thread that writes, whoever has been told of it before.
+        Raise what went wrong in a thread, whoever was told before.
         """
         while self._writes:
             self._writes.popleft().wait_here()

@@ -32,13 +32,7 @@ class EventClock(Protocol):
 
 
 class StepEvents:
-    """Events between the operations and around the transfers of one step.
-
-    Parameters
-    ----------
-    device : EventClock
-        The device whose events they are.
-    """
+    """Events between the operations and around the transfers of one step."""
 
     def __init__(self, device: EventClock) -> None:
         self._device = device
@@ -85,19 +79,11 @@ def forecast(
     durations: Sequence[int] | None = None,
     launches: Sequence[int] | None = None,
 ) -> Schedule:
-    """Return the schedule that the streams follow.
+    """Return the schedule that the streams follow, by a timetable of a plan for a problem.
 
-    Parameters
-    ----------
-    problem : Problem
-        The operations, and the platform.
-    timetable : Timetable
-        The timetable of a plan for it.
-    durations : sequence of int, optional
-        Ticks of the operations, if other than the problem's.
-    launches : sequence of int, optional
-        Ticks that the host takes to hand over each operation, by default none: no operation ends
-        before it has been handed over. Then it may last longer than its problem says.
+    `durations` are ticks of the operations, if other than the problem's; `launches` those that the
+    host takes to hand over each operation, by default none: no operation ends before it has been
+    handed over. Then it may last longer than its problem says.
     """
     taken = problem.trace.durations if durations is None else durations
     handed = [0] * len(taken) if launches is None else list(accumulate(launches))

@@ -31,20 +31,9 @@ from offcert.runtime.watch.saved_hooks import SavedPlace
 class Flight:
     """A transfer from when it is about to be handed over.
 
-    Parameters
-    ----------
-    device : Device
-        Whose stream copies. The memory is that of the stream in which the calling thread's
-        operators run.
-    stream : Stream
-        ``out`` or ``back``.
-    data : sequence of torch.Tensor
-        All bytes of the storages.
-
-    Attributes
-    ----------
-    done : DeviceEvent or None
-        After the copy; None until it has been handed over.
+    The bytes of storages, and who copies them. The memory is that of the stream in which the
+    calling thread's operators run. `done` is the event after the copy; None until it has been
+    handed over.
     """
 
     __slots__ = ("_compute", "_data", "_stream", "done")
@@ -70,15 +59,7 @@ class Flight:
 
 @dataclass
 class _Sent:
-    """A tensor on its way to the host.
-
-    Attributes
-    ----------
-    flight : Flight
-        The flight that holds its bytes on the device.
-    versions : dict
-        For each storage, its versions when the copy was handed over.
-    """
+    """A tensor on its way to the host, held by a flight, with its versions by then."""
 
     flight: Flight
     versions: dict[SavedPlace, dict[int, int]]
@@ -87,8 +68,8 @@ class _Sent:
 class StreamMover(Mover):
     """Moves tensors by the streams of a device, as a timetable says.
 
-    The order of work is that of the timetable (`offcert.runtime.plan.timetable`). What it
-    relies on, so that no byte is read or given away too early:
+    The order of work is that of the timetable (`offcert.runtime.plan.timetable`). What it relies
+    on, so that no byte is read or given away too early:
 
     1. A copy to the host begins after ``compute`` has done all operations before the present one.
     2. The bytes of a tensor that leaves are held until ``compute`` has waited for its copy.
@@ -100,17 +81,6 @@ class StreamMover(Mover):
 
     ``compute`` is the stream in which the step began. A program that runs operators in others, too,
     is not followed: what they read could not be told from what is free.
-
-    Parameters
-    ----------
-    step_plan : StepPlan
-        The plan to follow; with a timetable.
-    device : Device
-        The device whose streams copy.
-    copies : StreamCopies
-        On the host.
-    record : StepEvents, optional
-        Takes note of the times.
     """
 
     in_streams = True

@@ -58,20 +58,11 @@ class FollowedStep(Protocol):
 
 
 class Mover(ABC):
-    """Carries a plan out, operation by operation.
+    """Carries a plan out, operation by operation; counts bytes that it has copied.
 
-    Attributes
-    ----------
-    offloaded_bytes, prefetched_bytes : int
-        Bytes that were copied to the host and back.
-    late_bytes : int
-        Bytes of these that came back only when they were asked for.
-    unfreed : list of Unfreed
-        Storages that should have left, but are held by someone besides autograd.
-    in_streams : bool
-        Whether streams move tensors: it is asked of all that autograd saves and asks for.
-    outside_entries, outside_bytes : int
-        Copies outside of the arena.
+    Of those, `late_bytes` came back only when they were asked for. `unfreed` are storages that
+    should have left, but are held by someone besides autograd. If it moves `in_streams`, it is
+    asked of all that autograd saves and asks for.
     """
 
     in_streams = False
@@ -122,16 +113,7 @@ class Mover(ABC):
 def lacking(step: FollowedStep, place: SavedPlace, operation: int, here: str = "cpu") -> None:
     """Tell a step that it has not saved a tensor that is to leave, unless it does less.
 
-    Parameters
-    ----------
-    step : FollowedStep
-        The step that follows a plan.
-    place : SavedPlace
-        The tensor that its plan knows.
-    operation : int
-        The operation before which it is to leave.
-    here : str
-        The kind of device that the step runs on.
+    The step runs on a device `here`, and its plan may be for another one.
     """
     if place.operation in step.left_out:
         return
@@ -165,13 +147,6 @@ class SynchronousMover(Mover):
 
     Before an operation begins, first everything leaves that the plan wants gone by then, then
     everything comes back whose memory the plan has taken by then.
-
-    Parameters
-    ----------
-    step_plan : StepPlan
-        The plan to follow.
-    store : HostStore
-        Where offloaded bytes go.
     """
 
     def __init__(self, step_plan: StepPlan, store: HostStore) -> None:
@@ -265,13 +240,7 @@ def away(step: FollowedStep, places: Iterable[SavedPlace]) -> list[Entry]:
 
 
 class GapsOfTensors:
-    """Finds the gap of a tensor that an operation lies in.
-
-    Parameters
-    ----------
-    trace : Trace
-        The trace whose gaps they are.
-    """
+    """Finds the gap of a tensor that an operation lies in."""
 
     def __init__(self, trace: Trace) -> None:
         self._rows: dict[int, list[tuple[int, int]]] = {}
@@ -288,13 +257,6 @@ def forecast_at_once(problem: Problem, prediction: Prediction) -> Schedule:
 
     Before each operation, everything that is to leave is copied first, the first time that it
     leaves, and then what is to come back, one after the other. Nothing overlaps.
-
-    Parameters
-    ----------
-    problem : Problem
-        The operations, and the platform's rates.
-    prediction : Prediction
-        The prediction of the plan: what leaves and comes back before each operation.
     """
     trace, platform, gaps = problem.trace, problem.platform, GapsOfTensors(problem.trace)
     now, copied = 0, set()
@@ -348,17 +310,7 @@ _LATE = -1
 
 
 class TimedMover(SynchronousMover):
-    """Takes note of the times of operations and transfers.
-
-    Parameters
-    ----------
-    step_plan : StepPlan
-        The plan to follow.
-    store : HostStore
-        Where offloaded bytes go.
-    record : StepEvents
-        Takes note.
-    """
+    """Takes note of the times of operations and transfers."""
 
     def __init__(self, step_plan: StepPlan, store: HostStore, record: StepEvents) -> None:
         super().__init__(step_plan, store)

@@ -57,9 +57,7 @@ class Handle:
         The storage; None for tensors of the model, which are left alone.
     tensor : torch.Tensor or None
         The saved tensor itself, detached, as long as it has not left the device. It shares its
-        version counter with the tensor that was saved.
-    version : int
-        The version when the tensor was saved.
+        version counter with the tensor that was saved, which had this `version`.
     stale : bool
         Whether the tensor had been changed in place when it left the device.
     view : tuple or None
@@ -129,24 +127,19 @@ class Handle:
 class Entry:
     """One storage that autograd saves, wherever its bytes are.
 
-    Attributes
+    It lives as long as one of its handles. Attributes
     ----------
     key : hashable
         By what it is recognised in another step.
-    size : int
-        Bytes.
     data : torch.Tensor or None
-        All bytes of the storage it came back in; None while the original is on the device, or
-        nothing is. Whatever is restored is a view of it, so that its version tells of changes.
+        All bytes of the storage it came back in, with this `version` then; None while the original
+        is on the device, or nothing is. Whatever is restored is a view of it, so that its version
+        tells of changes.
     sending : torch.Tensor or None
         All bytes of the storage, while a stream copies them to the host: whoever waits for that
         holds them, and is no one else.
-    handles : list of weakref
-        The handles that autograd holds on it; it lives as long as one of them.
     address : int
         Of the storage that it was last recognised in; 0 since it has left that.
-    version : int
-        Of `data` when the bytes had come back.
     """
 
     __slots__ = ("__weakref__", "address", "data", "handles", "key", "sending", "size", "version")
@@ -202,10 +195,7 @@ class Entry:
     def alone(self) -> torch.UntypedStorage | None:
         """Return the storage on the device; None if someone besides autograd's handles holds it.
 
-        Raises
-        ------
-        LookupError
-            If nothing is on the device.
+        If nothing is on the device, a `LookupError` is raised.
         """
         # The storage's own Python object counts as one user; someone may have that alone.
         tensor, ours = self.data, 1 if self.data is None else 2

@@ -40,20 +40,11 @@ OPERATOR = "operator"  # an operator is called; only where a dispatch mode watch
 class Event(NamedTuple):
     """Something that happens in a step.
 
-    Attributes
-    ----------
-    kind : str
-        One of the constants of this module.
-    path : str
-        Path of the module, as in ``model.named_modules()``; of an operator, its name.
-    call : int
-        Which call of the module or operator in this step; of an unpacking, how many came before it;
-        of an end, which backward pass it was.
-    part : int
-        Number among the call's tensors.
-    again : int
-        How many times the gradient of that tensor was complete before: a second backward pass
-        comes by once more.
+    It is of a kind, one of the constants of this module, and tells the path of a module, as in
+    ``model.named_modules()`` (of an operator, its name), and which `call` of it in this step it
+    was; of an unpacking, how many came before it; of an end, which backward pass it was. `part` is
+    a number among the call's tensors, `again` how many times the gradient of that was complete
+    before: a second backward pass comes by once more.
     """
 
     kind: str
@@ -163,20 +154,10 @@ class Watching(Protocol):
 
 
 class Session:
-    """One step under way.
+    """One step under way; it has `failed` if a call of the model has ended with an exception.
 
     A subclass says what an event does (`tick`) and which gradients it wants to hear of (`wants`).
     It must not hold tensors of the step: hooks in the autograd graph hold the session.
-
-    Parameters
-    ----------
-    hooks : Watching
-        The hooks that tell the session of its thread.
-
-    Attributes
-    ----------
-    failed : bool
-        Whether a call of the model has ended with an exception.
     """
 
     def __init__(self, hooks: Watching) -> None:

@@ -71,13 +71,7 @@ def _is_python(name: str) -> bool:
 
 
 def foreign_name(func: Any) -> str | None:
-    """Return the name of an operator that is written in Python, unless declared pure, or None.
-
-    Parameters
-    ----------
-    func : torch._ops.OpOverload
-        The operator.
-    """
+    """Return the name of an operator that is written in Python, unless declared pure, or None."""
     if getattr(func, "namespace", "aten") in _OWN:
         return None
     name: str = func.name().split(".")[0]

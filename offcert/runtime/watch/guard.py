@@ -72,11 +72,8 @@ class Failed(Protocol):
 class Guard:
     """Decides whether an error that an entrance has raised is reported or passed on.
 
-    Parameters
-    ----------
-    failed : callable, optional
-        Is told of it. Without one the error is raised: there is no training that could go on, as
-        in a capture.
+    `failed` is told of it. Without one the error is raised: there is no training that could go on,
+    as in a capture.
     """
 
     __slots__ = ("_failed",)
@@ -127,13 +124,9 @@ def guard_of(hooks: Guarded | None) -> Guard:
 def guarded(otherwise: Callable[..., Any] | None = None) -> Callable[[Method], Method]:
     """Mark a method as an entrance: the guard of its object gets the errors that it raises.
 
-    The object has the guard as its ``guard``, and perhaps the step as its ``session``.
-
-    Parameters
-    ----------
-    otherwise : callable, optional
-        Called with what the method was called with, after it has failed; without one, None is
-        returned.
+    The object has the guard as its ``guard``, and perhaps the step as its ``session``. `otherwise`
+    is called with what the method was called with, after it has failed; without one, None is
+    returned.
     """
 
     def mark(function: Method) -> Method:

@@ -35,10 +35,7 @@ _REFUSED = {
 def unwrap(model: nn.Module) -> nn.Module:
     """Return the module that DistributedDataParallel runs, or else the model itself.
 
-    Raises
-    ------
-    InputError
-        If `model` is no module, or a wrapper under which plans cannot be followed.
+    What is no module, or a wrapper under which plans cannot be followed, is an `InputError`.
     """
     if not isinstance(model, nn.Module):
         raise InputError(f"model must be an nn.Module, not {type(model).__name__}")
@@ -113,12 +110,8 @@ def uncompiled() -> AbstractContextManager[Any]:
 def watched_modules(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     """Yield path and module of everything that can be hooked, the root first.
 
-    What `torch.compile` has compiled is one module, and so is a script module.
-
-    Raises
-    ------
-    InputError
-        If a module was compiled in place.
+    What `torch.compile` has compiled is one module, and so is a script module; one that was
+    compiled in place is an `InputError`.
     """
     seen: set[int] = set()
     stack: list[tuple[str, nn.Module]] = [("", root)]
@@ -140,25 +133,10 @@ def watched_modules(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 
 
 class Hooks:
-    """Hooks on a model; `attach` and `detach` them in pairs.
+    """Hooks on a model, a call of which begins a step; `attach` and `detach` them in pairs.
 
-    Parameters
-    ----------
-    root : nn.Module
-        A call of it begins a step.
-    steps : StepKeeper
-        Is asked for the session.
-
-    Attributes
-    ----------
-    compiled : set of str
-        Paths of the modules that are hooked and compiled.
-    parts : Parts
-        The parts of the root, as they were when they were last looked at.
-    guard : Guard
-        The guard of all that is called in the model's steps.
-    unseen : Unseen or None
-        Who waits for the first call of the root.
+    `steps` is asked for the session; `parts` are as they were when they were last looked at.
+    `compiled` are paths of modules that are hooked and compiled; `unseen` waits for the first call.
     """
 
     def __init__(self, root: nn.Module, steps: StepKeeper, guard: Guard = RAISING) -> None:
@@ -195,10 +173,8 @@ class Hooks:
     def listen(self, heard: Collection[str] | None, left: Collection[str] | None) -> None:
         """Hook other modules inside of the root from now on; None for all.
 
-        Parameters
-        ----------
-        heard, left : collection of str, or None
-            Paths of the modules whose calls the session is told of, and of whose ends.
+        The session is told of calls of those that are `heard`, and of the ends of those that are
+        `left`.
         """
         asked = tuple(frozenset(self._modules if e is None else e) for e in (heard, left))
         if asked == self._heard:

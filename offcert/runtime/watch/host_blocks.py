@@ -18,13 +18,7 @@ BLOCK, _PART, _THREADS = 2**28, 2**24, 8
 
 
 class HostBlocks:
-    """Gives out memory of the host that has been touched; a block goes when its last part does.
-
-    Parameters
-    ----------
-    block : int
-        Bytes that are taken at a time at least.
-    """
+    """Gives out memory of the host that has been touched; a block goes when its last part does."""
 
     def __init__(self, block: int = BLOCK) -> None:
         self._block = block

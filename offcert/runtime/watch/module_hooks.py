@@ -117,10 +117,8 @@ class LeaveHook(UncopiedHook):
 class RootHook:
     """The two hooks of the model itself, which begin a step.
 
-    Attributes
-    ----------
-    last : object or None
-        The handle of the second one, if it is to be removed when the call under way has returned.
+    `last` is the handle of the second one, if it is to be removed when the call under way has
+    returned.
     """
 
     def __init__(self, hooks: Hooked, module: nn.Module) -> None:

@@ -13,19 +13,10 @@ from offcert.runtime.watch.sharded import Sharded, local
 
 
 class Parts:
-    """The modules of a model as they were when it was looked at.
+    """The modules and parameters of a model as they were when it was looked at.
 
-    Parameters
-    ----------
-    root : nn.Module
-        The model.
-
-    Attributes
-    ----------
-    modules, parameters : list
-        Of the model; of a parameter that is gathered the shard that this process keeps.
-    sharded : Sharded
-        The parameters that `fully_shard` has taken apart.
+    Of a parameter that is gathered the shard counts that this process keeps; `sharded` are those
+    that `fully_shard` has taken apart.
     """
 
     def __init__(self, root: nn.Module) -> None:

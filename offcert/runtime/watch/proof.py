@@ -13,13 +13,7 @@ class RecomputeError(OffcertError, RuntimeError):
 
 
 class StopRunning(Exception):  # noqa: N818
-    """A segment has run again as far as that is needed.
-
-    Parameters
-    ----------
-    run : object
-        The run that is over; those around it go on.
-    """
+    """A segment has run again as far as that is needed; runs around it go on."""
 
     def __init__(self, run: Any) -> None:
         super().__init__()
@@ -32,29 +26,19 @@ class SegmentProof:
     In a rehearsal what the segment makes first stays, and is used; the segment runs again beside
     it, and both are compared. See the rules of `offcert.runtime.segments.checkpoint`.
 
-    Parameters
-    ----------
-    name : str
-        Name of the segment, for people.
-    paths : tuple of str
-        Paths of the modules that it calls.
-    told : callable, optional
-        Called with the proof when the segment is refused.
-
     Attributes
     ----------
-    seen : int
-        In how many rehearsals it has made the same again.
     paths : tuple of str
         Paths of the modules that it calls; of those that stand in the way, once it is refused.
+    seen : int
+        In how many rehearsals it has made the same again.
     compared : int or None
         Which of the tensors that it saves is compared in each step, once a rehearsal has chosen it.
-    kinds : list
-        Shape, data type and need of a gradient of each of them.
-    unwritten : set of int
-        Which of them operators save before they have written them.
+    kinds, unwritten : list, set of int
+        Shape, data type and need of a gradient of each of them, and those that operators save
+        before they have written them.
     refused : str or None
-        Why it never runs again from now on.
+        Why it never runs again from now on; then `told` is called with the proof.
     """
 
     def __init__(
@@ -96,12 +80,7 @@ class SegmentProof:
     def refuse(self, reason: str, blamed: tuple[str, ...] = ()) -> None:
         """Take note of why the segment must not run again; only the first reason counts.
 
-        Parameters
-        ----------
-        reason : str
-            Reason for people.
-        blamed : tuple of str
-            Paths of the modules that stand in the way, if it is known that others do not.
+        `blamed` are paths of the modules that stand in the way, if it is known that others do not.
         """
         if self.refused is None:
             self.refused = reason

@@ -43,19 +43,8 @@ class _Away:
 class Rule:
     """Keeps the bytes that a tracker counts on the device within a limit.
 
-    Parameters
-    ----------
-    tracker : LiveBytes
-        Counts what operators make.
-    limit : int
-        Bytes; what it cannot do, as operators need their operands, it does not.
-    host : int, optional
-        Bytes of the host that copies may take at most; by default any number.
-
-    Attributes
-    ----------
-    bytes_moved : int
-        Bytes that have left.
+    What it cannot do, as operators need their operands, it does not. Copies may take `host` bytes
+    of the host; None for any number. `bytes_moved` have left.
     """
 
     def __init__(self, tracker: LiveBytes, limit: int, host: int | None = None) -> None:

@@ -105,18 +105,8 @@ def is_checkpointed() -> bool:
 class SavedPlace(NamedTuple):
     """The marks by which a saved storage is recognised in another step.
 
-    Attributes
-    ----------
-    operation : int
-        During which it was saved first.
-    size : int
-        Bytes of the storage.
-    dtype : str
-        Data type of the tensor that was saved first.
-    shape : tuple of int
-        Of that tensor.
-    ordinal : int
-        How many of the same kind the operation had saved before.
+    It was saved first during an operation, has a size in bytes, and the tensor that was saved first
+    a data type and a shape; the operation had saved `ordinal` others of the same kind before.
     """
 
     operation: int
@@ -127,13 +117,7 @@ class SavedPlace(NamedTuple):
 
 
 class PlacedEntries:
-    """Storages that the forward pass of a step has saved, by where that was; it is held weakly.
-
-    Attributes
-    ----------
-    by_place : dict
-        References to the entries.
-    """
+    """Storages that the forward pass of a step has saved, by where that was; it is held weakly."""
 
     def __init__(self) -> None:
         # Not a dictionary that forgets the dead: that costs more than all of them take.
@@ -175,20 +159,7 @@ _NOTHING = nullcontext()
 
 
 class Owned:
-    """The storages that a model holds, or gathers: they are left alone.
-
-    Parameters
-    ----------
-    parts : Parts
-        The parts of the model.
-
-    Attributes
-    ----------
-    held : dict
-        References to the storages that the model holds, by address.
-    gathered : container
-        Those that it gathers.
-    """
+    """The storages that a model holds (`held`, by address), or gathers: they are left alone."""
 
     def __init__(self, parts: Parts) -> None:
         # By address, and weakly: a buffer may be replaced while the model runs, and then its
@@ -230,27 +201,11 @@ class SavedStorages:
     """The storages that autograd saves while the model's forward pass runs.
 
     Entries are held weakly: a storage dies when autograd releases the last handle on it. Storages
-    of the model and of other devices, and tensors that are not plain strided ones, stay as they
-    are; changes in place are detected for all. Of a `DTensor` the part on this process moves.
-
-    Parameters
-    ----------
-    owned : Owned
-        Storages that are left alone; it may be set again for every step.
-    device : str
-        The kind of device that the model is on (`Parts.device`); likewise. Kernels of a GPU may
-        save tensors on the host, such as the seeds of an attention.
-    tracker : LiveBytes, optional
-        If one counts operators, it must not count ours.
-
-    Attributes
-    ----------
-    guard : Guard
-        The guard of the hooks.
-    closed : bool
-        Whether what is saved from now on is left alone.
-    by_address : dict
-        References to entries, by the address of the storage that each was last recognised in.
+    of the model (`owned`) and of other devices, and tensors that are not plain strided ones, stay
+    as they are; changes in place are detected for all. Kernels of a GPU may save tensors on the
+    host, such as the seeds of an attention. Of a `DTensor` the part on this process moves. If a
+    tracker counts operators, it must not count ours. What is saved once it is `closed` is left
+    alone.
     """
 
     def __init__(

@@ -35,14 +35,9 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class Whole:
-    """A `DTensor` without its part on this process: its description and its version.
+    """A `DTensor`, which is not held, without its part on this process: description and version.
 
     Changes in place are counted by the `DTensor`; its part does not know of them.
-
-    Parameters
-    ----------
-    tensor : DTensor
-        It is not held.
     """
 
     __slots__ = ("_shell", "_version")
@@ -92,17 +87,8 @@ def states_of(modules: Iterable[nn.Module]) -> list[tuple[nn.Module, Any]]:
 class Sharded:
     """The sharded parameters of a model; false if it has none.
 
-    Parameters
-    ----------
-    modules : iterable of nn.Module
-        All modules of the model.
-
-    Attributes
-    ----------
-    modules : list of nn.Module
-        Modules that `fully_shard` was applied to.
-    states, groups, parameters : list
-        PyTorch's objects: one a call of `fully_shard`, one a collective, one a parameter.
+    `modules` are those that `fully_shard` was applied to; `states`, `groups` and `parameters`
+    PyTorch's objects: one a call of it, one a collective, one a parameter.
     """
 
     def __init__(self, modules: Iterable[nn.Module]) -> None:
@@ -199,10 +185,7 @@ def mark_of(parameter: Any) -> Any:
 class Gathered:
     """Finds out whether a storage is that of a gathered parameter.
 
-    Parameters
-    ----------
-    sharded : Sharded
-        Sharded parameters of the model; parameters that have not been gathered yet have no storage.
+    Parameters that have not been gathered yet have no storage.
     """
 
     def __init__(self, sharded: Sharded) -> None:

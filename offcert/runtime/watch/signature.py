@@ -20,8 +20,8 @@ def signature(parts: Parts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Si
     """Return the signature of a call, as a JSON value.
 
     It has the shapes, data types and kinds of devices of the inputs, the other arguments as far as
-    they are plain values, the state of autocast, and which modules train and which parameters
-    are trained.
+    they are plain values, the state of autocast, and which modules train and which parameters are
+    trained.
     """
     leaves, _ = tree_flatten((args, dict(sorted(kwargs.items()))))
     devices = sorted({leaf.device.type for leaf in leaves if isinstance(leaf, torch.Tensor)})
@@ -53,17 +53,10 @@ def _describe(leaf: Any) -> Any:
 
 
 def as_if_on(call: Signature, captured: str, here: str) -> Signature:
-    """Return the signature that a call would have on another kind of device.
+    """Return the signature that a call on a device `here` would have on another kind of device.
 
     A step that was captured on tensors without data, or on the CPU, is the same step on CUDA. What
     CUDA saves beyond that, if anything, shows when it is saved.
-
-    Parameters
-    ----------
-    call : Signature
-        Of a model on the kind of device `here`.
-    captured, here : str
-        Kinds of devices, such as ``"cpu"``.
     """
     if captured == here:
         return call
@@ -81,11 +74,6 @@ def covers(captured: Signature, call: Signature) -> bool:
 
     Each tensor has at most the captured shape, dimension by dimension, and none is empty. Whole
     numbers, such as the time step of a diffusion, may be others; all else must be equal.
-
-    Parameters
-    ----------
-    captured, call : Signature
-        Of calls on the same kind of device (`as_if_on`).
     """
     if captured == call:
         return True

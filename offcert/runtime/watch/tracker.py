@@ -34,18 +34,9 @@ Freed = Callable[[int], None]
 
 
 class StorageRecord:
-    """One storage, from its allocation to its death.
+    """One storage, from its allocation to its death, by the tracker's `now`.
 
-    Attributes
-    ----------
-    size : int
-        Bytes.
-    born : int
-        The tracker's `now` at allocation.
-    died : int or None
-        The tracker's `now` when it died or was excluded.
-    excluded : bool
-        Whether the storage is left out of the live bytes.
+    It has died when it was `excluded`, too: left out of the live bytes.
     """
 
     __slots__ = ("born", "died", "excluded", "reference", "size")
@@ -62,8 +53,8 @@ class LiveBytes(TorchDispatchMode):
     """Counts the bytes of the storages that are alive, for fake and real tensors alike.
 
     What is counted: every storage that an ATen operator returned while the tracker was counting,
-    once, with all its bytes, from the moment the operator returned to the moment its last
-    reference is dropped, however many tensors and views share it.
+    once, with all its bytes, from the moment the operator returned to the moment its last reference
+    is dropped, however many tensors and views share it.
 
     What is not counted: storages of other kinds of devices (what hooks of the user's own hold on
     the host), storages that existed before (parameters, buffers, constants of the model), storages
@@ -76,22 +67,16 @@ class LiveBytes(TorchDispatchMode):
         The kind of device (``"cuda"``) whose storages count; None for all.
     now : int
         The number of the operation that runs; whoever drives the tracker sets it.
-    live : int
-        Bytes alive.
-    peak : int
-        The most bytes alive at once since `start_peak`.
-    away : int
-        Bytes of those alive that are not on the device (`leave`).
-    most : int
-        The most bytes on the device at once since `start`.
+    live, peak : int
+        Bytes alive, and the most at once since `start_peak`.
+    away, most : int
+        Bytes of those alive that are not on the device (`leave`), and the most there since `start`.
     announcer, listener : callable, optional
         Called before and after every operator that is counted.
     allocated, freed : callable, optional
-        Called with the address and the bytes of each storage before it counts, and with its
-        address once it counts no more. What `allocated` raises is raised by the operator: there
-        is not so much memory.
-    guard : Guard
-        The guard of all that is done beside the operators.
+        Called with the address and the bytes of each storage before it counts, and with its address
+        once it counts no more. What `allocated` raises is raised by the operator: there is not so
+        much memory.
     sharded : Sharded or None
         Sharded parameters, which count from when they are gathered until they are freed.
     """
@@ -182,12 +167,9 @@ class LiveBytes(TorchDispatchMode):
         self._foreign[storage._cdata] = weakref.ref(storage)
 
     def adopt(self, tensor: torch.Tensor) -> StorageRecord | None:
-        """Count the storage of `tensor` from now on, unless it is known already.
+        """Count the storage of `tensor` from now on.
 
-        Returns
-        -------
-        StorageRecord or None
-            The record; None if the storage is one that does not count.
+        Return its record, or None if it does not count.
         """
         if self.kind is not None and tensor.device.type != self.kind:
             return None
@@ -205,12 +187,9 @@ class LiveBytes(TorchDispatchMode):
         return record
 
     def look(self) -> list[StorageRecord]:
-        """Count the parameters that have been gathered or freed since this was called last.
+        """Count parameters that were gathered or freed meanwhile.
 
-        Returns
-        -------
-        list of StorageRecord
-            Of those that have been gathered.
+        Return the gathered ones' records.
         """
         if self._sent:
             self._settle()
@@ -267,10 +246,7 @@ class LiveBytes(TorchDispatchMode):
     def leave(self, storage: torch.UntypedStorage) -> StorageRecord | None:
         """Let the bytes of a storage be away: it counts as alive, but its death does not end that.
 
-        Returns
-        -------
-        StorageRecord or None
-            For `come_back` or `lose`; None if the storage does not count.
+        Returns the record, for `come_back` or `lose`; None if the storage does not count.
         """
         record = self.record(storage)
         if record is not None:
@@ -341,13 +317,7 @@ class LiveBytes(TorchDispatchMode):
         self.peak = self.live
 
     def start(self, sharded: Sharded | None = None) -> None:
-        """Forget every storage and count from zero.
-
-        Parameters
-        ----------
-        sharded : Sharded, optional
-            Sharded parameters, which count while they are gathered, those gathered now, too.
-        """
+        """Forget every storage and count from zero; sharded parameters while they are gathered."""
         for key, record in self._alive.items():
             if not record.excluded:
                 self._is_freed(key)

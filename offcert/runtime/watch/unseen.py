@@ -27,14 +27,7 @@ from offcert.runtime.watch.parts import Parts
 class Unseen:
     """Waits for gradients of a model that has not been called; closed once it has been.
 
-    Parameters
-    ----------
-    root : torch.nn.Module
-        The model.
-    told : callable
-        Called once, with what is to be said.
-    guard : Guard
-        The guard of the model's hooks.
+    `told` is called once, with what is to be said.
     """
 
     def __init__(self, root: nn.Module, told: Callable[[str], None], guard: Guard) -> None:

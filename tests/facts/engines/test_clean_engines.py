@@ -8,6 +8,7 @@ import torch
 from offcert.runtime.compiled.operators import OPERATORS
 from offcert.runtime.device.cuda import CudaStream
 from offcert.runtime.follow.offload import follow
+from offcert.runtime.follow.options import FollowOptions
 from offcert_lab.engines import Fault, audit_engine
 from support.engines.clean import CLEAN, AsyncOperators, two_streams_backward
 from support.engines.small import batch, gradients, network
@@ -32,7 +33,7 @@ def own(reports):
     def train():
         model = copy.deepcopy(plain).cuda()
         optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
-        with follow(model, plan, problem, count=False) as made:
+        with follow(model, plan, problem, FollowOptions(count=False)) as made:
             for _ in range(2):
                 optimiser.zero_grad()
                 mean(model, torch.randn(4, 8, device="cuda")).backward()

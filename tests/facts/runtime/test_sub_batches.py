@@ -14,6 +14,7 @@ import offcert
 from offcert.core.errors import InputError
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.offload import Offload
+from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.plan.step_plan import StepPlan, step_plans
 from offcert.runtime.sub_batches import sub_batch_steps, sub_batches
 from support.runtime.captured import evict_everything, problem_of_step
@@ -71,7 +72,7 @@ def planned(model: nn.Module, steps: list[TrainingStep]) -> Offload:
     for step in steps:
         problem = problem_of_step(step)
         found += step_plans(evict_everything(problem), problem)
-    return Offload(model, found, count=True)
+    return Offload(model, found, FollowOptions(count=True))
 
 
 def same(ours: list[torch.Tensor], plain: list[torch.Tensor]) -> bool:

@@ -17,6 +17,7 @@ from offcert.core.errors import InputError
 from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.offload import follow
+from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.plan.step_plan import step_plan
 from offcert.runtime.profiling.profile import profile
 from offcert.training.buckets import choose_buckets, replayed, with_times_like
@@ -83,7 +84,9 @@ def test_a_step_that_nobody_captured_follows_its_plan_within_the_limit():
     planned = copy.deepcopy(model())
     plain = copy.deepcopy(planned)
     moved = []
-    with follow(planned, certify(problem, time_limit=1, workers=1), count=True) as training:
+    with follow(
+        planned, certify(problem, time_limit=1, workers=1), options=FollowOptions(count=True)
+    ) as training:
         for number, length in enumerate((24, 24, 10, 22)):
             batch, state = (torch.randn(3, 4, length), number), torch.get_rng_state()
             for each in (plain, planned):

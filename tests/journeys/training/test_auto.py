@@ -96,7 +96,7 @@ def test_one_step_is_studied_and_the_others_follow_a_plan(pair: Pair) -> None:
         assert training.report.within_limit
         assert training.report.offloaded_bytes > 0
         assert repr(training) == (
-            "<AutoOffload of Sequential: 1 plan; steps: 1 studied, 3 planned; entered>"
+            "<Offload of Sequential: 1 plan; steps: 1 studied, 3 planned; entered>"
         )
         assert str(training.report).startswith("step        planned\nmemory ")
     assert repr(training).endswith("not entered>")

@@ -17,11 +17,11 @@ from offcert.core.errors import InputError
 from offcert.runtime import zoo
 from offcert.runtime.capture import Capture
 from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.follow.offload import Offload
 from offcert.runtime.hardware import HARDWARE
 from offcert.runtime.segments.attach import Segments
 from offcert.runtime.watch.guard import OffloadWarning
 from offcert.training import host_room, offload, search
-from offcert.training.auto import AutoOffload
 from offcert.verify.document import verify
 
 # A search ends with any plan within twice the optimum: how fast the machine is says nothing.
@@ -80,13 +80,12 @@ class Checkpointed(nn.Module):
         return self.rest(checkpoint(self.mine, x, use_reentrant=False))
 
 
-def trained(step: TrainingStep, steps: int, **options) -> AutoOffload:
+def trained(step: TrainingStep, steps: int, **options) -> Offload:
     """Train plainly and under plans made on the way, side by side; every step must be the same."""
     plain, planned = step.model, copy.deepcopy(step.model)
     models = plain, planned
     optimisers = [torch.optim.SGD(m.parameters(), lr=0.05, momentum=0.9) for m in models]
     training = offload(planned, "auto", **{**FAST, **options})
-    assert isinstance(training, AutoOffload)
     with training:
         for _ in range(steps):
             batch, state, losses = step.make_batch(), torch.get_rng_state(), []

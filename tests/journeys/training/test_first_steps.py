@@ -143,7 +143,7 @@ def test_a_search_that_is_left_ends() -> None:
     with offload(loop.planned, "auto", **asked) as training:
         loop.step(3, 40)
         loop.step(3, 40)
-        [made] = training._made
+        [made] = training.follower.relay.listener().maker.places.made
         process = made.search._process
         assert process.poll() is None
     assert process.poll() is not None

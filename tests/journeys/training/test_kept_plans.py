@@ -14,8 +14,8 @@ from torch import nn
 import offcert
 from offcert.certify.kept_plans import KeptPlans
 from offcert.core.documents import canonical_digest, read_json, write_json
+from offcert.runtime.follow.offload import Offload
 from offcert.runtime.watch.guard import OffloadWarning
-from offcert.training.making import Making
 
 BATCH = torch.ones(16, 64)
 
@@ -26,7 +26,7 @@ def network() -> nn.Module:
     return nn.Sequential(*layers)
 
 
-def train(folder: Path, memory: str = "25%", **options: Any) -> tuple[Making, list[torch.Tensor]]:
+def train(folder: Path, memory: str = "25%", **options: Any) -> tuple[Offload, list[torch.Tensor]]:
     """Train a network for a step; return the training and its gradients."""
     model = network()
     example = offcert.TrainingStep(model, lambda m, x: m(x).mean(), BATCH)
@@ -40,7 +40,6 @@ def train(folder: Path, memory: str = "25%", **options: Any) -> tuple[Making, li
         background=False,
         **{"time_limit": 1, **options},
     )
-    assert isinstance(training, Making)
     with training:
         model(BATCH).mean().backward()
     assert training.steps == {"planned": 1}

@@ -29,6 +29,7 @@ from offcert.runtime.capture import capture
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.interface import Device
 from offcert.runtime.follow.offload import Offload, follow
+from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.plan.predict import predict
 from offcert.runtime.plan.reports import StepReport
 
@@ -197,7 +198,7 @@ def compare(
         problem = problem.with_memory(max(limit, problem.trace.resident_at_start))
     on = None if device is None else device(problem)
     options: dict[str, Any] = {"strict": strict, "device": on, "timed": on is not None}
-    made = follow(step.model, chosen, problem, count=count, **options)
+    made = follow(step.model, chosen, problem, FollowOptions(count=count, **options))
     outcome = Outcome(problem, chosen, made, step.model)
     expected = list(_train(plain, step, loop, steps, batches, prepare))
     found = []

@@ -9,6 +9,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from offcert.core.errors import InputError
 from offcert.runtime.follow.offload import follow
+from offcert.runtime.follow.options import FollowOptions
 from support.runtime.captured import evict_everything, evicted_bytes, mean_step, problem_of_step
 from support.runtime.ranks import leave, run_ranks
 
@@ -52,7 +53,7 @@ def main(rank: int, size: int, meeting: str, results: str) -> None:
     model = DistributedDataParallel(network())
     problem = problem_of_step(mean_step(network(), 4, 8))
     plan = evict_everything(problem)
-    with follow(model, plan, problem, count=True) as made:
+    with follow(model, plan, problem, FollowOptions(count=True)) as made:
         ours = train(model, rank)
         report = made.report
     # The second process is given another plan.

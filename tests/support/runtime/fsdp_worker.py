@@ -12,6 +12,7 @@ from offcert.core.errors import InputError
 from offcert.runtime.capture.run import capture
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.offload import follow
+from offcert.runtime.follow.options import FollowOptions
 from offcert.training.offload import offload as train_under
 from support.runtime.captured import evict_everything, problem_of_step
 from support.runtime.ranks import leave, run_ranks
@@ -67,7 +68,7 @@ def given(rank: int, size: int, **options: Any) -> dict[str, Any]:
     problem = problem_of_step(step, tensors="fake")
     same = capture(step, tensors="real").trace == problem.trace
     plan = evict_everything(problem)
-    with follow(model, plan, problem, count=True) as made:
+    with follow(model, plan, problem, FollowOptions(count=True)) as made:
         ours, reports = train(model, rank, training=made)
     refused = None
     try:

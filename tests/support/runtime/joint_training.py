@@ -20,6 +20,7 @@ from offcert.runtime.capture import Capture, capture
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.interface import Device
 from offcert.runtime.follow.offload import Offload
+from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.plan.place import program_of
 from offcert.runtime.plan.predict import predict
 from offcert.runtime.plan.reports import StepReport
@@ -175,7 +176,9 @@ def compare_joint(
     problem = problem.with_memory(predict(executed.trace, chosen).peak)
     on = None if device is None else device(problem)
     made = step_plan(problem, chosen, carried.execution, streams=on is not None)
-    context = Offload(step.model, [made], count=count, device=on, timed=on is not None)
+    context = Offload(
+        step.model, [made], FollowOptions(count=count, device=on, timed=on is not None)
+    )
     outcome = Joint(context, step.model, carried, captured.trace.peak_memory)
     expected = list(_train(plain, step, loop, steps, None, prepare))
     found = []

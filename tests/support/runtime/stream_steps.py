@@ -21,6 +21,7 @@ from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.cuda import CudaDevice
 from offcert.runtime.device.interface import Device
 from offcert.runtime.follow.offload import Offload, follow
+from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.plan.predict import predict
 from offcert.runtime.simulated import SimulatedDevice
 from offcert.runtime.streaming.mover_makers import StreamMoverMaker
@@ -168,7 +169,7 @@ def followed(
     plain = copy.deepcopy(model)
     # Before the hooks are on: the plain one runs without them.
     expected = [state for _, state in trained(on, plain, *shape, steps=steps, run=run)]
-    made = follow(model, chosen, problem, device=device, count=on.is_simulated)
+    made = follow(model, chosen, problem, FollowOptions(device=device, count=on.is_simulated))
     with made:
         for turn, state in trained(on, model, *shape, steps=steps, run=run):
             require_same(expected[turn], state)
@@ -214,7 +215,7 @@ def moved_by(monkeypatch: Any, mover: type) -> Any:
 
 def arenas_of(made: Offload) -> int:
     """Return how many arenas a context has, as those who make its movers know."""
-    maker = made._mover_maker
+    maker = made.follower.mover_maker
     assert isinstance(maker, StreamMoverMaker)
     return len(maker._made)
 
@@ -228,7 +229,7 @@ def context(
     limited = tight(problem, plan)
     limited = limited.with_memory(limited.platform.memory + room)
     device = on.device(limited)
-    return follow(on.put(model), plan, limited, device=device, **options), device
+    return follow(on.put(model), plan, limited, FollowOptions(device=device, **options)), device
 
 
 def gradients(on: On, model: Any, turn: int = 0) -> list[torch.Tensor]:
@@ -242,7 +243,7 @@ def gradients(on: On, model: Any, turn: int = 0) -> list[torch.Tensor]:
 def closed(on: On, made: Offload, model: nn.Module) -> list[torch.Tensor]:
     """Take a step, and let the context take stock of it at once; return its gradients."""
     found = gradients(on, model)
-    made._close_run("the test looks")
+    made.follower.close_run("the test looks")
     return found
 
 

@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 
 from offcert.questions.schedule.plan import Plan
 from offcert.runtime.follow.offload import Offload, follow
+from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.plan.predict import predict
 from offcert.runtime.plan.step_plan import step_plan
 from offcert.runtime.simulated import SimulatedDevice
@@ -122,7 +123,7 @@ def test_no_step_is_planned_that_takes_more_than_the_limit(network, names, runs_
     switch(model, captured)
     made = made_of(model, *names) if runs_again else moved(model)
     switch(model, True)
-    truth = train(Offload(copy.deepcopy(model), [made], count=True), 5)
+    truth = train(Offload(copy.deepcopy(model), [made], FollowOptions(count=True)), 5)
     said = train(Offload(model, [made]), 5)
     for turn, ((counted, theirs), (report, ours)) in enumerate(zip(truth, said, strict=True)):
         assert all(map(torch.equal, theirs, ours))
@@ -215,7 +216,7 @@ def test_what_the_allocator_of_a_device_was_asked_for_beyond_the_limit_is_said()
     model = chunks()
     problem = problem_of_step(mean_step(model, 64, WIDTH))
     device = SimulatedDevice.of(replace(problem.platform, bandwidth=Fraction(1)))
-    with follow(model, Plan(), problem, device=device, count=False) as training:
+    with follow(model, Plan(), problem, FollowOptions(device=device, count=False)) as training:
         for _ in range(2):
             loss = model(torch.randn(64, WIDTH)).square().mean()
             loss.backward()

@@ -16,6 +16,7 @@ from offcert.certify.ladder import certify
 from offcert.questions.schedule.problem import Recompute
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.offload import OffloadWarning, follow
+from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.profiling.profile import profile
 from offcert.runtime.simulated.device import SimulatedDevice
 
@@ -100,7 +101,7 @@ def test_a_step_that_does_less_is_planned_within_the_limit(recompute, streams):
     steps = [range(LAYERS), *WITHOUT_ONE, *ENDING, range(LAYERS)]
     with (
         warnings.catch_warnings(action="error"),
-        follow(planned, found, count=True, device=device) as training,
+        follow(planned, found, options=FollowOptions(count=True, device=device)) as training,
     ):
         for runs in steps:
             trained(planned, plain, runs)
@@ -123,7 +124,10 @@ def test_what_is_foreseen_without_counting_is_not_less_than_what_is_counted(shar
     for count in (False, True):
         planned = Dropping()
         plain = copy.deepcopy(planned)
-        with warnings.catch_warnings(action="ignore"), follow(planned, found, count=count) as made:
+        with (
+            warnings.catch_warnings(action="ignore"),
+            follow(planned, found, options=FollowOptions(count=count)) as made,
+        ):
             for number, runs in enumerate(patterns):
                 trained(planned, plain, runs)
                 told[count, number] = made.report.planned
@@ -138,10 +142,12 @@ def test_a_step_that_does_something_else_instead_is_not():
     torch.manual_seed(1)
     planned = Dropping()
     plain = copy.deepcopy(planned)
-    with follow(planned, certificate(Recompute.NONE, Fraction(1, 2)), count=True) as training:
+    with follow(
+        planned, certificate(Recompute.NONE, Fraction(1, 2)), options=FollowOptions(count=True)
+    ) as training:
         trained(planned, plain, range(LAYERS))
         plain.swaps = planned.swaps = True
         trained(planned, plain, range(2))
         with pytest.warns(OffloadWarning, match="never began"):
-            training._close_run("the test looks")
+            training.follower.close_run("the test looks")
     assert training.steps == {"planned": 1, "deviating": 1}

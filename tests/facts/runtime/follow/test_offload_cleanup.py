@@ -15,6 +15,7 @@ from offcert.core.errors import InputError, PlanError
 from offcert.core.platform import Kind
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.runtime.follow.offload import OffloadWarning, follow
+from offcert.runtime.follow.options import FollowOptions
 from support.runtime.captured import evict_everything, evicted_bytes, mean_step, problem_of_step
 
 
@@ -51,7 +52,7 @@ class Breakable(nn.Module):
 
 def evicting(model, **options):
     problem = problem_of_step(mean_step(model, 4, 8))
-    return follow(model, evict_everything(problem), problem, **options)
+    return follow(model, evict_everything(problem), problem, FollowOptions(**options))
 
 
 def traces(model):
@@ -212,7 +213,7 @@ def test_a_backward_pass_that_fails_can_be_run_again():
         loss = model(torch.randn(4, 8)).square().mean()
         with pytest.raises(ArithmeticError):
             loss.backward(retain_graph=True)
-        assert made._hooks.local.backward is None
+        assert made.follower.hooks.local.backward is None
         model.zero_grad()
         loss.backward()
         hook.remove()
@@ -381,7 +382,7 @@ def test_steps_free_themselves_without_the_garbage_collector():
     try:
         with made:
             loss = model(torch.randn(4, 8)).square().mean()
-            run = weakref.ref(made._run)
+            run = weakref.ref(made.follower.run)
             files = len(os.listdir("/proc/self/fd"))
             # Abandoned: its room on the host is used again.
             del loss
@@ -389,7 +390,7 @@ def test_steps_free_themselves_without_the_garbage_collector():
                 train(model, turn)
                 assert run() is None
             assert len(os.listdir("/proc/self/fd")) == files
-            last = weakref.ref(made._run)
+            last = weakref.ref(made.follower.run)
         assert last() is None
         assert len(os.listdir("/proc/self/fd")) == files - 1
     finally:
@@ -444,7 +445,7 @@ def test_files_are_where_they_should_be(tmp_path):
     model = Breakable()
     problem = problem_of_step(mean_step(model, 4, 8))
     plan = evict_everything(problem)
-    with follow(model, plan, problem, directory=str(tmp_path)) as made:
+    with follow(model, plan, problem, FollowOptions(directory=str(tmp_path))) as made:
         train(model)
         links = [os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")]
         assert any(link.startswith(str(tmp_path)) for link in links)

@@ -17,6 +17,7 @@ from offcert.core.errors import InputError
 from offcert.questions.schedule.plan import Plan
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.offload import Offload, OffloadWarning, follow
+from offcert.runtime.follow.options import FollowOptions
 from support.runtime.captured import (
     compare,
     evict_everything,
@@ -38,7 +39,7 @@ def mlp(width=8, depth=4):
 def evicting(model, *shape, **options):
     """Return an offload that evicts everything, for the mean of the squared output."""
     problem = problem_of_step(mean_step(model, *shape))
-    return follow(model, evict_everything(problem), problem, **options)
+    return follow(model, evict_everything(problem), problem, FollowOptions(**options))
 
 
 def require_equal_models(ours, theirs):
@@ -646,7 +647,7 @@ def test_compiled_submodules(backend, count):
     problem = problem_of_step(mean_step(model, 4, 8))
     assert compiled == []
     expected = evicted_bytes(problem, evict_everything(problem))
-    with follow(model, evict_everything(problem), problem, count=count) as made:
+    with follow(model, evict_everything(problem), problem, FollowOptions(count=count)) as made:
         for turn in range(4):
             for each in (plain, model):
                 torch.manual_seed(turn)

@@ -17,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from offcert.core.errors import PlanError
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.offload import OffloadWarning, follow
+from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.watch.signature import as_if_on
 from support.runtime.captured import compare, evict_everything, mean_step, problem_of_step
 
@@ -90,7 +91,7 @@ def test_mixed_precision_of_accelerate():
     assert "bfloat16" in {row[2] for row in problem.source["capture"]["saved"]}
     plain = Layers()
     plain.forward = functools.partial(_in_bfloat16, plain.forward)
-    with follow(model, evict_everything(problem), problem, count=True) as made:
+    with follow(model, evict_everything(problem), problem, FollowOptions(count=True)) as made:
         for _ in range(2):
             x = torch.randn(4, 8)
             step.run(model, x).backward()
@@ -409,7 +410,9 @@ def test_a_step_that_was_captured_on_another_kind_of_device_is_the_same_step():
     assert source["capture"]["device"] == source["capture"]["calls"][0][0][0][2] == "cpu"
     source["capture"]["device"] = source["capture"]["calls"][0][0][0][2] = "cuda"
     elsewhere = replace(problem, source=source)
-    with follow(step.model, evict_everything(problem), elsewhere, strict=True) as made:
+    with follow(
+        step.model, evict_everything(problem), elsewhere, FollowOptions(strict=True)
+    ) as made:
         step.execute(step.make_batch())
         assert made.report.planned
         with pytest.raises(PlanError, match="input 0 is 5x8 float32 on cuda instead of 4x8"):

@@ -12,6 +12,7 @@ from offcert.core.errors import InputError, PlanError
 from offcert.questions.schedule.plan import Plan
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.offload import OffloadWarning, follow
+from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.plan.predict import predict
 from offcert.runtime.streaming.synchronous import SynchronousMover
 from offcert.runtime.watch.entries import InPlaceError
@@ -288,7 +289,7 @@ def test_change_in_place_after_saving_is_an_error(evict):
     handle = model.second.register_forward_hook(change)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         model(torch.randn(4, 8)).square().mean().backward()
-    with follow(model, plan, problem, count=True) as made:
+    with follow(model, plan, problem, FollowOptions(count=True)) as made:
         loss = model(torch.randn(4, 8)).square().mean()
         with pytest.raises(RuntimeError, match=r"in place|inplace"):
             loss.backward()
@@ -407,7 +408,7 @@ def test_the_callers_batch_is_neither_counted_nor_moved_nor_kept():
     problem = problem_of_step(mean_step(model, 4, 8))
     inputs = torch.randn(4, 8)
     reference = weakref.ref(inputs.untyped_storage())
-    with follow(model, evict_everything(problem), problem, count=True) as made:
+    with follow(model, evict_everything(problem), problem, FollowOptions(count=True)) as made:
         loss = model(inputs).square().mean()
         del inputs
         assert reference() is not None
@@ -419,16 +420,16 @@ def test_the_callers_batch_is_neither_counted_nor_moved_nor_kept():
 def test_graph_that_is_dropped_without_a_backward_pass():
     model = Apply()
     problem = problem_of_step(mean_step(model, 4, 8))
-    with follow(model, evict_everything(problem), problem, count=True) as made:
+    with follow(model, evict_everything(problem), problem, FollowOptions(count=True)) as made:
         loss = model(torch.randn(4, 8)).square().mean()
-        run = made._run
+        run = made.follower.run
         entries = [run.entry(place) for place in run._entries.by_place]
         assert len(entries) == 4
         assert any(entry.away for entry in entries)
         del entries
         del loss
         assert [run.entry(place) for place in run._entries.by_place] == [None] * 4
-        assert made._run.counter.live == 0
+        assert made.follower.run.counter.live == 0
         model(torch.randn(4, 8)).square().mean().backward()
         assert made.report.follows_prediction
 
@@ -547,7 +548,7 @@ def test_more_saved_than_foreseen_deviates_and_is_a_breach_of_the_limit(monkeypa
     plan = evict_everything(problem)
     problem = problem.with_memory(predict(problem.trace, plan).peak)
     said = pytest.warns(OffloadWarning, match="16000 bytes more than planned are held")
-    with said, follow(model, plan, problem, count=True) as made:
+    with said, follow(model, plan, problem, FollowOptions(count=True)) as made:
         model(torch.randn(4, 8)).square().mean().backward()
         assert made.report.within_limit
         assert made.report.follows_prediction

@@ -12,6 +12,7 @@ from torch.optim import optimizer as optimisers
 
 from offcert.core.errors import PlanError
 from offcert.runtime.follow.offload import Offload, OffloadWarning, follow
+from offcert.runtime.follow.options import FollowOptions
 from support.runtime.captured import evict_everything, mean_step, problem_of_step
 
 
@@ -23,7 +24,7 @@ def network():
 
 def context(model, **options) -> Offload:
     problem = problem_of_step(mean_step(copy.deepcopy(model), 4, 8))
-    return follow(model, evict_everything(problem), problem, **options)
+    return follow(model, evict_everything(problem), problem, FollowOptions(**options))
 
 
 def waiting(model) -> int:

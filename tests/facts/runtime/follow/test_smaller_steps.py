@@ -18,6 +18,7 @@ from offcert.core.platform import Platform
 from offcert.questions.schedule.problem import Recompute
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.offload import follow
+from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.profiling.profile import profile
 from offcert.runtime.simulated.device import SimulatedDevice
 from offcert.runtime.watch.signature import covers, volume
@@ -94,7 +95,7 @@ def test_any_length_and_any_number_within_the_limit(streams, recompute):
     moved = {}
     with (
         warnings.catch_warnings(action="error"),
-        follow(planned, certificate, count=True, device=device) as training,
+        follow(planned, certificate, options=FollowOptions(count=True, device=device)) as training,
     ):
         for number, size in enumerate(sizes):
             together(plain, planned, batch_of(*size, timestep=7 * number))

@@ -10,6 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from offcert.questions.schedule.plan import Plan
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.offload import Offload
+from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.plan.predict import predict
 from offcert.runtime.plan.step_plan import step_plan
 from offcert.runtime.segments.steps import segmented
@@ -145,7 +146,7 @@ def test_a_backward_pass_within_autocast_that_was_captured_outside_of_it_deviate
         (roomy, inside, True),
     ):
         # What may stay is foreseen; counted, it is known.
-        context = Offload(step.model, [each], count=False)
+        context = Offload(step.model, [each], FollowOptions(count=False))
         optimiser = torch.optim.SGD(step.model.parameters(), 0.1)
         with context:
             loop_of(run)(step.model, step.make_batch(), optimiser)

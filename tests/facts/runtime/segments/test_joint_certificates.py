@@ -17,6 +17,7 @@ from offcert.questions.schedule.result import Result
 from offcert.questions.schedule.simulate import simulate
 from offcert.report.training import describe_ways
 from offcert.runtime.follow.offload import follow
+from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.pairs.ways import train_ways
 from offcert.runtime.plan.place import program_of
 from offcert.runtime.plan.predict import predict
@@ -44,7 +45,7 @@ def certified(problem, execution, limit=None):
 
 def trained(step, certificate):
     model = copy.deepcopy(step.model)
-    with seeded(1), follow(model, certificate, count=True) as context:
+    with seeded(1), follow(model, certificate, options=FollowOptions(count=True)) as context:
         step.run(model, step.make_batch()).backward()
     return context
 

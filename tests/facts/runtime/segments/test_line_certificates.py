@@ -9,6 +9,7 @@ from test_joint_networks import images
 from offcert import certify
 from offcert.questions.schedule.problem import Recompute
 from offcert.runtime.follow.offload import follow
+from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.plan.place import carried_by
 from offcert.runtime.profiling.profile import profile
 from support.runtime.captured import _train, require_same, standard_loop
@@ -26,7 +27,7 @@ def test_a_certified_plan_with_lines_is_carried_out():
     plain = copy.deepcopy(step.model)
     expected = list(_train(plain, step, standard_loop(step), 3, None, None))
     found = []
-    with follow(step.model, certificate, count=True) as context:
+    with follow(step.model, certificate, options=FollowOptions(count=True)) as context:
         for state in _train(step.model, step, standard_loop(step), 3, None, None):
             found.append(state)
             report = context.report

@@ -11,6 +11,7 @@ from test_segment_traps import same_training
 from torch import nn
 
 from offcert.runtime.follow.offload import Offload
+from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.plan.step_plan import step_plan
 from offcert.runtime.segments.steps import segmented
 from support.runtime.joint_training import carried_by, problem_of
@@ -26,7 +27,9 @@ def deviations(change, function=simple, placed=SIMPLE):
     plan = nothing_leaves(problem)
     problem = problem.with_memory(executed.trace.peak_memory)
     reports = []
-    context = Offload(step.model, [step_plan(problem, plan, found.execution)], count=True)
+    context = Offload(
+        step.model, [step_plan(problem, plan, found.execution)], FollowOptions(count=True)
+    )
     with warnings.catch_warnings(record=True) as told, context:
         warnings.simplefilter("always")
         for turn in range(3):

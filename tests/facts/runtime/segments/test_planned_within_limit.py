@@ -11,6 +11,7 @@ from offcert.core.errors import PlanError
 from offcert.questions.schedule.plan import Plan
 from offcert.runtime.capture import read_capture
 from offcert.runtime.follow.offload import Offload, OffloadWarning, follow
+from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.plan.predict import predict
 from offcert.runtime.plan.step_plan import step_plan
 from support.runtime.captured import evict_everything, mean_step, problem_of_step
@@ -78,14 +79,14 @@ KINDS = [(moved, False), (moved, True), (idle, False), (idle, True), (run_again,
 def test_more_layers_than_were_captured(planned, functional):
     model = Layers(functional)
     programs = planned(model)
-    counted = Offload(model, programs, count=True)
+    counted = Offload(model, programs, FollowOptions(count=True))
     with pytest.warns(OffloadWarning, match="the model's forward pass made .* more than when"):
         first, *others = train(model, counted)
     assert first.planned
     assert first.within_limit
     assert all(report.peak > report.limit for report in others)
     # Without a counter it is seen, too, and warned of once.
-    context = Offload(model, programs, count=False)
+    context = Offload(model, programs, FollowOptions(count=False))
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         first, *others = train(model, context)
@@ -96,7 +97,7 @@ def test_more_layers_than_were_captured(planned, functional):
     assert dict(context.steps) == {"planned": 1, "deviating": 2}
     for count, said in (False, "the model's"), (None, "[0-9]+ bytes were alive.*; the model's"):
         with pytest.raises(PlanError, match=f"the step takes more than its plan says: {said}"):
-            train(model, Offload(model, programs, strict=True, count=count))
+            train(model, Offload(model, programs, FollowOptions(strict=True, count=count)))
 
 
 @pytest.mark.parametrize("planned", [moved, idle, run_again])
@@ -104,7 +105,7 @@ def test_a_step_that_does_what_the_captured_one_did_is_planned(planned):
     model = Layers()
     model.depth = 6
     programs = planned(model)
-    context = Offload(model, programs, count=True)
+    context = Offload(model, programs, FollowOptions(count=True))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         reports = train(model, context, (6, 6))
@@ -144,7 +145,7 @@ def test_what_was_not_foreseen_and_does_not_fit_deviates_and_all_moves_neverthel
     (made,) = moved(model)
     monkeypatch.setattr(Greedy, "more", 16000)
     for count in (False, True):
-        context = Offload(model, [made], count=count)
+        context = Offload(model, [made], FollowOptions(count=count))
         with pytest.warns(OffloadWarning, match="16000 bytes more than planned are held during F:"):
             (report,) = train(model, context, [3])
         (unforeseen,) = report.unforeseen
@@ -155,7 +156,7 @@ def test_what_was_not_foreseen_and_does_not_fit_deviates_and_all_moves_neverthel
         assert report.within_limit != count
     for count, said in (False, "16000 bytes"), (None, ".* alive during .*, 16000 more than the"):
         with pytest.raises(PlanError, match=f"the step takes more than its plan says: {said}"):
-            train(model, Offload(model, [made], strict=True, count=count), [3])
+            train(model, Offload(model, [made], FollowOptions(strict=True, count=count)), [3])
 
 
 def test_what_fits_into_the_limit_is_no_deviation(monkeypatch):
@@ -165,7 +166,7 @@ def test_what_fits_into_the_limit_is_no_deviation(monkeypatch):
     needed = predict(problem.trace, plan).peak
     monkeypatch.setattr(Greedy, "more", 16000)
     for room, fits in (15999, False), (16000, True):
-        context = follow(model, plan, problem.with_memory(needed + room), count=True)
+        context = follow(model, plan, problem.with_memory(needed + room), FollowOptions(count=True))
         with warnings.catch_warnings():
             warnings.simplefilter("error" if fits else "ignore")
             (report,) = train(model, context, [3])
@@ -183,7 +184,9 @@ def test_as_many_bytes_of_another_shape_are_no_deviation(monkeypatch):
     gaps = {number for number, gap in enumerate(problem.trace.gaps) if gap.tensor == first}
     plan = evict_everything(problem, gaps)
     needed = predict(problem.trace, plan).peak
-    context = follow(model, plan, problem.with_memory(needed), count=True, strict=True)
+    context = follow(
+        model, plan, problem.with_memory(needed), FollowOptions(count=True, strict=True)
+    )
     (report,) = train(model, context, [3])
     assert report.unforeseen
     assert report.planned
@@ -195,7 +198,7 @@ def test_what_somebody_else_holds_beyond_the_limit_deviates():
     (made,) = moved(model)
     kept = []
     handle = model.layers[1].register_forward_hook(lambda module, args, y: kept.append(args[0]))
-    context = Offload(model, [made], count=True)
+    context = Offload(model, [made], FollowOptions(count=True))
     with pytest.warns(OffloadWarning, match="8192 bytes more than planned are held during"):
         (report,) = train(model, context, [3])
     handle.remove()
@@ -205,7 +208,7 @@ def test_what_somebody_else_holds_beyond_the_limit_deviates():
     # Without a counter, too.
     handle = model.layers[1].register_forward_hook(lambda module, args, y: kept.append(args[0]))
     with pytest.warns(OffloadWarning, match="8192 bytes more than planned are held during"):
-        (report,) = train(model, Offload(model, [made], count=False), [3])
+        (report,) = train(model, Offload(model, [made], FollowOptions(count=False)), [3])
     assert report.deviation.startswith("8192 bytes more than planned")
     handle.remove()
 
@@ -222,7 +225,7 @@ def test_counted_bytes_above_the_limit_deviate_whatever_took_them():
     model = Wide()
     programs = moved(model)
     Wide.width = 100_000
-    context = Offload(model, programs, count=True)
+    context = Offload(model, programs, FollowOptions(count=True))
     with pytest.warns(OffloadWarning, match="bytes were alive during F:.*more than the limit"):
         (report,) = train(model, context, [3])
     assert not report.planned
@@ -235,7 +238,7 @@ def test_nodes_that_the_compiler_makes_are_not_the_steps():
     compiled = torch.compile(lambda x: x * 2 + 1, backend="aot_eager")
     model.register_forward_hook(lambda module, args, y: compiled(y))
     # One node more, of what was compiled: only in the first step it cannot be told.
-    context = Offload(model, programs, count=False)
+    context = Offload(model, programs, FollowOptions(count=False))
     with pytest.warns(OffloadWarning, match="1 more than when it was captured"):
         reports = train(model, context, [3, 3])
     assert [report.planned for report in reports] == [True, False]
@@ -248,7 +251,7 @@ def test_captures_of_other_devices_and_of_old_are_not_compared():
     for changes in {"nodes": ()}, {"nodes": (-1,)}, {"device": "cuda"}:
         other = replace(made, capture=replace(made.capture, **changes))
         depths = [6] if "nodes" in changes else []
-        reports = train(model, Offload(model, [other], count=False), depths)
+        reports = train(model, Offload(model, [other], FollowOptions(count=False)), depths)
         assert all(report.planned for report in reports)
 
 

@@ -28,7 +28,6 @@ def test_fake_and_real_live_bytes_are_equal_at_every_event(name):
     assert real.at_end == fake.at_end
     assert real.peaks == fake.peaks
     assert real.trace == fake.trace
-    assert real.storages == fake.storages
     # The trace says the same without having seen the curve.
     predicted = predict(fake.trace, Plan())
     assert predicted.at_end == real.at_end

@@ -15,6 +15,7 @@ from offcert.runtime.device.pinned import PinnedArena
 from offcert.runtime.device.registration import RegistrationError
 from offcert.runtime.follow.accounts import Accounts
 from offcert.runtime.follow.offload import OffloadWarning, follow
+from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.plan.step_plan import step_plan
 from offcert.runtime.simulated import SimulatedDevice
 from offcert.runtime.simulated.arena import PinnedBudget, SimulatedArena
@@ -71,7 +72,7 @@ def slow(model, on, **options):
     plan = evicting(problem)
     limited = tight(problem, plan)
     device = Slow.of(limited.platform, memory=limited.platform.memory, policy="ideal")
-    return follow(model, plan, limited, device=device, count=True, **options), device
+    return follow(model, plan, limited, FollowOptions(device=device, count=True, **options)), device
 
 
 def steps(on, model, turn):
@@ -216,7 +217,7 @@ def test_the_arena_of_a_plan_is_that_of_the_next_one_if_it_is_large_enough(large
         for plan in ((few, every) if larger else (every, few))
     )
     device = SimulatedDevice.of(limited.platform)
-    made = follow(model, few, limited, device=device)
+    made = follow(model, few, limited, FollowOptions(device=device))
     made.step_plans[:] = [first]
     with made:
         for turn in range(4):
@@ -225,12 +226,12 @@ def test_the_arena_of_a_plan_is_that_of_the_next_one_if_it_is_large_enough(large
             assert device.pinned_bytes == (second if larger and turn > 1 else first).host.pool
             if turn == 1:
                 # As where a certified plan takes the place of a makeshift.
-                made._mover_maker.forget(first, instead=second)
+                made.follower.mover_maker.forget(first, instead=second)
                 made.step_plans[:] = [second]
         assert (second.host.pool > first.host.pool) is larger
         # Of a plan by which nothing moves no memory is kept.
         idle = step_plan(problem, Plan(()), streams=True)
-        made._mover_maker.forget(second, instead=idle)
+        made.follower.mover_maker.forget(second, instead=idle)
         assert device.pinned_bytes == 0
     on.settled(device)
 

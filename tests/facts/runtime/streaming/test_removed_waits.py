@@ -14,6 +14,7 @@ from offcert.core.platform import Kind
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.residences import HostResidences
 from offcert.runtime.follow.offload import OffloadWarning, follow
+from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.plan.timetable import Act, host_residences_in_streams
 from offcert.runtime.simulated import RaceKind, SimulatedDevice
 from offcert.runtime.streaming.stream_mover import Flight, StreamMover
@@ -55,7 +56,7 @@ def train(prepare=lambda device: None, plan=evicting, **capturing):
     prepare(device)
     expected = [state["gradients"] for _, state in trained(HERE, plain, steps=2)]
     right = True
-    made = follow(model, chosen, problem, device=device)
+    made = follow(model, chosen, problem, FollowOptions(device=device))
     with made, warnings.catch_warnings():
         warnings.simplefilter("ignore", OffloadWarning)
         for turn, state in trained(HERE, model, steps=2):
@@ -195,11 +196,11 @@ def given_up(hold):
     plan = evicting(problem)
     device = SimulatedDevice.of(problem.platform)
     # There is room: nothing waits for the copies to the host.
-    made = follow(model, plan, problem, device=device)
+    made = follow(model, plan, problem, FollowOptions(device=device))
     with made, warnings.catch_warnings():
         warnings.simplefilter("ignore", OffloadWarning)
         loss = mean(model, torch.randn(4, 8))
-        run = made._run
+        run = made.follower.run
         under_way = len(run._mover._sent)
         if not hold:
             del loss

@@ -11,6 +11,7 @@ from torch import nn
 from offcert.core.errors import InputError, PlanError
 from offcert.core.platform import Platform
 from offcert.runtime.follow.offload import OffloadWarning, follow
+from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.simulated import SimulatedDevice
 from offcert.training import offload as train_by
 from support.runtime.stream_steps import Layers, On, captured_problem, evicting, mean
@@ -22,7 +23,7 @@ def followed(device=None, **options):
     """Return a model, and the context of a plan that moves all there is to move."""
     model = Layers()
     problem = captured_problem(model)
-    return model, follow(model, evicting(problem), problem, device=device, **options)
+    return model, follow(model, evicting(problem), problem, FollowOptions(device=device, **options))
 
 
 def simulated(**options):
@@ -141,7 +142,9 @@ def test_on_cuda_the_limit_holds_for_what_pytorch_has_reserved():
     model = Layers()
     problem = captured_problem(model)
     plan, device = evicting(problem), on.device(problem)
-    made = follow(on.put(model), plan, problem, device=device, reserved_memory="1GiB")
+    made = follow(
+        on.put(model), plan, problem, FollowOptions(device=device, reserved_memory="1GiB")
+    )
     with made:
         for _ in range(2):
             held = torch.empty(2**31, dtype=torch.uint8, device="cuda")

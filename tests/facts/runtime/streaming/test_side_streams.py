@@ -5,6 +5,7 @@ import copy
 import torch
 
 from offcert.runtime.follow.offload import follow
+from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.simulated import SimulatedDevice
 from offcert.runtime.streaming.stream_mover import StreamMover
 from support.runtime.captured import require_same
@@ -68,7 +69,7 @@ def test_it_waits_for_what_is_asked_for_there_before_our_stream_has_waited(monke
     expected = [state for _, state in trained(on, copy.deepcopy(model), steps=1)]
     with (
         moved_by(monkeypatch, WaitsWhenAsked),
-        follow(model, plan, tight(problem, plan), device=device) as made,
+        follow(model, plan, tight(problem, plan), FollowOptions(device=device)) as made,
     ):
         found = [state for _, state in trained(on, model, steps=1)]
         assert made.report.planned

@@ -15,6 +15,7 @@ from offcert.core.platform import Kind
 from offcert.runtime.device import clerk
 from offcert.runtime.device.clerk import ThreadClerk
 from offcert.runtime.follow.offload import follow
+from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.simulated import SimulatedDevice, by_chance, early, late
 from offcert.runtime.simulated.clerk import SimulatedClerk
 from offcert.runtime.streaming.staging import Staging
@@ -49,22 +50,21 @@ def spilling(case, tmp_path, share=Fraction(1, 2), **options):
     model, plan, problem, _ = case
     device = SimulatedDevice.of(problem.platform, **options)
     model = copy.deepcopy(model)
-    pool = follow(model, plan, problem, device=device).host.pool
+    pool = follow(model, plan, problem, FollowOptions(device=device)).host.pool
     made = follow(
         model,
         plan,
         problem,
-        device=device,
-        host_memory=int(share * pool),
-        host_spill=str(tmp_path),
-        timed=True,
+        FollowOptions(
+            device=device, host_memory=int(share * pool), host_spill=str(tmp_path), timed=True
+        ),
     )
     return made, device
 
 
 def equal(case, made):
     """Train; whether all is as in plain training."""
-    model, right = made._root, True
+    model, right = made.follower.root, True
     for turn, state in trained(HERE, model, 16, 8, steps=2):
         for part, found in state.items():
             expected = case[3][turn][part]
@@ -238,11 +238,11 @@ def test_what_goes_wrong_in_a_thread_is_told_and_nothing_stays(case, number, tmp
     else:
         with pytest.raises(RuntimeError, match="the disk is on fire"):
             train_in(case, made)
-    assert hooked(made._root) == 0
+    assert hooked(made.follower.root) == 0
     assert device.pinned_bytes == 0
     assert list(tmp_path.iterdir()) == []
     # The next steps are as if nothing had been.
-    made._root.load_state_dict(case[0].state_dict())
+    made.follower.root.load_state_dict(case[0].state_dict())
     with made:
         assert equal(case, made)
         assert made.report.planned
@@ -272,11 +272,11 @@ def test_an_interrupt_on_the_way_leaves_nothing(case, where, tmp_path, monkeypat
         with pytest.raises(KeyboardInterrupt):
             equal(case, made)
         # The context goes on: slots that nobody knows the use of are waited for.
-        made._root.load_state_dict(case[0].state_dict())
+        made.follower.root.load_state_dict(case[0].state_dict())
         assert equal(case, made)
     assert device.races == []
     assert device.pinned_bytes == 0
-    assert hooked(made._root) == 0
+    assert hooked(made.follower.root) == 0
 
 
 def test_a_graph_outlives_its_context_with_what_is_in_files(case, tmp_path):
@@ -284,10 +284,10 @@ def test_a_graph_outlives_its_context_with_what_is_in_files(case, tmp_path):
     plain = copy.deepcopy(case[0])
     batch = torch.randn(16, 8)
     with made:
-        loss = made._root(batch).square().mean()
+        loss = made.follower.root(batch).square().mean()
     assert device.pinned_bytes == 0
     loss.backward()
     plain(batch).square().mean().backward()
-    for found, expected in zip(made._root.parameters(), plain.parameters(), strict=True):
+    for found, expected in zip(made.follower.root.parameters(), plain.parameters(), strict=True):
         assert torch.equal(found.grad, expected.grad)
     assert device.races == []

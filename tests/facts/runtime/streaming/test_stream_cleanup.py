@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 from offcert.core.errors import OffcertError, PlanError
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.offload import OffloadWarning, follow
+from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.simulated import SimulatedDevice
 from support.runtime.captured import evict_everything, problem_of_step
 from support.runtime.stream_steps import Layers, On, captured_problem, evicting, mean, tight
@@ -25,7 +26,7 @@ def context(on, model, **options):
     plan = evicting(problem)
     limited = tight(problem, plan)
     device = on.device(limited)
-    return follow(on.put(model), plan, limited, device=device, **options), device
+    return follow(on.put(model), plan, limited, FollowOptions(device=device, **options)), device
 
 
 def hooked(model: nn.Module) -> int:
@@ -83,7 +84,7 @@ def test_a_graph_that_outlives_the_context_is_right_and_holds_no_pinned_memory(o
 def test_a_strict_step_that_outlives_its_context_raises(on):
     made, device = context(on, Layers(), strict=True)
     with made:
-        loss = mean(made._root, on.randn(4, 8))
+        loss = mean(made.follower.root, on.randn(4, 8))
     with pytest.raises(PlanError, match="the context ended before its backward pass"):
         loss.backward()
     on.settled(device)
@@ -176,12 +177,12 @@ def test_a_device_that_fails_as_the_context_ends_gives_its_arenas_back():
         raise RuntimeError("lost")
 
     made.__enter__()
-    gradients(here, made._root)
+    gradients(here, made.follower.root)
     device.synchronise = fails
     with pytest.warns(OffloadWarning, match="offcert has failed: RuntimeError: lost"):
         made.__exit__(None, None, None)
     assert device.pinned_bytes == 0
-    assert hooked(made._root) == 0
+    assert hooked(made.follower.root) == 0
 
 
 def test_a_host_with_too_little_memory_says_so_and_nothing_is_left(monkeypatch):
@@ -195,7 +196,7 @@ def test_a_host_with_too_little_memory_says_so_and_nothing_is_left(monkeypatch):
     expected = plain(here, model)
     device = SimulatedDevice.of(problem.platform)
     monkeypatch.setattr(device, "arena", refuses)
-    made = follow(model, plan, problem, device=device)
+    made = follow(model, plan, problem, FollowOptions(device=device))
     with pytest.warns(OffloadWarning, match="no room for"), made:
         assert same(gradients(here, model), expected)
     assert made.steps == {"unplanned": 1}
@@ -211,7 +212,7 @@ def test_memory_that_a_device_refuses_to_register_is_used_as_it_is_and_that_is_s
     device = SimulatedDevice.of(problem.platform, pinned=100)
     with (
         warnings.catch_warnings(record=True) as told,
-        follow(model, evicting(problem), problem, device=device) as made,
+        follow(model, evicting(problem), problem, FollowOptions(device=device)) as made,
     ):
         warnings.simplefilter("always")
         for _ in range(3):
@@ -331,13 +332,13 @@ def test_steps_on_streams_free_themselves_without_the_garbage_collector(on):
     try:
         with made:
             loss = mean(model, on.randn(4, 8))
-            run, mover = weakref.ref(made._run), weakref.ref(made._run._mover)
+            run, mover = weakref.ref(made.follower.run), weakref.ref(made.follower.run._mover)
             del loss
             for turn in range(3):
                 gradients(on, model, turn)
                 assert run() is None
                 assert mover() is None
-            assert len(made._mover_maker._made) == 1
+            assert len(made.follower.mover_maker._made) == 1
     finally:
         gc.enable()
     on.settled(device)

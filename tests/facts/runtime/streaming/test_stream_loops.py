@@ -11,6 +11,7 @@ import torch
 
 from offcert.core.platform import Link
 from offcert.runtime.follow.offload import OffloadWarning, follow
+from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.simulated import SimulatedDevice
 from support.runtime.captured import random_plan
 from support.runtime.stream_steps import (
@@ -39,7 +40,7 @@ def test_several_backward_passes_and_accumulated_gradients(on):
     followed(on, Layers(), run=run)
     model = Layers()
     made, device = context(on, model)
-    plain = copy.deepcopy(made._root)
+    plain = copy.deepcopy(made.follower.root)
     for each in (plain, model):
         each.zero_grad()
     with made:
@@ -68,7 +69,7 @@ class Branching(Layers):
 def test_a_step_that_leaves_a_layer_out_is_planned(on, without):
     model = Branching(6)
     made, device = context(on, model)
-    plain = copy.deepcopy(made._root)
+    plain = copy.deepcopy(made.follower.root)
     with made:
         for turn, left_out in enumerate((None, without, without, None)):
             plain.without = model.without = left_out
@@ -80,7 +81,7 @@ def test_a_step_that_leaves_a_layer_out_is_planned(on, without):
                     mean(each, on.randn(4, 8)).backward()
                     if each is model:
                         planned = made.report.planned
-                        made._close_run("the test looks")
+                        made.follower.close_run("the test looks")
                 found.append([p.grad for p in each.parameters() if p.grad is not None])
             assert same(*found)
             assert planned
@@ -91,7 +92,7 @@ def test_a_step_that_leaves_a_layer_out_is_planned(on, without):
 def test_two_steps_at_once(on):
     model = Layers()
     made, device = context(on, model)
-    plain = copy.deepcopy(made._root)
+    plain = copy.deepcopy(made.follower.root)
     expected = [gradients(on, plain, turn) for turn in range(2)]
     with made:
         for _ in range(4):
@@ -104,10 +105,10 @@ def test_two_steps_at_once(on):
             losses.clear()
             del loss
             # Room of its own for each, but no more of it with every turn.
-            assert len(made._mover_maker._made) <= 2
+            assert len(made.follower.mover_maker._made) <= 2
         assert same(gradients(on, model), expected[0])
         assert made.report.planned
-        assert len(made._mover_maker._made) == 1
+        assert len(made.follower.mover_maker._made) == 1
     on.settled(device)
 
 
@@ -115,7 +116,7 @@ def test_evaluation_between(on):
     model = Layers()
     # It takes more than the plan needs.
     made, device = context(on, model, count=False)
-    plain = copy.deepcopy(made._root)
+    plain = copy.deepcopy(made.follower.root)
     expected = gradients(on, plain)
     with made:
         torch.manual_seed(0)
@@ -152,7 +153,7 @@ def in_a_thread(function):
 def test_another_thread_runs_the_backward_pass(on):
     model = Layers()
     made, device = context(on, model)
-    expected = gradients(on, copy.deepcopy(made._root))
+    expected = gradients(on, copy.deepcopy(made.follower.root))
     with made:
         for _ in range(2):
             torch.manual_seed(0)
@@ -161,7 +162,7 @@ def test_another_thread_runs_the_backward_pass(on):
             in_a_thread(loss.backward)
             assert same([parameter.grad for parameter in model.parameters()], expected)
             assert made.report.planned
-            assert made._hooks.local.backward is None
+            assert made.follower.hooks.local.backward is None
     on.settled(device)
 
 
@@ -171,7 +172,7 @@ def test_a_backward_pass_begins_in_one_thread_and_ends_in_another():
     made, _ = context(On("simulated"), model)
     with made:
         loss = mean(model, torch.randn(4, 8))
-        run, hooks = made._run, made._hooks
+        run, hooks = made.follower.run, made.follower.hooks
         seen = []
 
         def begin():
@@ -228,7 +229,7 @@ def test_operators_in_several_streams_are_not_followed_and_that_is_said(on):
     plan = evicting(problem)
     device = device or on.device(problem)
     expected = gradients(on, on.put(copy.deepcopy(model)))
-    with follow(on.put(model), plan, tight(problem, plan), device=device) as made:
+    with follow(on.put(model), plan, tight(problem, plan), FollowOptions(device=device)) as made:
         with pytest.warns(OffloadWarning, match="operators run in several streams"):
             found = closed(on, made, model)
         assert same(found, expected)
@@ -251,7 +252,7 @@ def test_random_plans(on, seed):
 def test_a_whole_loop_in_a_stream_of_its_own(on):
     model = Layers()
     made, device = context(on, model)
-    plain = copy.deepcopy(made._root)
+    plain = copy.deepcopy(made.follower.root)
     expected = [state["gradients"] for _, state in trained(on, plain, steps=2)]
     # The other stream does not wait for what was done so far.
     device.synchronise()

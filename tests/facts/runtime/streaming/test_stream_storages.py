@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from offcert.runtime.follow.offload import follow
+from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.watch.entries import InPlaceError
 from support.runtime.captured import evicted_bytes
 from support.runtime.stream_steps import (
@@ -139,7 +140,7 @@ def test_a_second_eviction_of_a_changed_tensor_copies_it_again(on):
     model = on.put(Reused(Scribbler.apply))
     plan = evicting(problem)
     device = on.device(problem)
-    with follow(model, plan, tight(problem, plan), device=device) as made:
+    with follow(model, plan, tight(problem, plan), FollowOptions(device=device)) as made:
         loss = mean(model, on.randn(4, 8))
         before = made.report.offloaded_bytes
         # As in plain training: what was changed is needed once more.

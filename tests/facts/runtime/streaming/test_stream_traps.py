@@ -12,6 +12,7 @@ import torch
 from offcert.core.errors import InputError, OffcertError
 from offcert.runtime.device.interface import GraphCaptureError
 from offcert.runtime.follow.offload import OffloadWarning, follow
+from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.plan.timetable import Act
 from offcert.runtime.simulated import SimulatedDevice
 from offcert.training import offload as make_plans
@@ -47,13 +48,13 @@ def test_an_address_used_again_and_taken_for_a_live_view(on):
 def test_a_context_left_without_synchronising_leaks_no_memory(on):
     made, device = context(on, Layers())
     # Libraries take memory of the allocator's when they are first called, and keep it.
-    gradients(on, copy.deepcopy(made._root))
+    gradients(on, copy.deepcopy(made.follower.root))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OffloadWarning)
         with made:
             before = device.memory().allocated
-            loss = mean(made._root, on.randn(4, 8))
-            held = weakref.ref(made._run._mover)
+            loss = mean(made.follower.root, on.randn(4, 8))
+            held = weakref.ref(made.follower.run._mover)
             del loss
     # Copies were under way as the context ended, and nobody has waited since.
     assert held() is None
@@ -106,7 +107,7 @@ def test_a_prefetch_does_not_raise_the_peak():
     problem = tight(problem, plan)
     limit = problem.platform.memory
     device = SimulatedDevice.of(problem.platform, memory=limit, policy="ideal")
-    made = follow(model, plan, problem, device=device, count=True)
+    made = follow(model, plan, problem, FollowOptions(device=device, count=True))
     with made:
         expected = gradients(here, model)
         assert made.report.planned
@@ -134,7 +135,7 @@ def _claimed_at_once(actions):
 def test_what_has_no_room_when_the_plan_brings_it_back_comes_when_it_is_asked_for(on):
     model = Layers()
     made, device = context(on, model)
-    expected = gradients(on, copy.deepcopy(made._root))
+    expected = gradients(on, copy.deepcopy(made.follower.root))
     allocate, refusals = device.allocate, [1]
 
     def full_at_first(size):
@@ -158,13 +159,13 @@ def test_pinned_memory_is_not_rounded_up(on):
     sizes = []
     arena = device.arena
     device.arena = lambda size, *order: sizes.append(size) or arena(size, *order)
-    model = made._root
+    model = made.follower.root
     with made:
         mean(model, on.randn(3, 8)).backward()
         (size,) = sizes
         assert size == made.step_plans[0].host.pool == made.report.arena_bytes
         assert size & (size - 1), "a power of two would show nothing"
-        (room,) = made._mover_maker._made
+        (room,) = made.follower.mover_maker._made
         assert room.arena.view(0, size).untyped_storage().nbytes() == size
         if on.is_simulated:
             assert device.pinned_bytes == size
@@ -219,7 +220,7 @@ def test_no_stale_state_after_an_exception(on, where, error):
         assert same(gradients(on, model), expected)
         assert made.report.planned
         # A step that has failed holds no room, and no other one gets more.
-        assert len(made._mover_maker._made) == 1
+        assert len(made.follower.mover_maker._made) == 1
     on.settled(device)
     with pytest.raises(error), made:
         fails()
@@ -231,7 +232,7 @@ def test_no_stale_state_after_an_exception(on, where, error):
 def test_a_retained_graph_and_a_second_backward_pass(on):
     model = Layers()
     made, device = context(on, model)
-    plain = copy.deepcopy(made._root)
+    plain = copy.deepcopy(made.follower.root)
     found = []
     for each in (plain, model):
         torch.manual_seed(0)
@@ -252,7 +253,7 @@ def test_outputs_that_the_caller_also_holds(on):
     # They take more than the plan needs.
     made, device = context(on, model, count=False)
     kept = []
-    plain = copy.deepcopy(made._root)
+    plain = copy.deepcopy(made.follower.root)
     torch.manual_seed(0)
     output = plain(on.randn(4, 8))
     output.square().mean().backward()
@@ -274,7 +275,7 @@ def test_what_the_program_holds_stays_and_is_reported(on):
     plan = evicting(problem)
     device = on.device(problem)
     expected = gradients(on, on.put(copy.deepcopy(model)))
-    with follow(on.put(model), plan, tight(problem, plan), device=device) as made:
+    with follow(on.put(model), plan, tight(problem, plan), FollowOptions(device=device)) as made:
         assert same(gradients(on, model), expected)
         (unfreed,) = made.report.unfreed
         assert unfreed.size == 128
@@ -287,7 +288,7 @@ def test_modules_compiled_to_cuda_graphs_are_refused_by_name(on):
     model.layers[2] = torch.compile(model.layers[2], mode="reduce-overhead")
     device = on.device(problem)
     with pytest.raises(InputError, match=r"layers\.2 is compiled to CUDA graphs"):
-        follow(model, evicting(problem), problem, device=device)
+        follow(model, evicting(problem), problem, FollowOptions(device=device))
     # On the CPU this mode has none.
     if on.is_simulated:
         follow(model, evicting(problem), problem)
@@ -316,7 +317,7 @@ def test_no_stream_is_told_anything_while_a_graph_is_captured(where, monkeypatch
     plan = evicting(problem)
     device = Capturing.of(problem.platform)
     expected = gradients(on, copy.deepcopy(model))
-    with follow(model, plan, tight(problem, plan), device=device):
+    with follow(model, plan, tight(problem, plan), FollowOptions(device=device)):
         steps = partial(gradients, on, model)
         if where == "in the backward pass":
             steps = mean(model, on.randn(4, 8)).backward
@@ -364,7 +365,7 @@ def _capturing(device):
 def test_a_graph_that_is_captured_around_a_step_is_refused_by_name():
     on = On("cuda")
     made, device = context(on, Layers())
-    model = made._root
+    model = made.follower.root
     inputs = on.randn(4, 8)
     with made:
         gradients(on, model)

@@ -13,7 +13,9 @@ from torch import nn
 
 import offcert
 from offcert.core.errors import PlanError
-from offcert.runtime.follow.offload import Offload, OffloadWarning, follow
+from offcert.runtime.follow.follower import Follower
+from offcert.runtime.follow.offload import OffloadWarning, follow
+from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.watch.guard import GUARDED, Guard
 from offcert.runtime.watch.proof import RecomputeError
 from offcert.training import host_room, search
@@ -90,7 +92,7 @@ def ended_by_steps():
 def context(certificates, which, model, **options):
     if PLANS[which] is None:
         return make_plans(model, "auto", **MAKES, **options)
-    return follow(model, certificates[which], **options)
+    return follow(model, certificates[which], options=FollowOptions(**options))
 
 
 class OursError(Exception):
@@ -209,7 +211,7 @@ def require_nothing_stays(model):
 
 def refused(made):
     """Whether segments have been refused meanwhile: plans are not followed to the end then."""
-    return made._segments is not None and bool(made._segments.refused)
+    return made.follower.segments is not None and bool(made.follower.segments.refused)
 
 
 @pytest.mark.parametrize("which", PLANS)
@@ -243,24 +245,24 @@ def test_a_device_without_room_is_no_reason_to_stop(certificates, monkeypatch):
     with pytest.warns(OffloadWarning, match="no room for .* the disk is full"), made:
         assert all(map(torch.equal, trained(model), expected))
     assert made.steps == {"unplanned": 3}
-    made = follow(network(), certificates["moves"], strict=True)
+    made = follow(network(), certificates["moves"], options=FollowOptions(strict=True))
     with pytest.raises(PlanError, match="the disk is full"), made:
-        trained(made._root)
+        trained(made.follower.root)
 
 
-class FailsAtTheEnd(Offload):
-    def _detach(self):
+class FailsAtTheEnd(Follower):
+    def detach(self):
         raise IndexError("list index out of range")
 
 
 def test_the_end_of_a_context_that_fails(certificates, monkeypatch):
-    monkeypatch.setattr("offcert.runtime.follow.offload.Offload", FailsAtTheEnd)
+    monkeypatch.setattr("offcert.runtime.follow.offload.Follower", FailsAtTheEnd)
     model = network()
     made = follow(model, certificates["moves"])
     with pytest.warns(OffloadWarning, match="offcert has failed: IndexError"), made:
         trained(model, 1)
     # The program's own error is the one that is seen.
-    made = follow(model, certificates["moves"], strict=True)
+    made = follow(model, certificates["moves"], options=FollowOptions(strict=True))
     with pytest.raises(KeyError, match="theirs"), made:
         raise KeyError("theirs")
     with pytest.raises(PlanError, match="offcert has failed: IndexError"), made:

@@ -9,6 +9,7 @@ import torch
 from offcert.certify.ladder import certify
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.offload import OffloadWarning, follow
+from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.profiling.profile import profile
 from support.networks import huggingface_models as models
 from support.runtime.captured import compare, problem_of_step, require_same, seeded, state_of
@@ -37,7 +38,7 @@ def test_at_half_of_its_memory_a_model_trains_as_without_a_plan(name):
     certificate = certify(problem, target_gap=0.09, workers=1)
     assert certificate.result.gap < Fraction(1, 10)
     expected, _ = train(plain, step)
-    with follow(step.model, certificate, count=True) as attached:
+    with follow(step.model, certificate, options=FollowOptions(count=True)) as attached:
         found, reports = train(step.model, step, attached)
     for states in zip(expected, found, strict=True):
         require_same(*states)

@@ -10,6 +10,7 @@ from offcert.certify.methods import solve
 from offcert.runtime import zoo
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.offload import follow
+from offcert.runtime.follow.options import FollowOptions
 from support.networks.shallow_networks import shallow
 from support.runtime.captured import compare, evict_everything, problem_of_step, seeded
 
@@ -63,7 +64,7 @@ def test_certified_plans(name, clock, fraction):
     problem = problem.with_memory(problem.memory_at(Fraction(fraction)))
     certificate = solve(problem, "sequential", time_limit=5)
     assert certificate.result.schedule is not None
-    with follow(step.model, certificate, count=True) as made:
+    with follow(step.model, certificate, options=FollowOptions(count=True)) as made:
         for _ in range(2):
             step.run(step.model, step.make_batch()).backward()
             report = made.report
@@ -85,7 +86,7 @@ def test_a_copy_follows_the_plan_of_the_original():
     step = training_step("resnet18")
     problem = problem_of_step(step)
     other = training_step("resnet18")
-    with follow(other.model, evict_everything(problem), problem, count=True) as made:
+    with follow(other.model, evict_everything(problem), problem, FollowOptions(count=True)) as made:
         other.run(other.model, other.make_batch()).backward()
     assert made.report.follows_prediction
     assert made.steps == {"planned": 1}

@@ -21,6 +21,7 @@ from offcert.questions.schedule.simulate import simulate
 from offcert.report.training_figure import trace_of
 from offcert.runtime.device.pinned import SplitArena
 from offcert.runtime.follow.offload import follow
+from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.pairs.comparison import Pair
 from offcert.runtime.pairs.recorded import _shown
 from offcert.runtime.pairs.train import train
@@ -273,10 +274,12 @@ def test_plans_together_have_one_limit(problem):
     other = other.with_memory(other.trace.least_memory)
     both = [Certified(problem), Certified(other)]
     pools = [follow(Layers(), each).host.pool for each in both]
-    assert follow(Layers(), both, host_memory=sum(pools)).host.pool == sum(pools)
+    assert follow(Layers(), both, options=FollowOptions(host_memory=sum(pools))).host.pool == sum(
+        pools
+    )
     with pytest.raises(InputError, match=f"may have .*{pools[1] - 1}"):
-        follow(Layers(), both, host_memory=sum(pools) - 1)
-    made = follow(Layers(), both, host_memory=pools[0], host_spill=True)
+        follow(Layers(), both, options=FollowOptions(host_memory=sum(pools) - 1))
+    made = follow(Layers(), both, options=FollowOptions(host_memory=pools[0], host_spill=True))
     assert made.host.held <= pools[0]
     assert made.host.spilled >= pools[1]
 

@@ -212,7 +212,7 @@ def test_a_plan_that_moves_nothing_has_no_arena() -> None:
     assert (made.step_plans[0].host.pool, made.step_plans[0].host.load) == (0, 0)
     with made:
         step = step_of(0)
-        step.run(made._root, step.make_batch()).backward()
+        step.run(made.follower.root, step.make_batch()).backward()
     assert made.report.arena_bytes == made.report.outside_entries == 0
 
 
