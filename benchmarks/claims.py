@@ -33,7 +33,7 @@ from offcert.campaign.selection import parse_limits
 from offcert.campaign.table import Table, read
 from offcert.core.documents import read_json, write_atomically, write_json
 from offcert.core.errors import InputError
-from offcert.heuristics.evictions.chain_view import chain_view
+from offcert.heuristics.evictions.dynprog import chain_view
 from offcert.questions.schedule.files import read_problem, write_problem
 from offcert.questions.schedule.problem import Problem
 from offcert.report.curve_figures import save_grid

@@ -35,8 +35,7 @@ from offcert.core.platform import Platform
 from offcert.core.units import Units
 from offcert.heuristics.checkpoint.graph_networks import graph_of
 from offcert.heuristics.checkpoint.live import dynamic_memory, live_bytes, recomputed_time
-from offcert.heuristics.checkpoint.registry import SELECTIONS
-from offcert.heuristics.checkpoint.selections import linear_selection
+from offcert.heuristics.checkpoint.selections import SELECTIONS, linear_selection
 from offcert.proofs.selection_certificate import SelectionCertificate
 from offcert.questions.schedule.files import problem_digest
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute

@@ -21,7 +21,7 @@ from claims_sections import replace_section
 
 from offcert.heuristics.checkpoint.arbitrary import arbitrary_graph_solver
 from offcert.heuristics.checkpoint.live import dynamic_memory, reforwarding_memory, static_memory
-from offcert.heuristics.checkpoint.registry import SELECTIONS
+from offcert.heuristics.checkpoint.selections import SELECTIONS
 from offcert.proofs.selection_certificate import SelectionCertificate
 from offcert.questions.selection.graph import CheckpointGraph, GraphSelection
 from papers.checkpoint_graphs.counterexamples import CHAINS, GRAPHS, GraphCounterexample

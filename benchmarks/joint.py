@@ -24,8 +24,7 @@ from offcert.certify.warm import warm_plans
 from offcert.core.documents import write_json
 from offcert.core.platform import Kind
 from offcert.core.units import format_size, format_time
-from offcert.heuristics.joint.plans import JointPlan
-from offcert.heuristics.joint.ranges import ranges_of
+from offcert.heuristics.joint.plans import JointPlan, ranges_of
 from offcert.heuristics.joint.search import joint_search
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem, Recompute, parse_memory

@@ -40,7 +40,7 @@ def warm_checkpoints() -> None:
     """Compile the kernels that select the checkpoints of a chain."""
     from offcert.core.checkpoint_chain import CheckpointChain
     from offcert.heuristics.checkpoint.live_curve import live_selection
-    from offcert.heuristics.checkpoint.registry import SELECTIONS
+    from offcert.heuristics.checkpoint.selections import SELECTIONS
 
     sizes = (1, 2, 1, 1)
     for method in SELECTIONS.values():

@@ -74,7 +74,7 @@ def _vdnn_conv(problem: Problem, **options: Any) -> Plan:
 
 
 def _tflms(problem: Problem, **options: Any) -> Plan:
-    from offcert.heuristics.evictions.tflms import tflms
+    from offcert.heuristics.evictions.rules import tflms
 
     return tflms(problem, **options)
 

@@ -1,9 +1,9 @@
-"""The papers' algorithms, their baselines and our local search: one file per algorithm.
+"""The papers' algorithms, their baselines and our local search: methods of a kind in a file.
 
 They lie by what they decide. `evictions`: which tensors leave; `orders`: that, and in which order
-transfers run; `checkpoint`, `checkpoint_graphs`, `persistent`, `rematerialisation`: what runs
-again; `combined`, `joint`: both; `modnn`: sub-batches and algorithms; `devices`: the transfers of
-several devices; `placement`: addresses. `cooling` is the clock of all that anneal.
+transfers run; `checkpoint`, `rematerialisation`: what runs again; `combined`, `joint`: both;
+`modnn`: sub-batches and algorithms; `devices`: the transfers of several devices; `placement`:
+addresses.
 
 Each is a function ``method(problem, **options) -> Plan``. One that does not apply to a problem, or
 finds no plan, raises `offcert.core.errors.MethodError`; that never means that no plan exists.

@@ -133,29 +133,9 @@ def improve(
 ) -> DevicesSchedule:
     """Move single transfers and additions to other places in the order, as long as that is better.
 
-    Equal schedules are taken too, so that the search does not stop on a plateau.
-
-    Parameters
-    ----------
-    problem : DevicesProblem
-        The steps of all devices, and the exchange of gradients.
-    schedule : DevicesSchedule
-        Where to begin.
-    time_limit : float
-        Seconds.
-    steps : int
-        Orders to try at most.
-    target : int
-        Ticks; nothing shorter is looked for, as when it is a lower bound.
-    seed : int
-        Seed for the choices.
-    found : callable, optional
-        Given every schedule that is better than all before, so that an interrupt costs none.
-
-    Returns
-    -------
-    DevicesSchedule
-        Never longer than the one given.
+    Equal schedules are taken too, so that the search does not stop on a plateau. It tries at most
+    so many orders (`steps`) and nothing shorter than `target` ticks. Every better schedule is
+    passed on, so that an interrupt costs none; the one returned is never longer than the one given.
     """
     rng = random.Random(seed)
     end = time.monotonic() + time_limit

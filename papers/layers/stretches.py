@@ -9,8 +9,8 @@ from functools import cached_property
 
 import numpy as np
 
-from offcert.heuristics.joint.evaluation import estimate, evaluate
-from offcert.heuristics.joint.ranges import ranges_of
+from offcert.heuristics.joint.evaluation import evaluate
+from offcert.heuristics.joint.plans import estimate, ranges_of
 from offcert.heuristics.joint.repeats import repeats_of
 from offcert.heuristics.joint.state import UNCOVERED, JointState, new_state, new_work
 from offcert.heuristics.joint.tables import Tables, tables_of

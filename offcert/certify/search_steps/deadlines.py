@@ -170,7 +170,7 @@ def descend_sinking(search: Search, effort: Effort) -> None:
         return
     search.begin("joint search, sinking limit")
     with held_interrupts():
-        from offcert.heuristics.joint.ranges import ranges_of
+        from offcert.heuristics.joint.plans import ranges_of
         from offcert.heuristics.joint.sinking import SinkingSearch
 
     def offer(plan: JointPlan, limit: int) -> None:
@@ -282,11 +282,15 @@ def _try(search: Search, limit: int, effort: Effort, seconds: float) -> bool:
     inner = Search(within, min(seconds, search.remaining))
     inner.enough = problem.deadline
     _begin_with_known(search, inner)
-    effort.climb(inner, effort.workers, effort.seed)
-    found = inner.best
-    if isinstance(found, Schedule) and found.makespan <= problem.deadline:
-        execution = inner.execution
-        _offer_squeezed(search, execution, found, limit)
+    met = False
+    try:
+        effort.climb(inner, effort.workers, effort.seed)
+    finally:
+        found = inner.best
+        if isinstance(found, Schedule) and found.makespan <= problem.deadline:
+            met = True
+            _offer_squeezed(search, inner.execution, found, limit)
+    if met:
         return True
     best = max(inner.bounds, key=lambda bound: bound.value, default=None)
     return best is not None and add_by_time(search, limit, best)

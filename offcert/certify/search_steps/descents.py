@@ -119,7 +119,7 @@ def move_less(search: Search, seconds: float, seed: int) -> None:
         Seed of the random numbers.
     """
     from offcert.formulations.models.least_cover import least_cover_gaps
-    from offcert.heuristics.orders.fewest_bytes import fewest_bytes
+    from offcert.heuristics.orders.insertion import fewest_bytes
 
     schedule = search.schedule
     if schedule is None or search.best is not schedule or not schedule.transfers:

@@ -176,7 +176,7 @@ def _cool_once(search: Search, problem: Problem, effort: Effort) -> None:
     if network is None or len(network) > _MOST_COOLED:
         return
     with held_interrupts():
-        from offcert.heuristics.joint.ranges import ranges_of
+        from offcert.heuristics.joint.plans import ranges_of
         from offcert.heuristics.joint.search import joint_search
     joint_search(
         problem,
@@ -237,7 +237,7 @@ def descend_joint(search: Search, effort: Effort) -> None:
     """
     search.begin("joint search")
     with held_interrupts():
-        from offcert.heuristics.joint.ranges import ranges_of
+        from offcert.heuristics.joint.plans import ranges_of
         from offcert.heuristics.joint.search import joint_search
     problem = search.problem
     if problem.computed is None or problem.recompute is Recompute.NONE:

@@ -73,17 +73,7 @@ def closed_set(
     target: int,
     reading: Reading = Reading.DEFINITION,
 ) -> ClosedSet | None:
-    """Return the largest closed set between two vertices, or None if there is none.
-
-    Parameters
-    ----------
-    graph : CheckpointGraph
-        The computation graph.
-    source, target : int
-        Two vertices.
-    reading : Reading
-        The reading of what counts as the largest one.
-    """
+    """Return the largest closed set between two vertices, or None if there is none."""
     between = graph.descendants[source] & graph.ancestors[target]
     allowed = between | 1 << source | 1 << target
     inner = 0
@@ -105,20 +95,6 @@ def maximal_split(
     those that lie in no other one that is formed. Line 3 is printed with the opposite condition
     ("if there exists a vertex outside with a connection"); the paper's Property 3 and its examples
     show that a closed set is formed if there is none.
-
-    Parameters
-    ----------
-    graph : CheckpointGraph
-        The computation graph.
-    closed : ClosedSet
-        Type 3: no splitting vertex, no branches.
-    reading : Reading
-        The reading of which closed set is formed for a pair.
-
-    Returns
-    -------
-    list of ClosedSet
-        By their ends.
     """
     formed = []
     for source in bits(closed.closure & ~(1 << closed.target)):

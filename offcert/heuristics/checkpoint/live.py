@@ -29,13 +29,7 @@ MemoryModel = Callable[[Sequence[int], Sequence[int]], int]
 
 
 def require_checkpoints(count: int, checkpoints: Sequence[int]) -> None:
-    """Raise unless these are checkpoints of `count` data.
-
-    Raises
-    ------
-    InputError
-        If they are no integers, do not increase, or do not begin with 0 and end with n.
-    """
+    """Raise unless these are checkpoints of `count` data."""
     for index, checkpoint in enumerate(checkpoints):
         require_integer(checkpoint, f"checkpoints[{index}]", 0)
         if index and checkpoint <= checkpoints[index - 1]:
@@ -104,11 +98,6 @@ def reforwarding_memory(sizes: Sequence[int], checkpoints: Sequence[int]) -> int
 
     Source and target are stored in every solution; as for graphs, they are not counted. With them
     it is `static_memory`.
-
-    Raises
-    ------
-    InputError
-        If these are no checkpoints of the chain.
     """
     require_checkpoints(len(sizes), checkpoints)
     stored = sum(sizes[checkpoint] for checkpoint in checkpoints[1:-1])
@@ -121,11 +110,6 @@ def chen_memory(sizes: Sequence[int], checkpoints: Sequence[int]) -> int:
     Chen et al. 2016, Algorithm 3: the sum of its two outputs, the last segment among them. A
     segment counts with the checkpoint that ends it (``temp`` there). The input is not counted, and
     the output is part of the last segment.
-
-    Raises
-    ------
-    InputError
-        If these are no checkpoints of the chain.
     """
     require_checkpoints(len(sizes), checkpoints)
     stored = sum(sizes[checkpoint] for checkpoint in checkpoints[1:-1])
@@ -141,20 +125,7 @@ MEMORY_MODELS: dict[str, MemoryModel] = {
 
 
 def checkpoint_program(chain: CheckpointChain, checkpoints: Sequence[int]) -> Program:
-    """Return the program that stores a set of checkpoints, and runs again what lies between.
-
-    Parameters
-    ----------
-    chain : CheckpointChain
-        Stage `i` makes ``a_{i+1}`` of ``a_i``.
-    checkpoints : sequence of int
-        Indices of the stored ``a``, increasing, from 0 to the number of stages.
-
-    Raises
-    ------
-    InputError
-        If these are no checkpoints of the chain.
-    """
+    """Return the program that stores a set of checkpoints, and runs again what lies between."""
     require_checkpoints(len(chain.output), checkpoints)
     return Program(
         Segment(h, i - 1)
@@ -188,12 +159,6 @@ def live_bytes(chain: CheckpointChain, checkpoints: Sequence[int]) -> int:
 
 
 def recomputed_time(chain: CheckpointChain, checkpoints: Sequence[int]) -> int:
-    """Return the ticks that running stages again takes.
-
-    Raises
-    ------
-    InputError
-        If these are no checkpoints of the chain.
-    """
+    """Return the ticks that running stages again takes."""
     program = checkpoint_program(chain, checkpoints)
     return sum(sum(chain.forward[each.first : each.last + 1]) for each in program.segments)

@@ -1,42 +1,129 @@
-"""Optimal persistent checkpointing of heterogeneous chains: the functions to call."""
+"""Optimal persistent checkpointing of heterogeneous chains, by a dynamic program over subchains.
+
+The subchain from stage `i` to stage `j` begins with ``a_i`` on the device, and ends when ``B_i``
+has run; ``d_{j+1}`` is there all the time, if it is not the last stage's, which appears with
+``B_j``. Its bytes count ``a_i``, that gradient, and everything of its own; not what is stored
+outside. By persistency ``a_i`` stays until ``B_i``. There are two ways to begin:
+
+- ``F_i`` keeps everything (``F_all``). Then come the subchain from ``i + 1`` to ``j``, beside what
+  stage `i` stored, and ``B_i``.
+- ``F_i`` and those behind it, up to ``F_{k-1}``, keep their outputs only (``F_ck``, then ``F_∅``,
+  which drops its input); ``a_k`` is stored. Then come the subchain from ``k`` to ``j`` beside
+  ``a_i``, and the subchain from ``i`` to ``k - 1``, for which ``a_k`` is not needed any more.
+
+Source: the combined paper's supplement, its ``C_A`` with no bandwidth; Beaumont, Eyraud-Dubois,
+Herrmann, Joly, Shilova, *Optimal checkpointing for heterogeneous chains* (2019). Here bytes are
+those of `offcert.core.checkpoint_chain.CheckpointChain.network`, to the byte.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.compiled import IntArray, compiled
+from offcert.core.computations import Run
 from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.strategy import Strategy
-from offcert.heuristics.checkpoint.subchains import KEEP_ALL, Subchains, strategy_of
+
+# The mark of a subchain in which everything is kept; other numbers are the stage whose input is
+# stored next. By definition.
+KEEP_ALL = -1
+
+
+@dataclass(frozen=True)
+class Subchains:
+    """A chain as the arrays that the dynamic programs read; all in bytes or ticks.
+
+    Attributes
+    ----------
+    forward, backward : int64 array
+        Ticks of ``F_i`` and ``B_i``.
+    output : int64 array
+        Bytes of ``a_i``; one more than there are stages.
+    beside : int64 array
+        Bytes that ``F_i`` stores beside its output, for ``B_i``, if it keeps all.
+    gradient : int64 array
+        Bytes of ``d_{j+1}`` that are there while the subchain to `j` begins; 0 for the last stage.
+    keeping, turning : int64 array
+        Bytes while ``F_i`` runs and keeps all, without that gradient; and while ``B_i`` runs.
+    passing : int64 array
+        Bytes while ``F_k`` runs and keeps its output only: that, its input and its workspace.
+    """
+
+    forward: IntArray
+    backward: IntArray
+    output: IntArray
+    beside: IntArray
+    gradient: IntArray
+    keeping: IntArray
+    turning: IntArray
+    passing: IntArray
+
+    @classmethod
+    def of(cls, chain: CheckpointChain) -> Subchains:
+        """Return the arrays of a chain."""
+        stages = len(chain)
+        output, extra = np.array(chain.output, np.int64), np.array(chain.extra, np.int64)
+        gradient = np.array(chain.gradient, np.int64)
+        both = output[:-1] + output[1:]
+        return cls(
+            np.array(chain.forward, np.int64),
+            np.array(chain.backward, np.int64),
+            output,
+            extra,
+            np.where(np.arange(stages) < stages - 1, gradient[1:], 0),
+            both + extra + np.array(chain.forward_workspace, np.int64),
+            both + extra + gradient[:-1] + gradient[1:] + np.array(chain.backward_workspace),
+            both + np.array(chain.forward_workspace, np.int64),
+        )
+
+    def __len__(self) -> int:
+        """Return the number of stages."""
+        return len(self.forward)
+
+    def sweep(self, first: int) -> IntArray:
+        """Return the bytes on the way from ``a_first`` to ``a_k``, without gradient.
+
+        Entry `k - first - 1` is for `k`, up to the last stage's input.
+        """
+        beside = self.passing[first + 1 : -1] + self.output[first]
+        return np.maximum.accumulate(np.concatenate((self.passing[first : first + 1], beside)))
+
+
+def strategy_of(stages: int, decide: Fronts | Slots) -> Strategy:
+    """Return the strategy of a chain with so many stages that some decisions make."""
+    runs: list[Run | int] = []
+    waiting: list[tuple[int, int, int] | int] = [(0, stages - 1, decide.budget)]
+    while waiting:
+        task = waiting.pop()
+        if isinstance(task, int):
+            runs.append(2 * stages - 1 - task)
+            continue
+        first, last, budget = task
+        stored = decide.choice(first, last, budget)
+        if stored == KEEP_ALL:
+            runs.append(first)
+            waiting.append(first)
+            if first < last:
+                waiting.append((first + 1, last, budget - decide.kept(first)))
+            continue
+        # F_ck and F_∅ discard what lies between; the values e_i come behind the outputs.
+        runs += [Run(stage, (stages + 1 + stage,)) for stage in range(first, stored)]
+        waiting.append((first, stored - 1, budget))
+        waiting.append((stored, last, budget - decide.stored(first)))
+    return Strategy(runs)
+
 
 # Points of all lists together, at most: a hundred stages of a network have room. Arbitrary.
 MAX_POINTS = 20_000_000
 
 
 class Fronts:
-    """Fronts of all subchains.
-
-    Parameters
-    ----------
-    chain : Subchains
-        The chain.
-    memory : int
-        Bytes; what takes more is left out.
-    max_points : int
-        The most points of all lists together.
-
-    Attributes
-    ----------
-    budget : int
-        The memory.
-
-    Raises
-    ------
-    MethodError
-        If there are more points.
-    """
+    """Fronts of all subchains within some bytes, the budget; with more points a `MethodError`."""
 
     def __init__(self, chain: Subchains, memory: int, max_points: int = MAX_POINTS) -> None:
         self.chain, self.budget = chain, memory
@@ -119,23 +206,10 @@ NEVER = 2**62
 
 
 class Slots:
-    """Least times of all subchains, for each number of slots.
+    """Least times of all subchains, for each number of slots into which a memory is divided.
 
-    Parameters
-    ----------
-    chain : Subchains
-        The chain.
-    memory : int
-        Bytes.
-    slots : int
-        How many the memory is divided into; fewer if it has fewer bytes.
-
-    Attributes
-    ----------
-    budget : int
-        Slots of the whole memory.
-    time : int or None
-        The least ticks of the whole chain, or None if it does not fit.
+    The attribute `budget` is the slots of the whole memory, `time` the least ticks of the whole
+    chain, or None if it does not fit.
     """
 
     def __init__(self, chain: Subchains, memory: int, slots: int) -> None:
@@ -283,24 +357,8 @@ def persistent_front(
 ) -> list[tuple[int, int]]:
     """Return the least ticks within every memory limit, of persistent strategies without moves.
 
-    Parameters
-    ----------
-    chain : CheckpointChain
-        The chain.
-    memory : int, optional
-        Bytes; what takes more is left out.
-    max_points : int
-        The most points of the fronts of all subchains together.
-
-    Returns
-    -------
-    list of (int, int)
-        Bytes and the least ticks with so many; bytes increase, ticks decrease.
-
-    Raises
-    ------
-    MethodError
-        If there are too many points.
+    They are pairs of bytes and the least ticks with so many; bytes increase, ticks decrease. With
+    more points than so many of all subchains together it raises a `MethodError`.
     """
     peak = chain.network().trace().peak_memory
     limit = peak if memory is None else min(memory, peak)

@@ -28,21 +28,25 @@ than printed, each with a reason:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from offcert.core.compiled import IntArray, plain, plain_inner
 from offcert.core.errors import MethodError
+from offcert.heuristics.checkpoint.arbitrary import linear_reforwarding, queued_reforwarding
 from offcert.heuristics.checkpoint.sizes import (
     PREVIOUS,
     ROWS,
     Selection,
+    budget_search,
     gradient_array,
     least_stored,
     path,
     path_back,
     size_array,
+    sqrt_rule,
 )
 
 # Rows of the scratch array. By definition.
@@ -51,13 +55,7 @@ LINEAR_ROWS = 4
 
 
 def linear_selection(sizes: Sequence[int], gradients: Sequence[int] | None = None) -> Selection:
-    """Return checkpoints of least dynamic memory; parameters and memory as `dynamic_selection`.
-
-    Raises
-    ------
-    InputError
-        If the sizes are no sizes, or there are not as many gradients.
-    """
+    """Return checkpoints of least dynamic memory; parameters and memory as `dynamic_selection`."""
     array = size_array(sizes)
     scratch = np.zeros((LINEAR_ROWS, len(array)), np.int64)
     memory = crossings(array, gradient_array(array, gradients), np.cumsum(array), scratch)
@@ -130,25 +128,7 @@ MAX_LAYERS = 10_000
 
 
 def static_selection(sizes: Sequence[int]) -> Selection:
-    """Return checkpoints of least static memory, by trying every sum of a segment.
-
-    Parameters
-    ----------
-    sizes : sequence of int
-        Bytes of ``d_0 … d_n``.
-
-    Returns
-    -------
-    Selection
-        Its memory is that of Eq. (6): all checkpoints, and the largest sum between two.
-
-    Raises
-    ------
-    InputError
-        If the sizes are no sizes.
-    MethodError
-        If there are more than `MAX_LAYERS` layers.
-    """
+    """Return checkpoints of least static memory (Eq. 6), by trying every sum of a segment."""
     array = size_array(sizes)
     if len(array) - 1 > MAX_LAYERS:
         raise MethodError(
@@ -187,26 +167,9 @@ def best_limit(sizes: IntArray, totals: IntArray, limits: IntArray, scratch: Int
 
 
 def dynamic_selection(sizes: Sequence[int], gradients: Sequence[int] | None = None) -> Selection:
-    """Return checkpoints of least dynamic memory, by trying every next checkpoint of each.
+    """Return checkpoints of least dynamic memory (Eq. 9), by trying every next one of each.
 
-    Parameters
-    ----------
-    sizes : sequence of int
-        Bytes of ``d_0 … d_n``.
-    gradients : sequence of int, optional
-        Bytes of their gradients, of which a segment's buffer holds the largest; by default those of
-        the data, as in the paper. An input that needs no gradient has one of 0 bytes.
-
-    Returns
-    -------
-    Selection
-        Its memory is that of Eq. (9): while a segment is served, all checkpoints up to its right
-        one, its data, and a buffer for the largest gradient of its data and its left checkpoint.
-
-    Raises
-    ------
-    InputError
-        If the sizes are no sizes, or there are not as many gradients.
+    A segment's buffer holds the largest of some gradients, by default as large as the data.
     """
     array = size_array(sizes)
     following = np.zeros(len(array), np.int64)
@@ -230,3 +193,48 @@ def best_next(sizes: IntArray, gradients: IntArray, memory: IntArray, following:
             between += sizes[j]
             buffer = max(buffer, gradients[j])
         memory[i] = sizes[i] + least
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionMethod:
+    """An algorithm that selects the checkpoints of a chain.
+
+    Attributes
+    ----------
+    select : callable
+        From the sizes ``d_0 … d_n`` in bytes to a `Selection`.
+    model : str
+        The memory model in which it counts; a name in
+        ``offcert.heuristics.checkpoint.live.MEMORY_MODELS``.
+    optimal : bool
+        Whether no other checkpoints take less memory under that model.
+    source : str
+        Where it was published.
+    """
+
+    select: Callable[[Sequence[int]], Selection]
+    model: str
+    optimal: bool
+    source: str
+
+
+SELECTIONS: dict[str, SelectionMethod] = {
+    "sqrt": SelectionMethod(sqrt_rule, "chen", False, "Chen et al. 2016, §4.1"),
+    "budget": SelectionMethod(budget_search, "chen", False, "Chen et al. 2016, Algorithm 3"),
+    "reforwarding": SelectionMethod(
+        linear_reforwarding, "reforwarding", True, "Feng and Huang 2018, Algorithm 1"
+    ),
+    "reforwarding-queue": SelectionMethod(
+        queued_reforwarding, "reforwarding", True, "Feng and Huang 2018, Algorithm 1, with a queue"
+    ),
+    "algorithm-3": SelectionMethod(
+        static_selection, "static", True, "Hong et al., Algorithm 3, corrected"
+    ),
+    "algorithm-5": SelectionMethod(
+        dynamic_selection, "dynamic", True, "Hong et al., Algorithm 5, corrected"
+    ),
+    "algorithm-6": SelectionMethod(
+        linear_selection, "dynamic", True, "Hong et al., Algorithm 6, corrected"
+    ),
+}
+"""For chains of which only sizes are known; `live_selection` takes all that a chain says."""

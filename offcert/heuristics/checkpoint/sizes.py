@@ -40,20 +40,7 @@ class Selection:
 
 
 def size_array(sizes: Sequence[int], field: str = "sizes") -> IntArray:
-    """Return ``d_0 … d_n`` as an array of ``int64``.
-
-    Parameters
-    ----------
-    sizes : sequence of int
-        Bytes, at least two of them: the input, and the output of at least one layer.
-    field : str
-        Name for error messages.
-
-    Raises
-    ------
-    InputError
-        If there are fewer, one of them is no integer or negative, or they sum to 2**60 or more.
-    """
+    """Return ``d_0 … d_n`` as an array of ``int64``."""
     if len(sizes) < 2:
         raise InputError(f"{field} must have at least 2 entries, not {len(sizes)}")
     for index, size in enumerate(sizes):
@@ -65,13 +52,7 @@ def size_array(sizes: Sequence[int], field: str = "sizes") -> IntArray:
 
 
 def gradient_array(sizes: IntArray, gradients: Sequence[int] | None) -> IntArray:
-    """Return the sizes of the gradients of ``d_0 … d_n``; by default those of the data.
-
-    Raises
-    ------
-    InputError
-        As `size_array`, or if there are not as many of them.
-    """
+    """Return the sizes of the gradients of ``d_0 … d_n``; by default those of the data."""
     if gradients is None:
         return sizes
     array = size_array(gradients, "gradients")
@@ -110,15 +91,6 @@ def least_stored(sizes: IntArray, totals: IntArray, limit: int, scratch: IntArra
     of those `h` for which ``d_{h+1} … d_{i-1}`` sum to at most the limit. These `h` are a window
     that moves to the right, and those that may still become its least wait in a queue (selection
     paper, Algorithm 3).
-
-    Parameters
-    ----------
-    sizes, totals : int64 arrays, shape (n+1,)
-        ``d_i``, and the sum of all up to and with ``d_i``.
-    limit : int
-        Bytes, at least 0.
-    scratch : int64 array, shape (ROWS, n+1)
-        Written: ``STORED``; ``PREVIOUS``, the checkpoint before each; ``QUEUE``.
     """
     stored, previous, queue = scratch[STORED], scratch[PREVIOUS], scratch[QUEUE]
     stored[0] = sizes[0]
@@ -150,26 +122,6 @@ def budget_search(
 
     With budget 0 everything is stored: `x` bytes between segments, the largest segment of `y`.
     Then budgets from ``√(xy/2)`` to ``√(2xy)`` are tried at equal distances.
-
-    Parameters
-    ----------
-    sizes : sequence of int
-        Bytes of ``d_0 … d_n``.
-    budgets : int or None
-        How many budgets are tried beside 0; None for every budget that makes a difference.
-    measure : callable, optional
-        What is minimised, as a function of the checkpoints; by default Chen's memory. The authors
-        used what their allocator needed.
-
-    Returns
-    -------
-    Selection
-        The one with the least measure, and that measure.
-
-    Raises
-    ------
-    InputError
-        If the sizes are no sizes.
     """
     plain = [int(size) for size in size_array(sizes)]
     cost = measure or (lambda checkpoints: chen_memory(plain, checkpoints))
@@ -218,21 +170,6 @@ def sqrt_rule(sizes: Sequence[int]) -> Selection:
     """Store every ``⌈√n⌉``-th of the data.
 
     Rounding up gives the sets that the selection paper lists for this rule (its Table 2).
-
-    Parameters
-    ----------
-    sizes : sequence of int
-        Bytes of ``d_0 … d_n``.
-
-    Returns
-    -------
-    Selection
-        Its memory is Chen's: `offcert.heuristics.checkpoint.live.chen_memory`.
-
-    Raises
-    ------
-    InputError
-        If the sizes are no sizes.
     """
     array = size_array(sizes)
     layers = len(array) - 1

@@ -42,23 +42,7 @@ class CombinedMove:
 
 
 def turned_schedule(problem: Problem, moved: Sequence[CombinedMove], turn: int) -> FluidSchedule:
-    """Return the shortest schedule that moves these, out before the turn and back after it.
-
-    Parameters
-    ----------
-    problem : Problem
-        A trace; transfers are taken as interruptible.
-    moved : sequence of CombinedMove
-        In the order in which they leave. Those that are needed at the same time return in the
-        reverse.
-    turn : int
-        The last operation before the turn.
-
-    Raises
-    ------
-    NoPlanError
-        If some operation lacks memory all the same.
-    """
+    """Return the shortest schedule that moves these, out before the turn and back after it."""
     trace = problem.trace
     last = len(trace) - 1
     lacking = [demand - problem.platform.memory for demand in trace.demand]
@@ -112,13 +96,7 @@ class _Side:
     def run(
         self, moves: Sequence[tuple[Fraction, int, int, int, int]]
     ) -> list[tuple[int, Fraction, Fraction, int]] | None:
-        """Return gap, begin, end and size of every transfer, or None if an operation never fits.
-
-        Parameters
-        ----------
-        moves : sequence of (ticks, size, written, opened, gap)
-            In their order.
-        """
+        """Return gap, begin, end and size of every transfer, or None if an operation never fits."""
         done: list[tuple[int, Fraction, Fraction, int]] = []
         opened: list[int] = []
         link, end = Fraction(0), 0
@@ -211,13 +189,7 @@ class CombinedPlan:
         return turned_schedule(_pausing(problem, self.execution), moved, self.turn)
 
     def atomic(self, problem: Problem) -> Schedule:
-        """Return the shortest schedule of whole transfers, all out before all back, in this order.
-
-        Raises
-        ------
-        MethodError
-            If there is none.
-        """
+        """Return the shortest schedule of whole transfers, all out before all back, in order."""
         executed = problem.executed(self.execution)
         _, returning = ordered_orders(executed, self.gaps)
         return ordered_schedule(executed, self.gaps, returning)

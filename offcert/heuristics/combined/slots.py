@@ -116,22 +116,7 @@ class Sweeps:
 def slotted(
     chain: CheckpointChain, platform: Platform, slots: int | None, offload: bool
 ) -> SlottedChain:
-    """Return a chain in slots.
-
-    Parameters
-    ----------
-    chain : CheckpointChain
-    platform : Platform
-    slots : int or None
-        Into how many slots the memory is divided; None for as many as make nothing round.
-    offload : bool
-        Whether anything may leave.
-
-    Raises
-    ------
-    MethodError
-        If the numbers are too large for compiled code, or there are too many slots.
-    """
+    """Return a chain in slots."""
     rates = [platform.rate(kind) for kind in Kind]
     factor, unit, count = grid(platform, slots, offload)
     numbers = _Numbers(chain, factor, unit)
@@ -167,13 +152,7 @@ def slotted(
 
 
 def grid(platform: Platform, slots: int | None, offload: bool) -> tuple[int, int, int]:
-    """Return by what bytes are multiplied, how many of those a slot has, and the slots in all.
-
-    Raises
-    ------
-    MethodError
-        If there are too many.
-    """
+    """Return by what bytes are multiplied, how many of those a slot has, and the slots in all."""
     if slots is None:
         rates = (platform.rate(kind) for kind in Kind)
         factor = math.lcm(*(rate.denominator for rate in rates)) if offload else 1

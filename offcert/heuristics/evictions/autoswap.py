@@ -46,18 +46,7 @@ SCORES = ("doa", "aoa", "wdoa", "swdoa")
 
 
 def priority_scores(problem: Problem) -> FloatArray:
-    """Return the scores of every gap, not scaled.
-
-    Parameters
-    ----------
-    problem : Problem
-        A problem with any trace; the limit counts in the last two scores.
-
-    Returns
-    -------
-    float64 array, shape (4, gaps of the trace)
-        Rows as in `SCORES`, in ticks, ticks times bytes (or by bytes), ticks times bytes twice.
-    """
+    """Return the scores of every gap, not scaled."""
     trace, platform = problem.trace, problem.platform
     elapsed = (0, *accumulate(trace.durations))
     scores = np.zeros((len(SCORES), len(trace.gaps)))
@@ -99,15 +88,7 @@ def scaled(scores: FloatArray) -> FloatArray:
 
 
 def select(problem: Problem, priority: Sequence[float]) -> list[int] | None:
-    """Return the gaps that leave, best first, or None if those at some peak do not suffice.
-
-    Parameters
-    ----------
-    problem : Problem
-        A trace in which every tensor has at most one gap.
-    priority : sequence of float
-        One number a gap; of equal ones, the earlier gap leaves first.
-    """
+    """Return the gaps that leave, best first, or None if those at some peak do not suffice."""
     trace, memory = problem.trace, problem.platform.memory
     load = list(trace.demand)
     chosen: list[int] = []

@@ -30,7 +30,7 @@ from fractions import Fraction
 
 from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.platform import Kind
-from offcert.heuristics.evictions.chain_view import ChainView, chain_view
+from offcert.heuristics.evictions.dynprog import ChainView, chain_view
 from offcert.heuristics.orders.ordered import (
     OrderedSets,
     ordered_plan,
@@ -46,18 +46,8 @@ VARIANTS = ("all", "half")
 def vdnn_sets(view: ChainView, variants: Sequence[str] = VARIANTS) -> Iterator[tuple[int, ...]]:
     """Yield the sets that VDNN tries, from the highest threshold to the lowest.
 
-    Parameters
-    ----------
-    view : ChainView
-        A network as a chain.
-    variants : sequence of str
-        As for `vdnn`. Half of the activations are every other one, the first among them, as
-        VDNN++ takes every other convolution; the offloading paper only says half.
-
-    Yields
-    ------
-    tuple of int
-        Activations of the chain, increasing.
+    Half of the activations are every other one, the first among them, as VDNN++ takes every other
+    convolution; the offloading paper only says half.
     """
     chain = view.chain
     ratios = {
@@ -123,19 +113,7 @@ _CONVOLUTION = re.compile(r"conv[^.]*$|(^|\.)(layer\d+\.\d+|denseblock\d+|mixed_
 
 
 def named_convolutions(names: Iterable[str]) -> tuple[int, ...]:
-    """Return the stages whose names say that they are convolutions, or blocks of them.
-
-    Parameters
-    ----------
-    names : iterable of str
-        The names of the stages, with or without the ``F:`` of forward operations.
-
-    Returns
-    -------
-    tuple of int
-        Increasing. The name of a part counts only if it is the last one: ``Conv2d_1a.bn`` is a
-        normalisation.
-    """
+    """Return the stages whose names say that they are convolutions, or blocks of them."""
     return tuple(
         i
         for i, name in enumerate(names)
@@ -204,22 +182,7 @@ def vdnn_policy(
 def prefetch_triggers(
     stages: int, offloaded: Iterable[int], convolutions: Iterable[int]
 ) -> dict[int, int]:
-    """Return the backward operation with which each offloaded input starts to come back.
-
-    Parameters
-    ----------
-    stages : int
-        Number of stages, L+1.
-    offloaded : iterable of int
-        Stages whose input leaves; not the last one.
-    convolutions : iterable of int
-        Stages beyond which the search for the next input does not look.
-
-    Returns
-    -------
-    dict
-        From stage to the index of an operation in ``F_0 … F_L B_L … B_0``.
-    """
+    """Return the backward operation with which each offloaded input starts to come back."""
     away, barriers = set(offloaded), set(convolutions)
     triggers: dict[int, int] = {}
     for n in range(stages - 1, 0, -1):

@@ -3,16 +3,13 @@
 In which order to read, and what goes from one module to the next::
 
     tables      a problem as arrays (`Tables`), once; carrying: what training really holds
-    state       a program and what may not leave, as arrays (`JointState`), and scratch (`Work`)
-    unrolling   JointState -> the runs; events, inside: what training holds beside their uses
+    state       a program and what may not leave, as arrays (`JointState`), and scratch
+    unrolling   JointState -> the runs; events: what training holds beside their uses
     lives       runs -> bytes during each run, and the gaps over the turn
-    leaving     gaps -> which leave, in which order, how long it all takes; pruning: which need not
-    evaluation  calls these four in turn: the value of a state, in ticks
-    changes     random changes of a state (segments, stretches, repeats are parts of it)
-    annealing   changes and values: batches of them, in threads
+    evaluation  gaps -> which leave, in which order, how long it all takes; the value of a state
+    annealing   random changes (segments, repeats are parts of them) and values, in batches
     starts      states to begin with; plans: from a state to an execution with a checked schedule
-    search      least time: coolings from several starts; sinking: least memory within a deadline
-    ranges      which segments the runtime can carry out, as a problem says it
+    search      least time: coolings from several starts; sinking: least memory
 
 Words:
 
@@ -27,7 +24,7 @@ turn
 gap
     A value between two runs that use it, the turn between them: it may be absent there.
 row, column
-    `Work.facts` holds nine numbers about the last state that was looked at; its columns have names.
+    `Scratch.facts` holds nine numbers about the last state that was looked at, by column.
 
 Its size: the search values some hundred thousand plans a second, so the simulator, the lives of
 tensors and all changes exist as compiled code on arrays, beside the objects that they are made of.

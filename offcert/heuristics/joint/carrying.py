@@ -163,13 +163,7 @@ class Recorded:
 
 
 def recorded(problem: Problem) -> Recorded | None:
-    """Return the record of the captured step in a problem's source, or None without one.
-
-    Raises
-    ------
-    InputError
-        If it is not what profiling writes.
-    """
+    """Return the record of the captured step in a problem's source, or None without one."""
     if problem.computed is None or not isinstance(problem.network, Network):
         return None
     found = captured(problem.source)
@@ -185,15 +179,7 @@ def nothing_recorded() -> Carrying:
 
 
 def carrying(source: Recorded, spans: Sequence[tuple[int, int]]) -> Carrying:
-    """Return the arrays of a recorded step.
-
-    Parameters
-    ----------
-    source : Recorded
-        The step.
-    spans : sequence of pair of int
-        The search's ranges, in their order.
-    """
+    """Return the arrays of a recorded step."""
     network, record = source.network, source.record
     needing = _needing(network)
     ends = [max(needing[first : last + 1], default=-1) for first, last in spans]

@@ -1,13 +1,12 @@
-"""How long a program takes with the transfers that it needs, compiled."""
+"""Gaps over the turn that leave, and how long a program takes with these transfers, compiled.
+
+The schedule is ordered: every offload comes before every prefetch (``heuristics.ordered`` derives
+its length), in the natural orders of the offloading paper, §4.1.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import numpy as np
-
-from offcert.core.compiled import inlined, plain
-from offcert.heuristics.joint.leaving import INFEASIBLE, choose, order, ordered_length
+from offcert.core.compiled import IntArray, inlined, plain
 from offcert.heuristics.joint.lives import live
 from offcert.heuristics.joint.state import (
     GAPS,
@@ -18,10 +17,206 @@ from offcert.heuristics.joint.state import (
     UNCOVERED,
     JointState,
     Scratch,
-    new_work,
 )
 from offcert.heuristics.joint.tables import DUPLEX, MEMORY, Tables
 from offcert.heuristics.joint.unrolling import unroll
+
+# The length of an order that cannot be carried out within the memory. By definition.
+INFEASIBLE = -1
+
+
+@inlined
+def order(work: Scratch, runs: int) -> None:
+    """Sort the gaps: by the run before, then by that which made them; and by the run after."""
+    gaps = work.facts[GAPS]
+    for run in range(runs + 1):
+        work.bucket[run] = -1
+    # Gaps were found by decreasing start; each goes to the front of its bucket.
+    for gap in range(gaps):
+        place = work.gap_before[gap] + 1
+        work.following[gap] = work.bucket[place]
+        work.bucket[place] = gap
+    _collect(work.bucket, work.following, work.out, 0, runs + 1, 1)
+    for run in range(runs + 1):
+        work.bucket[run] = -1
+    for place in range(gaps - 1, -1, -1):
+        gap = work.out[place]
+        run = work.gap_after[gap]
+        work.following[gap] = work.bucket[run]
+        work.bucket[run] = gap
+    _collect(work.bucket, work.following, work.back, runs, -1, -1)
+
+
+@inlined
+def _collect(
+    bucket: IntArray, following: IntArray, order: IntArray, begin: int, end: int, step: int
+) -> None:
+    """Write the members of the buckets one after the other."""
+    count = 0
+    for place in range(begin, end, step):
+        gap = bucket[place]
+        while gap >= 0:
+            order[count] = gap
+            count += 1
+            gap = following[gap]
+
+
+@inlined
+def choose(tables: Tables, work: Scratch, runs: int) -> None:
+    """Choose the gaps that leave: whenever something has to be absent, the outermost that help."""
+    gaps, turn, memory = work.facts[GAPS], work.facts[TURN], tables.settings[MEMORY]
+    for gap in range(gaps):
+        work.chosen[gap] = 0
+    uncovered = lacking = 0
+    cover = open_ = taken = 0
+    for run in range(turn):
+        while open_ < gaps and work.gap_before[work.out[open_]] < run:
+            open_ += 1
+        while cover < work.need[run] - memory and taken < open_:
+            gap = work.out[taken]
+            work.chosen[gap] = 1
+            cover += tables.size[work.gap_value[gap]]
+            taken += 1
+        uncovered = max(uncovered, work.need[run] - memory - cover)
+        lacking += max(0, work.need[run] - memory - cover)
+    moved = cover
+    cover = open_ = taken = 0
+    for run in range(runs - 1, turn - 1, -1):
+        while open_ < gaps and work.gap_after[work.back[open_]] > run:
+            gap = work.back[open_]
+            if work.chosen[gap]:
+                cover += tables.size[work.gap_value[gap]]
+            open_ += 1
+        while cover < work.need[run] - memory and taken < open_:
+            gap = work.back[taken]
+            if not work.chosen[gap]:
+                work.chosen[gap] = 1
+                cover += tables.size[work.gap_value[gap]]
+                moved += tables.size[work.gap_value[gap]]
+            taken += 1
+        uncovered = max(uncovered, work.need[run] - memory - cover)
+        lacking += max(0, work.need[run] - memory - cover)
+    work.facts[UNCOVERED], work.facts[MOVED] = uncovered, moved
+    work.facts[LACKING] = lacking // runs
+
+
+@inlined
+def ordered_length(tables: Tables, work: Scratch, runs: int, memory: int) -> int:
+    """Return the makespan of the ordered schedule that moves what is chosen, or `INFEASIBLE`.
+
+    It takes at most `memory` bytes. On a duplex link it may be less than any schedule's: there what
+    has to wait until the transfers of the other direction have ended is left out.
+    """
+    link_out = _front(tables, work, runs, memory)
+    if link_out < 0:
+        return INFEASIBLE
+    link_back = _rear(tables, work, runs, memory)
+    if link_back < 0:
+        return INFEASIBLE
+    makespan = 0
+    for run in range(runs):
+        makespan = max(makespan, work.front[run] + work.rear[run])
+    if tables.settings[DUPLEX]:
+        return max(makespan, link_out, link_back)
+    return max(makespan, link_out + link_back)
+
+
+@inlined
+def _front(tables: Tables, work: Scratch, runs: int, memory: int) -> int:
+    """Write when each run can start if only the offloads happen; return when the link is free."""
+    gaps = work.facts[GAPS]
+    time = link = cover = sent = 0
+    closing = gaps - 1
+    for run in range(runs):
+        while closing >= 0 and work.gap_after[work.back[closing]] <= run:
+            gap = work.back[closing]
+            # Marked when its offload has been waited for.
+            if work.chosen[gap] == 2:
+                cover -= tables.size[work.gap_value[gap]]
+            closing -= 1
+        while cover < work.need[run] - memory:
+            if sent == gaps or work.gap_before[work.out[sent]] >= run:
+                return INFEASIBLE
+            gap = work.out[sent]
+            sent += 1
+            if not work.chosen[gap]:
+                continue
+            link = max(link, _end(tables, work, work.gap_start[gap]))
+            link += tables.offload[work.gap_value[gap]]
+            time = max(time, link)
+            if work.gap_after[gap] > run:
+                work.chosen[gap] = 2
+                cover += tables.size[work.gap_value[gap]]
+        work.front[run] = time
+        time += tables.duration[work.runs[run]]
+    while sent < gaps:
+        gap = work.out[sent]
+        sent += 1
+        if work.chosen[gap]:
+            link = max(link, _end(tables, work, work.gap_start[gap]))
+            link += tables.offload[work.gap_value[gap]]
+    return link
+
+
+@inlined
+def _end(tables: Tables, work: Scratch, run: int) -> int:
+    """Return when a run ends in the front; the run -1 is the start."""
+    if run < 0:
+        return 0
+    return work.front[run] + tables.duration[work.runs[run]]
+
+
+@inlined
+def _rear(tables: Tables, work: Scratch, runs: int, memory: int) -> int:
+    """Write the time from each run's start to the end if only the prefetches happen.
+
+    In reversed time they are offloads; what opens a gap has to end before its prefetch starts.
+    """
+    gaps, turn = work.facts[GAPS], work.facts[TURN]
+    time = link = cover = sent = timed = 0
+    closing = gaps - 1
+    for gap in range(gaps):
+        work.chosen[gap] = min(work.chosen[gap], 1)
+    for run in range(runs - 1, -1, -1):
+        if run == turn - 1:
+            link = _time_returns(tables, work, timed, gaps, link)
+            timed = gaps
+        while closing >= 0 and work.gap_before[work.out[closing]] >= run:
+            gap = work.out[closing]
+            if work.chosen[gap] and work.gap_before[gap] == run:
+                time = max(time, work.gap_end[gap])
+            if work.chosen[gap] == 2:
+                cover -= tables.size[work.gap_value[gap]]
+            closing -= 1
+        while cover < work.need[run] - memory:
+            if sent == gaps or work.gap_after[work.back[sent]] <= run:
+                return INFEASIBLE
+            gap = work.back[sent]
+            sent += 1
+            if timed < sent:
+                link = _time_returns(tables, work, timed, sent, link)
+                timed = sent
+            if work.chosen[gap]:
+                time = max(time, work.gap_end[gap])
+                if work.gap_before[gap] < run:
+                    work.chosen[gap] = 2
+                    cover += tables.size[work.gap_value[gap]]
+        time += tables.duration[work.runs[run]]
+        work.rear[run] = time
+    return _time_returns(tables, work, timed, gaps, link)
+
+
+@inlined
+def _time_returns(tables: Tables, work: Scratch, begin: int, end: int, link: int) -> int:
+    """Write the reversed ends of some prefetches; return when the link is free after them."""
+    for place in range(begin, end):
+        gap = work.back[place]
+        if work.chosen[gap]:
+            link = max(link, work.rear[work.gap_after[gap]])
+            link += tables.prefetch[work.gap_value[gap]]
+            work.gap_end[gap] = link
+    return link
+
 
 # The mark in `Scratch.following` of a gap that has been left out. By definition.
 _LEFT_OUT = -2
@@ -119,32 +314,22 @@ def _spare_over(work: Scratch, gap: int) -> int:
 
 # The value of a program with too many runs, or one that would read a value changed otherwise. By
 # definition.
-_IMPOSSIBLE = 1e30
+IMPOSSIBLE = 1e30
 
 
 @plain
 def evaluate(tables: Tables, state: JointState, work: Scratch, weight: float) -> float:
-    """Return the ticks of a program, and more for every byte that does not fit.
+    """Return the ticks of a program, and `weight` ticks more for every byte that does not fit.
 
-    Parameters
-    ----------
-    tables, state, work : Tables, JointState, Scratch
-        The problem, the program, and scratch, on which the result is written: ``facts``, the runs,
-        what they need, and the gaps.
-    weight : float
-        Ticks a byte that does not fit.
-
-    Returns
-    -------
-    float
-        If everything fits, the makespan of the ordered schedule that moves what is chosen; if not,
-        what that would be if there were as much more memory as is lacking, and the price of that.
+    If everything fits it is the makespan of the ordered schedule that moves what is chosen; if not,
+    what that would be if there were as much more memory as is lacking, and the price of that. The
+    runs, their bytes and the gaps are written on the scratch.
     """
     runs = unroll(tables, state, work)
     work.facts[RUNS] = runs
     if runs < 0 or not live(tables, state, work, runs):
         work.facts[UNCOVERED] = 2**60
-        return _IMPOSSIBLE
+        return IMPOSSIBLE
     order(work, runs)
     choose(tables, work, runs)
     if work.facts[UNCOVERED] == 0:
@@ -186,54 +371,3 @@ def _length_without(tables: Tables, work: Scratch, runs: int) -> float:
             back += tables.prefetch[work.gap_value[gap]]
     moving = max(out, back) if tables.settings[DUPLEX] else out + back
     return float(max(compute, moving))
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """The estimate of a program: its time, its memory and the gaps that leave.
-
-    Attributes
-    ----------
-    makespan : int or None
-        Ticks of the ordered schedule that moves `gaps`; on a duplex link a little less at times.
-        None if it does not fit.
-    lacking : int
-        Bytes that do not fit.
-    bytes_moved : int
-        Bytes that leave.
-    runs : tuple of int
-        The computation of each run.
-    demand : tuple of int
-        Bytes on the device during each run if nothing leaves.
-    gaps : tuple of tuple of int
-        Value, and the runs before and after, of what leaves.
-    """
-
-    makespan: int | None
-    lacking: int
-    bytes_moved: int
-    runs: tuple[int, ...]
-    demand: tuple[int, ...]
-    gaps: tuple[tuple[int, int, int], ...]
-
-
-def estimate(tables: Tables, state: JointState) -> Estimate:
-    """Return the evaluation of a program: ticks, bytes that are lacking, runs and gaps."""
-    work = new_work(tables)
-    found = evaluate(tables, state, work, 0.0)
-    lacking = int(work.facts[UNCOVERED])
-    if found >= _IMPOSSIBLE:
-        return Estimate(None, lacking, 0, (), (), ())
-    count = int(work.facts[RUNS])
-    chosen = np.flatnonzero(work.chosen[: work.facts[GAPS]])
-    return Estimate(
-        int(found) if lacking == 0 else None,
-        lacking,
-        int(work.facts[MOVED]),
-        tuple(work.runs[:count].tolist()),
-        tuple(work.need[:count].tolist()),
-        tuple(
-            (int(work.gap_value[gap]), int(work.gap_before[gap]), int(work.gap_after[gap]))
-            for gap in chosen
-        ),
-    )

@@ -8,22 +8,9 @@ cannot leave as long as in the first run. In a line only the call that runs hold
 
 from __future__ import annotations
 
-import numpy as np
-
 from offcert.core.compiled import inlined
-from offcert.heuristics.joint.state import EVENTS, LINE, WHOLE, JointState, Scratch
+from offcert.heuristics.joint.state import EVENTS, LINE, WHOLE, JointState, Scratch, range_of
 from offcert.heuristics.joint.tables import Tables
-
-
-@inlined
-def range_of(tables: Tables, first: int, last: int) -> int:
-    """Return the number of a range, or -1."""
-    place = np.searchsorted(tables.range_first, first)
-    while place < tables.range_first.size and tables.range_first[place] == first:
-        if tables.range_last[place] == last:
-            return int(place)
-        place += 1
-    return -1
 
 
 @inlined
@@ -127,24 +114,11 @@ def note_events(
     last_saved: int,
     spans: tuple[int, int, int],
 ) -> bool:
-    """Note the values that a segment holds once it has run again.
+    """Note the values that a segment holds once it has run again; return whether there was room.
 
-    Parameters
-    ----------
-    tables, state, work : Tables, JointState, Scratch
-        As in the evaluation.
-    segment : int
-        Number of the segment.
-    last_saved : int
-        Twice the computation in which the last is saved, and 1 more if it is over then.
-    spans : tuple of int
-        Its first run, the run after its last one, and that during which the first results are
-        handed out.
-
-    Returns
-    -------
-    bool
-        Whether there was room for all of it.
+    The last is saved in the computation that is half of `last_saved`, and it is odd if that is over
+    then. The spans are the first run, the one after the last, and that during which the first
+    results are handed out.
     """
     carrying = tables.carrying
     begin, end, told = spans

@@ -25,12 +25,7 @@ def live(tables: Tables, state: JointState, work: Scratch, runs: int) -> bool:
 
     A copy is there from the run that makes it to the last one that reads or holds it. Of each copy
     that is there over the turn, one gap spans it. What nobody reads is discarded, and held by
-    nobody.
-
-    Returns
-    -------
-    bool
-        Whether every run finds what it reads as in-place changes had left it for the program.
+    nobody. It returns whether every run finds what it reads as in-place changes had left it.
     """
     for value in range(tables.size.size):
         _forget(work, value)

@@ -7,13 +7,25 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+import numpy as np
+
+from offcert.core.carried.ranges import RANGES, Line, Row
+from offcert.core.documents import Fields
 from offcert.core.errors import MethodError
 from offcert.core.execution import Execution
 from offcert.core.program import Program
 from offcert.core.strategy import Strategy
 from offcert.heuristics.evictions.rules import sequential
-from offcert.heuristics.joint.evaluation import Estimate, estimate, evaluate
-from offcert.heuristics.joint.state import UNCOVERED, JointState, Scratch, program_of
+from offcert.heuristics.joint.evaluation import IMPOSSIBLE, evaluate
+from offcert.heuristics.joint.state import (
+    GAPS,
+    RUNS,
+    UNCOVERED,
+    JointState,
+    Scratch,
+    new_work,
+    program_of,
+)
 from offcert.heuristics.joint.tables import Tables
 from offcert.heuristics.orders.local_search import local_search
 from offcert.heuristics.orders.order_search import order_search
@@ -27,6 +39,51 @@ from offcert.questions.schedule.simulate import simulate
 
 # Coolings without success after which annealing over places ends. Arbitrary.
 _PATIENCE = 12
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The estimate of a program: its time, its memory and the gaps that leave.
+
+    Attributes
+    ----------
+    makespan : int or None
+        Ticks of the ordered schedule that moves `gaps`; on a duplex link a little less at times.
+        None if it does not fit.
+    lacking : int
+        Bytes that do not fit.
+    runs, demand : tuple of int
+        The computation of each run, and bytes on the device during it if nothing leaves.
+    gaps : tuple of tuple of int
+        Value, and the runs before and after, of what leaves.
+    """
+
+    makespan: int | None
+    lacking: int
+    runs: tuple[int, ...]
+    demand: tuple[int, ...]
+    gaps: tuple[tuple[int, int, int], ...]
+
+
+def estimate(tables: Tables, state: JointState) -> Estimate:
+    """Return the evaluation of a program: ticks, bytes that are lacking, runs and gaps."""
+    work = new_work(tables)
+    found = evaluate(tables, state, work, 0.0)
+    lacking = int(work.facts[UNCOVERED])
+    if found >= IMPOSSIBLE:
+        return Estimate(None, lacking, (), (), ())
+    count = int(work.facts[RUNS])
+    chosen = np.flatnonzero(work.chosen[: work.facts[GAPS]])
+    return Estimate(
+        int(found) if lacking == 0 else None,
+        lacking,
+        tuple(work.runs[:count].tolist()),
+        tuple(work.need[:count].tolist()),
+        tuple(
+            (int(work.gap_value[gap]), int(work.gap_before[gap]), int(work.gap_after[gap]))
+            for gap in chosen
+        ),
+    )
 
 
 @dataclass(frozen=True)
@@ -49,13 +106,7 @@ class JointPlan:
 
 
 def tidied(tables: Tables, state: JointState, work: Scratch) -> JointState:
-    """Return a state without the segments that bring nothing, from the innermost to the outermost.
-
-    Parameters
-    ----------
-    tables, state, work : Tables, JointState, Scratch
-        The problem, a state that fits, and scratch.
-    """
+    """Return a state without the segments that bring nothing, inner ones first."""
     best = evaluate(tables, state, work, 0.0)
     if work.facts[UNCOVERED]:
         return state
@@ -82,14 +133,7 @@ def realised(
 ) -> JointPlan | None:
     """Return the plan of a state with the transfers of its estimate, or None if it does not fit.
 
-    Parameters
-    ----------
-    problem : Problem
-        A problem with a network.
-    tables, state : Tables, JointState
-        The same problem, and what runs again.
-    anyhow : bool
-        Whether to take other transfers if those do not do: each just in time, while nothing runs.
+    If it does not, but `anyhow` is set, each tensor moves just in time, while nothing runs.
     """
     network = problem.computed
     assert network is not None
@@ -141,23 +185,7 @@ def improved(
     target: int,
     on_improvement: Callable[[JointPlan], object],
 ) -> None:
-    """Search for a better schedule of a plan's execution, over sets, orders and places.
-
-    Parameters
-    ----------
-    problem : Problem
-        A problem with the network.
-    plan : JointPlan
-        Where to start.
-    time_limit : float
-        Seconds.
-    seed : int
-        Seed of the random numbers.
-    target : int
-        Stop when the makespan, in ticks, is at most this.
-    on_improvement : callable
-        Called with every better plan.
-    """
+    """Search for a better schedule of a plan's execution, over sets, orders and places."""
     scheduled = problem.executed(plan.execution)
     target = max(target, scheduled.trace.compute_time)
     best = plan.schedule
@@ -199,3 +227,30 @@ def improved(
             pass_interrupts=True,
             on_improvement=offer,
         )
+
+
+Pairs = list[tuple[int, int]]
+
+
+def ranges_of(problem: Problem) -> Pairs | None:
+    """Return first and last computations of the ranges that may be segments, or None if any may.
+
+    A captured step names them in ``source["capture"]["ranges"]``: calls of modules, rows of
+    children and lines of calls, of both of which any consecutive ones are a range.
+    """
+    capture = (problem.source or {}).get("capture")
+    if not isinstance(capture, dict) or "ranges" not in capture:
+        return None
+    ranges = RANGES.read_in(Fields(capture, "source.capture"), "ranges")
+    found = {(call.first, call.last) for call in ranges.calls}
+    series: list[Row | Line] = [*ranges.rows, *ranges.lines]
+    for row in series:
+        found.update(_runs_of(row))
+    return sorted(found)
+
+
+def _runs_of(row: Row | Line) -> Pairs:
+    """Return all consecutive children of a row, or calls of a line."""
+    # A call in a line may compute nothing; a range begins and ends with one that does.
+    ends = [each for each in zip(row.first, row.last, strict=True) if each[0] <= each[1]]
+    return [(first, last) for i, (first, _) in enumerate(ends) for _, last in ends[i:]]

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from offcert.core.compiled import IntArray, inlined
-from offcert.heuristics.joint.segments import allowed, insert, remove, step
-from offcert.heuristics.joint.state import JointState
+from offcert.heuristics.joint.segments import insert, remove, step
+from offcert.heuristics.joint.state import JointState, allowed
 from offcert.heuristics.joint.tables import Tables
 
 # Computations of the longest period that is looked for, and the fewest computations of a stretch,
@@ -134,15 +134,8 @@ def spread(
 ) -> bool:
     """Do in other copies what has just been changed in one; return whether it was in one.
 
-    Parameters
-    ----------
-    tables, repeats : Tables, Repeats
-        The problem, and what repeats in it.
-    before, state : JointState
-        As it was before the change, and what is to be changed.
-    parts : int
-        The stretch is divided in so many groups of copies, and it is done in all of one; if 0, in
-        any number of copies anywhere.
+    The stretch is divided in `parts` groups of copies, and it is done in all of one; if 0, in any
+    number of copies anywhere.
     """
     changed = _changed(repeats, before, state)
     if changed < 0 or repeats.home[changed] < 0:
@@ -193,13 +186,7 @@ def take_over(
 ) -> None:
     """Do in some copies what is done in as many others, with all segments inside of them.
 
-    Parameters
-    ----------
-    tables, repeats, state : Tables, Repeats, JointState
-        As in `spread`.
-    which : tuple of int
-        The stretch, the first of the copies after whose model it is done, the first of those in
-        which it is done, and how many.
+    Which: the stretch, the first copy of the model, the first that is changed, and how many.
     """
     stretch, model, copy, tile = which
     period, length = repeats.period[stretch], tile * repeats.period[stretch]

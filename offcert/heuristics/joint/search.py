@@ -10,14 +10,13 @@ searches for offloading go on.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from offcert.core.program import Program
-from offcert.heuristics.joint.annealing import ALONE, JointAnnealer, Spreading, weight_of
-from offcert.heuristics.joint.changes import alike
+from offcert.heuristics.joint.annealing import ALONE, JointAnnealer, Spreading, alike, weight_of
 from offcert.heuristics.joint.evaluation import evaluate
 from offcert.heuristics.joint.plans import JointPlan, improved, realised, tidied
 from offcert.heuristics.joint.repeats import repeats_of
@@ -32,8 +31,9 @@ _STARTING = 0.3
 # Arbitrary.
 _HOT = (2e-3, 4e-3, 5e-4, 1e-3)
 _COLD = 1e-5
-# Rounds of a cooling; the clock is looked at after each. Arbitrary.
-_ROUNDS = 60
+# The fewest rounds of a cooling, and the seconds of the longest round: the clock is looked at after
+# each, and nobody can interrupt one. Arbitrary.
+_ROUNDS, _LONGEST_ROUND = 60, 0.3
 # Rounds without a state that fits after which bytes that do not fit cost more, and the factor by
 # which they do. Arbitrary.
 _PATIENCE, _DEARER = 5, 1.5
@@ -75,34 +75,14 @@ def joint_search(
     shares: Mapping[int, float] = MappingProxyType({}),
     on_improvement: Callable[[JointPlan], object],
 ) -> None:
-    """Search for a short plan until the time is over or `target` is met.
+    """Search for a short plan until the time is over or its makespan is at most `target` ticks.
 
-    Parameters
-    ----------
-    problem : Problem
-        With a network; time is minimised within its memory limit. Where nothing may leave, only
-        what runs again is searched for.
-    time_limit : float
-        Seconds.
-    workers : int
-        Threads.
-    seed : int
-        Seed of the random numbers.
-    target : int
-        Stop when the makespan, in ticks, is at most this.
-    ranges : sequence of pair of int, optional
-        First and last computations of what may be a segment; by default any range.
-    coolings, steps : int, optional
-        Stop after so many coolings, of so many steps a round. Two searches with the same seed,
-        threads and numbers agree, if not the time ends them and `transfers` is 0.
-    transfers : float
-        Share of the time that is left for better transfers of the best program.
-    known : sequence of Program
-        Where to start, too.
-    shares : mapping of int to float, optional
-        Shares of computations that run again in a relaxation: another start of the search.
-    on_improvement : callable
-        Called with the first plan and every better one.
+    Where nothing may leave, only what runs again is searched for. A captured step says the `ranges`
+    of computations that may be a segment; by default any may. The search starts from known
+    programs, too, and from one near to the shares of computations that run again in a relaxation.
+    The part `transfers` of the time that is left is for better transfers of the best program. The
+    first plan and every better one are passed on. Two searches with the same seed, threads, number
+    of coolings and steps a round agree, if not the time ends them and `transfers` is 0.
 
     Raises
     ------
@@ -120,12 +100,57 @@ def joint_search(
     search.run(time_limit, coolings, steps, transfers if problem.offload else 0.0)
 
 
-@dataclass(slots=True)
-class _Cooling:
-    """How one cooling goes: its hottest temperature in ticks, and steps of a round."""
+@dataclass(frozen=True)
+class Cooling:
+    """How one cooling goes: first and last temperature in ticks, steps of a round, and rounds."""
 
     hot: float
+    cold: float
     steps: int
+    rounds: int = _ROUNDS
+
+
+def cooling_of(
+    annealer: JointAnnealer, compute: float, hot: float, seconds: float, steps: int | None
+) -> Cooling:
+    """Return a cooling that takes so many seconds; with `steps` a round it takes what it takes.
+
+    It begins at `hot`, a share of the computing time.
+    """
+    hot, cold = hot * compute, _COLD * compute
+    if steps is not None:
+        return Cooling(hot, cold, steps)
+    begun = time.monotonic()
+    annealer.run(_TRIAL, hot, hot)
+    each = max(1e-9, time.monotonic() - begun) / _TRIAL
+    rounds = max(_ROUNDS, int(seconds / _LONGEST_ROUND))
+    return Cooling(hot, cold, max(20, int(seconds / rounds / each)), rounds)
+
+
+def rounds_of(
+    pool: ThreadPoolExecutor,
+    annealers: Sequence[JointAnnealer],
+    cooling: Cooling,
+    spreading: Callable[[int, float], Spreading] = lambda number, part: ALONE,
+) -> Iterator[None]:
+    """Cool all annealers once and yield after each round; bytes that do not fit get dearer.
+
+    A change spreads as the number of an annealer, and the part of the cooling that is over, say.
+    """
+    factor = (cooling.cold / cooling.hot) ** (1 / cooling.rounds)
+    for round_ in range(cooling.rounds):
+        high, part = cooling.hot * factor**round_, round_ / cooling.rounds
+        running = [
+            pool.submit(each.run, cooling.steps, high, high * factor, spreading(number, part))
+            for number, each in enumerate(annealers)
+        ]
+        for each in running:
+            each.result()
+        if round_ % _PATIENCE == _PATIENCE - 1:
+            for annealer in annealers:
+                if not annealer.fits:
+                    annealer.penalise(_DEARER * annealer.weight)
+        yield
 
 
 def _spreading(way: int, part: float) -> Spreading:
@@ -155,7 +180,7 @@ class _Search:
     ) -> None:
         self.problem = problem
         self.tables = tables_of(problem, ranges)
-        self.compute = float(self.tables.settings[COMPUTE])
+        self.compute = max(1.0, float(self.tables.settings[COMPUTE]))
         self.work = new_work(self.tables)
         self.target = target
         self.seed = seed
@@ -204,17 +229,24 @@ class _Search:
             for annealer in self.annealers[1 if self.guided else 0 :: 2]:
                 annealer.restart(self.known)
         done = 0
-        with ThreadPoolExecutor(len(self.annealers)) as pool:
-            while not self._met and (coolings is None or done < coolings):
-                left = end - time.monotonic()
-                if left <= 0:
-                    break
-                cooling = self._cooling(done, left, time_limit, steps)
-                self._cool(pool, cooling, done, end)
-                self._take_best()
-                done += 1
-                if time.monotonic() < end:
-                    self._restart(done)
+        try:
+            with ThreadPoolExecutor(len(self.annealers)) as pool:
+                while not self._met and (coolings is None or done < coolings):
+                    left = end - time.monotonic()
+                    if left <= 0:
+                        break
+                    # The time that is left is divided equally.
+                    seconds = left / max(1, round(left / (_COOLING * time_limit)))
+                    hot = _HOT[done % len(_HOT)]
+                    cooling = cooling_of(self.annealers[0], self.compute, hot, seconds, steps)
+                    self._cool(pool, cooling, done, end)
+                    self._take_best()
+                    done += 1
+                    if time.monotonic() < end:
+                        self._restart(done)
+        except KeyboardInterrupt:
+            self._take_best()
+            raise
         if transfers:
             left = begin + time_limit - time.monotonic()
             self._improve(left if coolings is None else transfers * time_limit)
@@ -223,39 +255,13 @@ class _Search:
     def _met(self) -> bool:
         return self.best is not None and self.best.schedule.makespan <= self.target
 
-    def _cooling(self, done: int, left: float, limit: float, steps: int | None) -> _Cooling:
-        """Return heat and steps of the next cooling; the time left is divided equally."""
-        hot = _HOT[done % len(_HOT)] * max(1.0, self.compute)
-        if steps is not None:
-            return _Cooling(hot, steps)
-        begun = time.monotonic()
-        self.annealers[0].run(_TRIAL, hot, hot)
-        seconds = max(1e-9, time.monotonic() - begun) / _TRIAL
-        length = left / max(1, round(left / (_COOLING * limit)))
-        return _Cooling(hot, max(20, int(length / _ROUNDS / seconds)))
-
-    def _cool(self, pool: ThreadPoolExecutor, cooling: _Cooling, done: int, end: float) -> None:
+    def _cool(self, pool: ThreadPoolExecutor, cooling: Cooling, done: int, end: float) -> None:
         """Cool all annealers once, after so many times."""
-        cold = _COLD * max(1.0, self.compute)
-        factor = (cold / cooling.hot) ** (1 / _ROUNDS)
-        for round_ in range(_ROUNDS):
-            high = cooling.hot * factor**round_
-            running = [
-                pool.submit(
-                    each.run,
-                    cooling.steps,
-                    high,
-                    high * factor,
-                    _spreading((done + number) % 3, round_ / _ROUNDS) if self.spreads else ALONE,
-                )
-                for number, each in enumerate(self.annealers)
-            ]
-            for each in running:
-                each.result()
-            if round_ % _PATIENCE == _PATIENCE - 1:
-                for annealer in self.annealers:
-                    if not annealer.fits:
-                        annealer.penalise(_DEARER * annealer.weight)
+
+        def spreading(number: int, part: float) -> Spreading:
+            return _spreading((done + number) % 3, part) if self.spreads else ALONE
+
+        for _ in rounds_of(pool, self.annealers, cooling, spreading):
             now = time.monotonic()
             if now >= end or min(e.makespan for e in self.annealers) <= self.target:
                 return

@@ -8,32 +8,13 @@ from __future__ import annotations
 import numpy as np
 
 from offcert.core.compiled import IntArray, inlined
-from offcert.heuristics.joint.state import JointState
+from offcert.heuristics.joint.state import JointState, allowed
 from offcert.heuristics.joint.tables import Tables
 
 # Draws in search of a range that may be a segment, or of a place at which to cut one. Arbitrary.
 _TRIES = 6
 # Computations by which an end of a segment moves, at most. Arbitrary.
 _FAR = 24
-
-
-@inlined
-def allowed(tables: Tables, first: int, last: int) -> bool:
-    """Return whether a range may be a segment."""
-    if not 0 <= first <= last < tables.duration.size:
-        return False
-    if last >= tables.beyond[first]:
-        return False
-    if tables.blocked[first] != tables.blocked[last + 1]:
-        return False
-    if tables.range_first.size == 0:
-        return True
-    place = np.searchsorted(tables.range_first, first)
-    while place < tables.range_first.size and tables.range_first[place] == first:
-        if tables.range_last[place] == last:
-            return True
-        place += 1
-    return False
 
 
 @inlined
@@ -164,19 +145,7 @@ def rebuild(tables: Tables, state: JointState) -> bool:
 def copy_stretch(
     tables: Tables, shape: IntArray, state: JointState, segment: int, begin: int
 ) -> bool:
-    """Do at another place what is done in a segment, if everything there has the same shape.
-
-    Parameters
-    ----------
-    tables, state : Tables, JointState
-        As in the evaluation.
-    shape : int64 array, one entry a computation
-        A number for each computation, the same for computations that are alike.
-    segment : int
-        The segment.
-    begin : int
-        Where the other one begins.
-    """
+    """Do at another place what is done in a segment, if everything there has the same shape."""
     first, last = state.first[segment], state.last[segment]
     shift = begin - first
     if abs(shift) <= last - first or not allowed(tables, begin, last + shift):

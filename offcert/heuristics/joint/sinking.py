@@ -18,28 +18,19 @@ import numpy as np
 
 from offcert.core.errors import MethodError
 from offcert.core.program import Program
-from offcert.heuristics.joint.annealing import JointAnnealer, weight_of
-from offcert.heuristics.joint.changes import alike
+from offcert.heuristics.joint.annealing import JointAnnealer, alike, weight_of
 from offcert.heuristics.joint.evaluation import evaluate
 from offcert.heuristics.joint.plans import JointPlan, realised, tidied
+from offcert.heuristics.joint.search import TAKING, Cooling, cooling_of, rounds_of
 from offcert.heuristics.joint.starts import starts
 from offcert.heuristics.joint.state import UNCOVERED, JointState, new_state, new_work, state_of
 from offcert.heuristics.joint.tables import COMPUTE, MEMORY, Ranges, tables_of
 from offcert.questions.schedule.problem import Minimise, Problem
 
-# Temperatures as shares of the computing time: where coolings begin, in turn, and where they end.
-# Arbitrary.
+# Temperatures at which coolings begin, in turn, as shares of the computing time. Arbitrary.
 _HOT = (2e-3, 5e-4, 4e-3, 1e-3)
-_COLD = 1e-5
-# Rounds of a cooling; after each the limit may sink. Arbitrary.
-_ROUNDS = 60
-# Rounds without a state that fits after which bytes that do not fit cost more, and the factor by
-# which they do. Arbitrary.
-_PATIENCE, _DEARER = 5, 1.5
 # Share of the time that a cooling takes. Arbitrary.
 _COOLING = 0.1
-# Steps that are run to learn the speed. Arbitrary.
-_TRIAL = 200
 # The factor on the price of a byte that does not fit (`weight_of`) with which starts are compared
 # and annealing begins: fitting counts more than time. Arbitrary.
 _DEAR = 100.0
@@ -63,30 +54,8 @@ Offer = Callable[[JointPlan, int], object]
 class SinkingSearch:
     """Looks for plans within the deadline that take ever less memory.
 
-    Parameters
-    ----------
-    problem : Problem
-        A problem with a network and a deadline; memory is minimised.
-    workers : int
-        Threads.
-    seed : int
-        Seed of the random numbers.
-    ranges : sequence of pair of int, optional
-        First and last computations of what may be a segment; by default any range.
-    known : sequence of Program
-        Where to start, too.
-
-    Attributes
-    ----------
-    least : int
-        Bytes at which the best state meets the deadline; more than the peak if there is none.
-
-    Raises
-    ------
-    InputError
-        If a range is not inside of the network.
-    MethodError
-        If the problem has no deadline, or says not what is computed from what.
+    Parameters are as for `joint_search`. The attribute `least` is the bytes at which the best state
+    meets the deadline; more than the peak if there is none.
     """
 
     def __init__(
@@ -128,19 +97,9 @@ class SinkingSearch:
         steps: int | None = None,
         on_improvement: Offer,
     ) -> None:
-        """Go on until the time is over.
+        """Go on until the time is over, or for so many coolings, or until `enough` bytes suffice.
 
-        Parameters
-        ----------
-        seconds : float
-            Time limit.
-        enough : int
-            Bytes at which the search ends.
-        coolings, steps : int, optional
-            Stop after so many coolings, of so many steps a round. Two searches with the same seed,
-            threads and numbers agree, if not the time ends them.
-        on_improvement : callable
-            Called with every better plan, and the bytes within which it stays.
+        Every better plan is passed on with the bytes within which it stays.
         """
         end = time.monotonic() + seconds
         enough = max(enough, self._bound)
@@ -148,18 +107,20 @@ class SinkingSearch:
         if self._best is None:
             return
         begun = self._done
-        with ThreadPoolExecutor(len(self._annealers)) as pool:
-            while self.least > enough and (coolings is None or self._done < begun + coolings):
-                left = end - time.monotonic()
-                if left <= 0:
-                    break
-                hot = _HOT[self._done % len(_HOT)] * self._compute
-                length = steps or self._length(hot, min(left, _COOLING * seconds))
-                met = self._cool(pool, hot, length, enough, end)
-                step = min(_FIRST, self._step * _LARGER) if met else self._step * _SMALLER
-                self._step = max(step, _SMALLEST)
-                self._done += 1
-                self._tell(on_improvement)
+        try:
+            with ThreadPoolExecutor(len(self._annealers)) as pool:
+                while self.least > enough and (coolings is None or self._done < begun + coolings):
+                    left = end - time.monotonic()
+                    if left <= 0:
+                        break
+                    length, hot = min(left, _COOLING * seconds), _HOT[self._done % len(_HOT)]
+                    cooling = cooling_of(self._annealers[0], self._compute, hot, length, steps)
+                    met = self._cool(pool, cooling, enough, end, on_improvement)
+                    step = min(_FIRST, self._step * _LARGER) if met else self._step * _SMALLER
+                    self._step = max(step, _SMALLEST)
+                    self._done += 1
+        finally:
+            self._tell(on_improvement)
 
     def _begin(self, known: Sequence[Program], peak: int) -> None:
         """Look for starts, and take the one that takes least."""
@@ -196,29 +157,17 @@ class SinkingSearch:
         self._best, self.least = state.copy(), high
         return True
 
-    def _length(self, hot: float, seconds: float) -> int:
-        """Return how many steps a round may have."""
-        begun = time.monotonic()
-        self._annealers[0].run(_TRIAL, hot, hot)
-        each = max(1e-9, time.monotonic() - begun) / _TRIAL
-        return max(20, int(seconds / _ROUNDS / each))
-
     def _cool(
-        self, pool: ThreadPoolExecutor, hot: float, steps: int, enough: int, end: float
+        self, pool: ThreadPoolExecutor, cooling: Cooling, enough: int, end: float, tell: Offer
     ) -> bool:
         """Cool all annealers once, below the best; return whether their limit was met."""
         assert self._best is not None
-        factor = (_COLD * self._compute / hot) ** (1 / _ROUNDS)
-        limit = self._sink([self._best] * len(self._annealers))
-        met = False
-        for round_ in range(_ROUNDS):
-            high = hot * factor**round_
-            running = [
-                pool.submit(each.run, steps, high, high * factor) for each in self._annealers
-            ]
-            for each in running:
-                each.result()
+        limit, told, met = self._sink([self._best] * len(self._annealers)), time.monotonic(), False
+        for _ in rounds_of(pool, self._annealers, cooling):
             self._take_all()
+            if time.monotonic() - told > TAKING:
+                self._tell(tell)
+                told = time.monotonic()
             if self.least <= limit:
                 met = True
                 if self.least <= enough:
@@ -226,10 +175,6 @@ class SinkingSearch:
                 limit = self._sink([each.current for each in self._annealers])
             else:
                 self._limit_to(limit)
-                if round_ % _PATIENCE == _PATIENCE - 1:
-                    for annealer in self._annealers:
-                        if not annealer.fits:
-                            annealer.penalise(_DEARER * annealer.weight)
             if time.monotonic() >= end:
                 break
         return met

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from offcert.core.compiled import IntArray
-from offcert.heuristics.joint.changes import Alike
+from offcert.heuristics.joint.annealing import Alike
 from offcert.heuristics.joint.evaluation import evaluate
 from offcert.heuristics.joint.repeats import repeats_of
 from offcert.heuristics.joint.state import JointState, Scratch, new_state
@@ -42,21 +42,7 @@ def guided(
     most: int,
     until: float = math.inf,
 ) -> list[JointState]:
-    """Return the best programs near to what a relaxation says, the shortest first.
-
-    Parameters
-    ----------
-    tables, work : Tables, Scratch
-        The problem, with ranges that may be segments, and scratch.
-    shares : mapping of int to float
-        For computations, what share of them runs again; 0 for the others.
-    weight : float
-        Ticks a byte that does not fit.
-    most : int
-        How many at most.
-    until : float, optional
-        When to try no more, by ``time.monotonic``; one is always tried.
-    """
+    """Return the best programs near to what a relaxation says, the shortest first."""
     rounding = _Rounding(tables, shares)
     found: dict[float, JointState] = {}
     for _ in range(_TRIED):
@@ -182,19 +168,7 @@ def starts(
     most: int,
     until: float = math.inf,
 ) -> list[JointState]:
-    """Return the best programs of equal segments or layers, and that of none, shortest first.
-
-    Parameters
-    ----------
-    tables, alike, work : Tables, Alike, Scratch
-        The problem, its classes, and scratch.
-    weight : float
-        Ticks a byte that does not fit.
-    most : int
-        How many at most.
-    until : float, optional
-        When to try no more, by ``time.monotonic``; the first one is always tried.
-    """
+    """Return the best programs of equal segments or layers, and that of none, shortest first."""
     found: list[tuple[float, int, JointState]] = []
     for number, state in enumerate(_candidates(tables, alike)):
         found.append((float(evaluate(tables, state, work, weight)), number, state))

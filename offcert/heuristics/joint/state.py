@@ -153,6 +153,13 @@ class Scratch(NamedTuple):
     facts: IntArray
 
 
+# Arrays with an entry for each segment there can be, each run, and each value; others have one for
+# each gap there can be, unless `new_work` says another number.
+_OF_SEGMENTS = ("parent", "phase", "stamp", "stand_in", "ask_row", "ask_begin", "ask_run")
+_OF_RUNS = ("event_run", "part", "scratch", "least", "need", "bucket", "front", "rear")
+_OF_VALUES = ("last", "after", "before", "changed", "given", "unread", "ended", "gap_of")
+
+
 def new_state(tables: Tables) -> JointState:
     """Return the state in which everything runs once and may leave."""
     computations, values = len(tables.duration), len(tables.size)
@@ -170,54 +177,37 @@ def new_state(tables: Tables) -> JointState:
 def new_work(tables: Tables) -> Scratch:
     """Return scratch for one thread."""
     computations, values = len(tables.duration), len(tables.size)
-    runs = int(tables.settings[LONGEST])
+    segments, runs = 2 * computations + 2, int(tables.settings[LONGEST])
     events = _MOST_EVENTS * (computations + values) if tables.carrying.known[0] else 1
+    sizes = dict.fromkeys(Scratch._fields, values + 1)
+    sizes |= dict.fromkeys(_OF_SEGMENTS, segments) | dict.fromkeys(_OF_RUNS, runs + 2)
+    sizes |= {"runs": runs, "innermost": computations + 1, "event_end": computations + 1}
+    sizes |= {"event_next": events, "event_value": events, "opened": 2 * computations}
+    sizes |= dict.fromkeys(_OF_VALUES, values) | {"facts": FACTS}
+    arrays = {name: np.zeros(size, dtype=np.int64) for name, size in sizes.items()}
+    arrays["part"] += WHOLE
+    return Scratch(**arrays | {"held": np.zeros((values, 3), dtype=np.int64)})
 
-    def integers(*shape: int) -> IntArray:
-        return np.zeros(shape, dtype=np.int64)
 
-    return Scratch(
-        integers(2 * computations + 2),
-        integers(computations + 1),
-        integers(2 * computations + 2),
-        integers(2 * computations + 2),
-        integers(runs),
-        integers(values),
-        integers(values),
-        integers(values),
-        integers(values, 3),
-        integers(runs + 2),
-        integers(computations + 1),
-        integers(events),
-        integers(events),
-        integers(runs + 2) + WHOLE,
-        integers(values),
-        integers(values),
-        integers(values),
-        integers(2 * computations + 2),
-        integers(runs + 2),
-        integers(2 * computations),
-        integers(2 * computations + 2),
-        integers(2 * computations + 2),
-        integers(2 * computations + 2),
-        integers(runs + 2),
-        integers(values),
-        integers(runs + 2),
-        integers(values + 1),
-        integers(values + 1),
-        integers(values + 1),
-        integers(values + 1),
-        integers(values + 1),
-        integers(values),
-        integers(values + 1),
-        integers(values + 1),
-        integers(runs + 2),
-        integers(values + 1),
-        integers(runs + 2),
-        integers(runs + 2),
-        integers(values + 1),
-        integers(FACTS),
-    )
+@inlined
+def range_of(tables: Tables, first: int, last: int) -> int:
+    """Return the number of a range, or -1."""
+    place = np.searchsorted(tables.range_first, first)
+    while place < tables.range_first.size and tables.range_first[place] == first:
+        if tables.range_last[place] == last:
+            return int(place)
+        place += 1
+    return -1
+
+
+@inlined
+def allowed(tables: Tables, first: int, last: int) -> bool:
+    """Return whether a range may be a segment."""
+    if not 0 <= first <= last < tables.duration.size or last >= tables.beyond[first]:
+        return False
+    if tables.blocked[first] != tables.blocked[last + 1]:
+        return False
+    return tables.range_first.size == 0 or range_of(tables, first, last) >= 0
 
 
 @inlined
@@ -290,11 +280,9 @@ def state_of(program: Program, tables: Tables) -> JointState | None:
 
 
 def _may_be(tables: Tables, first: int, last: int) -> bool:
-    if not 0 <= first <= last < len(tables.duration):
+    """Say the same as `allowed`, without compiling that for Python."""
+    if not 0 <= first <= last < len(tables.duration) or last >= tables.beyond[first]:
         return False
-    if last >= tables.beyond[first]:
-        return False
-    if tables.blocked[first] != tables.blocked[last + 1]:
-        return False
-    here = tables.range_first == first
-    return not len(tables.range_first) or last in tables.range_last[here].tolist()
+    here = tables.range_last[tables.range_first == first]
+    apart = tables.blocked[first] != tables.blocked[last + 1]
+    return not apart and (not len(tables.range_first) or last in here.tolist())

@@ -124,23 +124,11 @@ class Tables(NamedTuple):
 
 
 def tables_of(problem: Problem, ranges: Ranges | None = None) -> Tables:
-    """Return the arrays of a problem.
+    """Return the arrays of a problem with a network.
 
-    Parameters
-    ----------
-    problem : Problem
-        One with a network.
-    ranges : sequence of pair of int, optional
-        First and last computation of what may be a segment; by default any range. Those that
-        cannot run again as a whole are left out. If they are those of a captured step, its memory
-        is counted as training will need it.
-
-    Raises
-    ------
-    InputError
-        If a range is not inside of the network.
-    MethodError
-        If the problem says not what is computed from what.
+    Ranges are first and last computations of what may be a segment; by default any range. Those
+    that cannot run again as a whole are left out. If they are those of a captured step, its memory
+    is counted as training will need it. Errors are those of `joint_search`.
     """
     network = problem.computed
     if network is None:

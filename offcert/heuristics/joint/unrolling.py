@@ -254,14 +254,9 @@ def _release(state: JointState, work: Scratch, segment: int, stamp: int) -> int:
 
 @inlined
 def _stop(tables: Tables, state: JointState, work: Scratch, segment: int) -> tuple[int, int]:
-    """Return up to where a segment runs again so that all that is saved is there.
+    """Return the last computation that runs again so that all that is saved in a segment is there.
 
-    Returns
-    -------
-    stop : int
-        The last computation that may have to run.
-    last_saved : int
-        Twice the computation in which the last is saved, and 1 more if it is over then.
+    And twice the computation in which the last is saved, and 1 more if it is over then.
     """
     for computation in range(state.last[segment], state.first[segment] - 1, -1):
         if tables.stop[computation] != NOTHING:

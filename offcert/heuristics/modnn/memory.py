@@ -216,23 +216,9 @@ class Memory:
         return start
 
     def allocate(self, block: int, size: int, now: int, task: int, until: int) -> int | None:
-        """Put a block into the pool, and vacate room for it if there is none.
+        """Put a block into the pool, and vacate room for it if there is none; return from when on.
 
-        Parameters
-        ----------
-        block, size : int
-            The block to be put there, and its bytes.
-        now : int
-            When.
-        task : int
-            The task that is about to run.
-        until : int
-            Blocks that are needed no later than by this task stay.
-
-        Returns
-        -------
-        int or None
-            From when on it may lie there; None if there is no offloading scheme.
+        Blocks that are needed no later than by task `until` stay. None if there is no scheme.
         """
         start = self._place(block, size, now)
         if start is not None:
@@ -328,18 +314,7 @@ class Memory:
             del self.blocks[tensor]
 
     def defragment(self, task: int, now: int) -> int:
-        """Vacate everything that may leave, then bring back what a task reads, side by side.
-
-        Returns
-        -------
-        int
-            When that is done.
-
-        Raises
-        ------
-        NoPlanError
-            If what the task reads and writes does not fit even then.
-        """
+        """Vacate everything that may leave, then bring back what a task reads, side by side."""
         self.defragmentations += 1
         outputs = self.view.outputs[task]
         for tensor in outputs:

@@ -26,17 +26,7 @@ from offcert.questions.split.menu import Alternative, Menu
 
 
 def free_workspace(trace: Trace, schedule: Schedule, memory: int) -> list[int]:
-    """Return the bytes that a schedule leaves free for the workspace of each operation.
-
-    Parameters
-    ----------
-    trace : Trace
-        The trace that is scheduled; its own workspaces do not count.
-    schedule : Schedule
-        Of `trace`, with workspaces no larger than what is left free.
-    memory : int
-        Bytes on the device.
-    """
+    """Return the bytes that a schedule leaves free for the workspace of each operation."""
     operations = trace.operations
     room = [memory - need + o.workspace for need, o in zip(trace.demand, operations, strict=True)]
     copied = {
@@ -60,11 +50,6 @@ def upgraded(trace: Trace, menu: Menu, schedule: Schedule, memory: int) -> tuple
 
     The plan of the schedule can then still be followed: what returns may have to wait for an
     operation that now takes longer, but for nothing that comes after it.
-
-    Returns
-    -------
-    tuple of int or None
-        A choice; None if some operation has no alternative that fits.
     """
     room = free_workspace(trace, schedule, memory)
     choice = []
@@ -79,21 +64,7 @@ def upgraded(trace: Trace, menu: Menu, schedule: Schedule, memory: int) -> tuple
 def gain(memory: Memory, task: int, now: int, way: Alternative, base: Alternative) -> int | None:
     """Return the gain of an alternative over the one of least workspace (Eq. 10), in ticks.
 
-    Parameters
-    ----------
-    memory : Memory
-        The blocks in memory just before the task; its inputs and outputs are among them.
-    task : int
-        The task.
-    now : int
-        When it could begin.
-    way, base : Alternative
-        The alternative, and the one it is compared with.
-
-    Returns
-    -------
-    int or None
-        None if there is no room for its workspace, whatever leaves.
+    None if there is no room for its workspace, whatever leaves.
     """
     scheme: Scheme | None = None
     delay = 0

@@ -178,15 +178,6 @@ def window_memory(trace: Trace, workspace: Sequence[int], alpha: Fraction = ALPH
     What they read that was made before is there from the first of them on, what they make from
     then on. It stays for as long as anybody needs it; what nobody needs any more gives its room to
     what is made next. On top comes the largest of their workspaces, and what may not leave.
-
-    Parameters
-    ----------
-    trace : Trace
-        A step.
-    workspace : sequence of int
-        Bytes of each task's.
-    alpha : Fraction
-        Part of all tasks, updates among them.
     """
     width = window_width(trace, alpha)
     using: list[set[int]] = [set() for _ in trace.operations]

@@ -44,13 +44,7 @@ class Annealer:
         self.makespan = self._value
 
     def restart(self, plan: Plan) -> None:
-        """Continue from `plan`.
-
-        Raises
-        ------
-        PlanError
-            If it is not executable; the annealer stays where it was.
-        """
+        """Continue from a plan, or raise a `PlanError` and stay if it is not executable."""
         moves = _in_claim_order(plan)
         prefetch, gap, before = moves_to_arrays(moves)
         value = self.simulator.evaluate(prefetch, gap, before)
@@ -72,13 +66,7 @@ class Annealer:
         return _plan(self._prefetch, self._gap, self._before, self._count)
 
     def run(self, steps: int, hot: float, cold: float) -> bool:
-        """Make `steps` steps, cooling geometrically from `hot` to `cold` ticks.
-
-        Returns
-        -------
-        bool
-            Whether the best plan improved.
-        """
+        """Make `steps` steps, cooling from `hot` to `cold` ticks; return whether that helped."""
         simulator = self.simulator
         best = (self._prefetch.copy(), self._gap.copy(), self._before.copy())
         self._count, self._value, best_count, best_value = _anneal(

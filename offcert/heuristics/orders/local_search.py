@@ -13,9 +13,9 @@ from offcert.core.compiled import IntArray
 from offcert.core.errors import MethodError, PlanError
 from offcert.core.platform import Kind
 from offcert.core.trace import Trace
-from offcert.heuristics.cooling import length_of_round
 from offcert.heuristics.evictions.rules import sequential
 from offcert.heuristics.orders.annealing import Annealer
+from offcert.heuristics.orders.set_search import length_of_round
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
@@ -54,20 +54,6 @@ def restricted_plan(problem: Problem, limits: IntArray, base: Plan | None = None
 
     The evictions of `base` are cut to their limits. Before each operation that does not fit then,
     further tensors leave, the one needed furthest in the future first, as in `sequential`.
-
-    Parameters
-    ----------
-    problem : Problem
-        Any problem.
-    limits : int64 array, shape (4, gaps)
-        As in `annealing_changes`.
-    base : Plan, optional
-        A plan whose evictions are kept; none by default, so that only tensors that must leave do.
-
-    Raises
-    ------
-    MethodError
-        If within the limits some operation never fits.
     """
     trace = problem.trace
     stays = _cut(trace, limits, base)
@@ -169,15 +155,6 @@ def random_limits(problem: Problem, random: np.random.Generator, schedule: Sched
     wait, if it is an offload, may happen after that only, and a prefetch that stands after it,
     before that only. The others take any tensor, large ones most often, any number of those of its
     size, and any slot.
-
-    Parameters
-    ----------
-    problem : Problem
-        Its trace has at least one gap.
-    random : numpy.random.Generator
-        Where chance comes from.
-    schedule : Schedule
-        The schedule to keep away from.
     """
     trace = problem.trace
     limits = no_limits(trace)
@@ -264,33 +241,11 @@ def local_search(
 ) -> Plan:
     """Return the best plan that annealing over sets and orders finds.
 
-    Parameters
-    ----------
-    problem : Problem
-        A feasible one.
-    time_limit : float
-        Seconds.
-    seed : int
-        Of the random numbers. Two runs with the same seed agree if `max_restarts`, not the time,
-        ends them.
-    target : int
-        Stop when the makespan, in ticks, is at most this: a lower bound, for instance.
-    start : Plan, optional
-        Where to start; by default `sequential`.
-    max_restarts : int, optional
-        Stop after so many coolings.
-    patience : int, optional
-        Stop after so many coolings in a row that brought nothing.
-    pass_interrupts : bool
-        Whether an interrupt (Ctrl-C) is raised, for a caller who sees every improvement, instead of
-        ending the search like a time-out.
-    on_improvement : callable, optional
-        Called with every better schedule.
-
-    Raises
-    ------
-    MethodError
-        If no plan exists at this memory limit.
+    It starts from a plan, by default the `sequential` one, and ends when the time is over, the
+    makespan is at most `target` ticks, after `max_restarts` coolings, or after `patience` of them
+    in a row that brought nothing. Two runs with the same seed agree if `max_restarts` ends them.
+    Every better schedule is passed on. An interrupt (Ctrl-C) ends it like a time-out, unless it is
+    to be passed on. A `MethodError` says that no plan exists at this memory limit.
     """
     deadline = time.monotonic() + time_limit
     first = sequential(problem) if start is None else start

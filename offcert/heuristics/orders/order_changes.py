@@ -174,18 +174,8 @@ def anneal(
 ) -> tuple[int, int]:
     """Anneal `state` in place and keep the best in `best`; return both makespans.
 
-    Parameters
-    ----------
-    keys, gaps, settings, scratch : int64 arrays
-        Of an `OrderedArrays`.
-    classes : Classes
-        The classes to choose from.
-    state, best : OrderState
-        Of makespans `value` and `best_value`.
-    run : (int, int)
-        Steps, and a seed.
-    temperatures : (float, float, float)
-        From and to, in ticks, and the bytes that a tick moves.
+    A run is a number of steps and a seed; temperatures are the first and the last, in ticks, and
+    the bytes that a tick moves.
     """
     steps, seed = run
     hot, cold, rate = temperatures

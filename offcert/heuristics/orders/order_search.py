@@ -19,7 +19,6 @@ import numpy as np
 from offcert.core.compiled import IntArray
 from offcert.core.errors import MethodError
 from offcert.core.platform import Kind
-from offcert.heuristics.cooling import Cooling, OrderedAnnealer, coolings
 from offcert.heuristics.orders.order_changes import Classes, OrderState, anneal
 from offcert.heuristics.orders.ordered import (
     OrderedArrays,
@@ -30,7 +29,12 @@ from offcert.heuristics.orders.ordered import (
     ordered_schedule,
 )
 from offcert.heuristics.orders.ordered_kernel import INFEASIBLE
-from offcert.heuristics.orders.set_search import classes_of_equal_size
+from offcert.heuristics.orders.set_search import (
+    Cooling,
+    OrderedAnnealer,
+    classes_of_equal_size,
+    coolings,
+)
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
 
@@ -63,15 +67,7 @@ class Exchanges:
 
 
 def exchanges(sizes: Sequence[int], amounts: Sequence[int]) -> Exchanges:
-    """Return exchanges between classes of equal tensors.
-
-    Parameters
-    ----------
-    sizes : sequence of int
-        Bytes of a tensor of each class, positive.
-    amounts : sequence of int
-        How many there are.
-    """
+    """Return exchanges between classes of equal tensors."""
     usable = [c for c, size in enumerate(sizes) if size * _FINEST > max(sizes)]
     few = _combinations(usable, sizes, amounts, FEW)
     many = _combinations(usable, sizes, amounts, MANY)
@@ -143,27 +139,11 @@ Orders = tuple[Sequence[int], Sequence[int]]
 
 
 class OrderAnnealer(OrderedAnnealer):
-    """Improves a set and its orders.
+    """Improves a set and its orders; `makespan` is that of the best schedule so far, in ticks.
 
-    Parameters
-    ----------
-    problem : Problem
-        Any trace; of a tensor with several gaps the widest is considered, and later ones with it.
-    seed : int
-        Seed of the random numbers.
-    start : pair of sequence of int, optional
-        Gaps in the orders in which they leave and come back; by default all, in natural orders.
-        Another one that is not possible is not taken.
-
-    Attributes
-    ----------
-    makespan : int
-        Ticks of the best schedule so far.
-
-    Raises
-    ------
-    MethodError
-        If nothing can be evicted, or there is no ordered schedule to start from.
+    Of a tensor with several gaps the widest is considered, and later ones with it. It starts from
+    gaps in the orders in which they leave and come back, if these are possible, or from all in
+    natural orders. A `MethodError` says that there is no ordered schedule to start from.
     """
 
     def __init__(self, problem: Problem, seed: int, start: Orders | None = None) -> None:
@@ -261,29 +241,12 @@ def order_search(
     patience: int = 4,
     on_improvement: Callable[[Schedule], object],
 ) -> None:
-    """Anneal with restarts until the time is over or `target` is met.
+    """Anneal with restarts until the time is over or the makespan is at most `target` ticks.
 
-    Parameters
-    ----------
-    problem : Problem
-        A feasible one.
-    time_limit : float
-        Seconds.
-    seed : int
-        Seed of the random numbers.
-    target : int
-        Stop when the makespan, in ticks, is at most this.
-    start : Schedule, optional
-        Whose set and orders to start from, if they make an ordered schedule.
-    patience : int
-        Stop after this many coolings in a row without a better schedule.
-    on_improvement : callable
-        Called with the first schedule and every better one that a round ends with.
-
-    Raises
-    ------
-    MethodError
-        If there is no ordered schedule to start from.
+    It starts from set and orders of a schedule, if these make an ordered one, and ends after
+    `patience` coolings in a row without a better one, too. The first schedule and every better one
+    that a round ends with are passed on. A `MethodError` says that there is no ordered schedule to
+    start from.
     """
     deadline = time.monotonic() + time_limit
     if not problem.trace.gaps:

@@ -48,15 +48,7 @@ def leaving_again(trace: Trace, gaps: Iterable[int]) -> set[int]:
 
 
 def later_gaps(trace: Trace, gaps: Iterable[int]) -> dict[int, int]:
-    """Return the later gaps of the tensors of some gaps, and for each the gap that it follows.
-
-    Parameters
-    ----------
-    trace : Trace
-        Any trace.
-    gaps : iterable of int
-        At most one of each tensor.
-    """
+    """Return the later gaps of the tensors of some gaps, and for each the gap that it follows."""
     chosen = {trace.gaps[gap].tensor: gap for gap in gaps}
     return {
         number: chosen[gap.tensor]
@@ -73,17 +65,7 @@ def lacking(problem: Problem) -> list[int]:
 def needed_again(
     trace: Trace, required: Sequence[int], gaps: Iterable[int], later: Iterable[int]
 ) -> list[int]:
-    """Return later gaps that have to be evicted even if all the others are; the least of them.
-
-    Parameters
-    ----------
-    trace : Trace
-        Any trace.
-    required : sequence of int
-        Bytes that must be absent, for each operation.
-    gaps, later : iterable of int
-        Gaps that are evicted, and others that may be.
-    """
+    """Return later gaps that have to be evicted even if all the others are; the least of them."""
     missing = list(required)
     sizes = trace.gap_sizes
     for number in gaps:
@@ -109,15 +91,7 @@ def needed_again(
 
 
 def ordered_orders(problem: Problem, evicted: Iterable[int]) -> tuple[list[int], list[int]]:
-    """Return the orders of the offloading paper's ordered schedules (§4.1) for a set of gaps.
-
-    Returns
-    -------
-    offload_order : list of int
-        By increasing ``before``, then writer.
-    prefetch_order : list of int
-        By increasing ``after``: needed first, back first; equal ones mirror the offloads.
-    """
+    """Return the orders of the offloading paper's ordered schedules (§4.1) for a set of gaps."""
     trace = problem.trace
 
     def availability(number: int) -> tuple[int, int, int]:
@@ -142,25 +116,7 @@ def ordered_makespan(problem: Problem, evicted: Iterable[int]) -> int | None:
 
 
 def ordered_plan(problem: Problem, evicted: Iterable[int]) -> Plan:
-    """Return the ordered plan that evicts a set of gaps.
-
-    Parameters
-    ----------
-    problem : Problem
-        A problem with any trace.
-    evicted : iterable of int
-        Gap numbers.
-
-    Returns
-    -------
-    Plan
-        Its prefetches take their memory as late as the best ordered schedule allows.
-
-    Raises
-    ------
-    MethodError
-        If no ordered schedule evicts exactly these gaps.
-    """
+    """Return the ordered plan that evicts a set of gaps; a `MethodError` says there is none."""
     return ordered_schedule(problem, *ordered_orders(problem, evicted)).plan(problem.trace)
 
 
@@ -169,17 +125,7 @@ def ordered_schedule(
 ) -> Schedule:
     """Return the best schedule with all offloads before all prefetches, both in given orders.
 
-    Parameters
-    ----------
-    problem : Problem
-        A problem with any trace.
-    offload_order, prefetch_order : sequence of int
-        The same gap numbers; those of one tensor in the order in which it has them.
-
-    Raises
-    ------
-    MethodError
-        If there is none, or the orders do not name the same gaps.
+    A `MethodError` says that there is none.
     """
     _require_orders(problem, offload_order, prefetch_order)
     again = leaving_again(problem.trace, offload_order)

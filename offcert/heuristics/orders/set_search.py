@@ -10,14 +10,15 @@ offloading paper); annealing over claim sequences (``annealing``) then finds bet
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
 from offcert.core.compiled import IntArray, compiled, inlined
 from offcert.core.errors import MethodError
-from offcert.heuristics.cooling import Cooling, OrderedAnnealer, coolings
 from offcert.heuristics.orders.ordered import (
     OrderedArrays,
     lacking,
@@ -30,29 +31,112 @@ from offcert.heuristics.orders.ordered_kernel import INFEASIBLE, evaluate_ordere
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
 
+# Operations and gaps up to which a round has its full length. Arbitrary.
+_SHORT = 1000
+
+
+class OrderedAnnealer(ABC):
+    """Improves an ordered schedule in batches, so that the caller can look at the clock.
+
+    The attribute `makespan` is that of the best schedule so far, in ticks.
+    """
+
+    makespan: int
+    # The makespan of what the next step changes.
+    _value: int
+
+    def __init__(self, seed: int) -> None:
+        self._random = np.random.default_rng(seed)
+
+    def run(self, steps: int, hot: float, cold: float) -> bool:
+        """Make `steps` steps, cooling from `hot` to `cold` ticks; return whether that helped."""
+        before = self.makespan
+        seed = int(self._random.integers(2**31))
+        self._value, self.makespan = self._anneal(steps, hot, cold, seed)
+        return self.makespan < before
+
+    def restart(self) -> None:
+        """Continue from the best."""
+        self._return_to_best()
+        self._value = self.makespan
+
+    @abstractmethod
+    def _anneal(self, steps: int, hot: float, cold: float, seed: int) -> tuple[int, int]:
+        """Make the steps; return the present makespan and the best."""
+
+    @abstractmethod
+    def _return_to_best(self) -> None:
+        """Make the best the present one."""
+
+    @abstractmethod
+    def schedule(self) -> Schedule:
+        """Return the best schedule."""
+
+
+@dataclass(frozen=True)
+class Cooling:
+    """How to cool: the rounds, after each of which the clock is looked at, and steps of one.
+
+    Coolings begin at fractions of the makespan, `hot`, in turn, and end at a fraction `factor` of
+    that.
+    """
+
+    rounds: int
+    steps: int
+    hot: tuple[float, ...]
+    factor: float
+
+
+def length_of_round(problem: Problem, steps: int) -> int:
+    """Return how many steps a round has that has `steps` of them on a short trace.
+
+    A step takes time in proportion to the trace, and a search looks at the clock only between
+    rounds.
+    """
+    size = len(problem.trace) + len(problem.trace.gaps)
+    return steps if size <= _SHORT else max(1, steps * _SHORT // size)
+
+
+def coolings(
+    annealer: OrderedAnnealer,
+    problem: Problem,
+    cooling: Cooling,
+    *,
+    deadline: float,
+    target: int,
+    patience: int,
+    on_improvement: Callable[[Schedule], object],
+) -> None:
+    """Cool, restart from the best, and cool again, until a `deadline` of ``time.monotonic``.
+
+    It ends, too, when the makespan is at most `target` ticks, or after `patience` coolings in a row
+    without a better schedule. Every better one that a round ends with is passed on.
+    """
+    count, steps = cooling.rounds, length_of_round(problem, cooling.steps)
+    fruitless = done = 0
+    while fruitless < patience:
+        fruitless += 1
+        begin = annealer.makespan * cooling.hot[done % len(cooling.hot)]
+        for round_ in range(count):
+            high, low = (begin * cooling.factor ** ((round_ + ended) / count) for ended in (0, 1))
+            if annealer.run(steps, high, low):
+                fruitless = 0
+                on_improvement(annealer.schedule())
+            if annealer.makespan <= target or time.monotonic() >= deadline:
+                return
+        done += 1
+        annealer.restart()
+
+
 _COOLING = Cooling(rounds=10, steps=10_000, hot=(0.01, 0.01, 0.001), factor=1e-4)
 
 
 class SetAnnealer(OrderedAnnealer):
-    """Improves a set of evicted gaps.
+    """Improves a set of evicted gaps; `makespan` is that of the best ordered schedule, in ticks.
 
-    Parameters
-    ----------
-    problem : Problem
-        Any trace; of a tensor with several gaps the widest is considered, and later ones with it
-        where it is not enough that everything else is absent.
-    seed : int
-        Seed of the random numbers.
-
-    Attributes
-    ----------
-    makespan : int
-        Ticks of the best ordered schedule so far.
-
-    Raises
-    ------
-    MethodError
-        If nothing can be evicted, or evicting everything gives no ordered schedule to start from.
+    Of a tensor with several gaps the widest is considered, and later ones with it where it is not
+    enough that everything else is absent. A `MethodError` says that nothing can be evicted, or
+    evicting everything gives no ordered schedule to start from.
     """
 
     def __init__(self, problem: Problem, seed: int) -> None:
@@ -119,27 +203,11 @@ def set_search(
     patience: int = 3,
     on_improvement: Callable[[Schedule], object],
 ) -> None:
-    """Anneal with restarts until the time is over or `target` is met.
+    """Anneal with restarts until the time is over or the makespan is at most `target` ticks.
 
-    Parameters
-    ----------
-    problem : Problem
-        A feasible one.
-    time_limit : float
-        Seconds.
-    seed : int
-        Seed of the random numbers.
-    target : int
-        Stop when the makespan, in ticks, is at most this.
-    patience : int
-        Stop after this many coolings in a row without a better schedule.
-    on_improvement : callable
-        Called with the schedule of every better set that a round ends with.
-
-    Raises
-    ------
-    MethodError
-        If evicting everything gives no ordered schedule to start from.
+    It ends after `patience` coolings in a row without a better schedule, too. Every better one that
+    a round ends with is passed on. A `MethodError` says that evicting everything gives no ordered
+    schedule to start from.
     """
     deadline = time.monotonic() + time_limit
     if not problem.trace.gaps:

@@ -100,21 +100,7 @@ def fill(boxes: Boxes, pool: Pool, addresses: IntArray, capacity: int) -> None:
 
 @compiled
 def eject(boxes: Boxes, pool: Pool, capacity: int, steps: int, seed: int) -> int:
-    """Take steps until nothing waits; return how many.
-
-    Parameters
-    ----------
-    boxes : Boxes
-        None of them is larger than the capacity.
-    pool : Pool
-        Changed in place.
-    capacity : int
-        Units.
-    steps : int
-        At most so many.
-    seed : int
-        Seed of the choice among equally good addresses.
-    """
+    """Take steps until nothing waits; return how many."""
     np.random.seed(seed)
     for step in range(steps):
         if pool.counts[WAITING] == 0:
@@ -271,25 +257,10 @@ def ejection_search(
     hint: Placement | None = None,
     found: Callable[[Placement], object] | None = None,
 ) -> Placement:
-    """Look for smaller pools, or for one within the problem's capacity.
+    """Look for smaller pools, or for one within the problem's capacity; return the best placement.
 
-    Parameters
-    ----------
-    problem : PlacementProblem
-        The problem; with a capacity, the first placement within it ends the search.
-    time_limit : float
-        Seconds. A pool that equals the load ends the search, too.
-    seed : int
-        Seed of the choices among equally good addresses.
-    hint : Placement, optional
-        A valid placement to begin with; else residences of large area are placed first.
-    found : callable, optional
-        Given every better placement as soon as it is found.
-
-    Returns
-    -------
-    Placement
-        The best: never worse than what it began with.
+    It begins with a valid placement, the hint, or places residences of large area first, and ends
+    with a pool that equals the load, or the first within a capacity. Every better one is passed on.
     """
     until = time.monotonic() + time_limit
     best = greedy_by_area(problem) if hint is None else hint

@@ -62,17 +62,7 @@ class Arrays:
 def placed_in_order(
     problem: PlacementProblem, order: Sequence[int], rule: Rule = Rule.FIRST
 ) -> Placement:
-    """Place all residences, one after the other.
-
-    Parameters
-    ----------
-    problem : PlacementProblem
-        Its capacity is not looked at.
-    order : sequence of int
-        Every residence once.
-    rule : Rule
-        The rule by which a free piece of memory is chosen.
-    """
+    """Place all residences, one after the other."""
     return Placement(int(each) for each in Arrays(problem).place(order, rule))
 
 
@@ -189,18 +179,6 @@ def defragmentations(problem: PlacementProblem, capacity: int) -> int:
     """Return how often moDNN's pool would be cleared because no free block is large enough.
 
     After clearing, what is live lies at the beginning of the pool, in order of its addresses.
-
-    Parameters
-    ----------
-    problem : PlacementProblem
-        Its own capacity is not looked at.
-    capacity : int
-        Bytes of the pool, at least the load.
-
-    Raises
-    ------
-    InputError
-        If the capacity is less than the load: clearing does not help.
     """
     if capacity < problem.load:
         raise InputError(f"capacity must be at least the load, {problem.load}, not {capacity}")

@@ -69,17 +69,7 @@ class _Guide:
 
 
 class RematerialisationSearch:
-    """Attempts to run one network, and the best of them.
-
-    Parameters
-    ----------
-    network : Network
-        A network of any size.
-    seed : int
-        Seed of random choices.
-    stop : callable
-        Asked between attempts.
-    """
+    """Attempts to run one network, and the best of them; somebody is asked in between to stop."""
 
     def __init__(
         self, network: Network, seed: int = 0, stop: Callable[[], bool] = lambda: False
@@ -100,17 +90,7 @@ class RematerialisationSearch:
     def attempt(
         self, memory: int, longest: int, powers: Powers, weights: FloatArray | None = None
     ) -> Found | None:
-        """Return the execution that the executor finds within a limit; None if it gets stuck.
-
-        Parameters
-        ----------
-        memory, longest : int
-            Bytes and ticks.
-        powers : tuple of float
-            Of size, distance and cost.
-        weights : float64 array, optional
-            Numbers that are added to the score of each item.
-        """
+        """Return the execution that the executor finds within a limit; None if it gets stuck."""
         time = self._ticks(memory, longest, powers, self._idle if weights is None else weights)
         return None if time is None else self._found()
 
@@ -310,25 +290,8 @@ def least_time(
 ) -> Found | None:
     """Search for the fastest execution within a memory limit, if nothing leaves the device.
 
-    Parameters
-    ----------
-    network : Network
-        A network of any size.
-    memory : int
-        Bytes.
-    seconds : float
-        Time limit.
-    seed : int
-        Seed of random choices.
-    target : int
-        Ticks at which to stop.
-    on_found : callable, optional
-        Told of each better one.
-
-    Returns
-    -------
-    Found or None
-        None if none was found, which does not mean that there is none.
+    It ends at `target` ticks, too. Each better one is passed on. None does not mean that there is
+    none.
     """
     clock = _Clock(seconds, on_found, lambda found: found.time <= max(target, network.compute_time))
     return RematerialisationSearch(network, seed, clock.over).least_time(memory, clock.note)
@@ -343,27 +306,9 @@ def least_memory(
     target: int = 0,
     on_found: OnFound | None = None,
 ) -> Found:
-    """Search for the execution that takes least memory, if nothing leaves the device.
+    """Search for the execution that takes least memory; the plain one if nothing better is found.
 
-    Parameters
-    ----------
-    network : Network
-        A network of any size.
-    seconds : float
-        Time limit.
-    deadline : int, optional
-        Ticks, at least those of all computations.
-    seed : int
-        Seed of random choices.
-    target : int
-        Bytes at which to stop.
-    on_found : callable, optional
-        Told of each better one.
-
-    Returns
-    -------
-    Found
-        The plain execution if nothing better is found.
+    It ends at `target` bytes, too. Each better one is passed on.
     """
     clock = _Clock(
         seconds, on_found, lambda found: found.memory <= max(target, *network.own_memory)

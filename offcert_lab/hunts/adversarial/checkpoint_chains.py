@@ -60,7 +60,7 @@ def _selected(name: str) -> Callable[[Problem], int]:
 
     def live(problem: Problem) -> int:
         from offcert.heuristics.checkpoint.live import live_bytes
-        from offcert.heuristics.checkpoint.registry import SELECTIONS
+        from offcert.heuristics.checkpoint.selections import SELECTIONS
 
         chain = _chain(problem)
         return live_bytes(chain, SELECTIONS[name].select(chain.output).checkpoints)

@@ -15,7 +15,7 @@ from offcert.heuristics.checkpoint.persistent import persistent
 from offcert.heuristics.combined.search import combined_plan
 from offcert.heuristics.evictions.autoswap import autoswap
 from offcert.heuristics.evictions.dynprog import dynprog
-from offcert.heuristics.evictions.tflms import tflms
+from offcert.heuristics.evictions.rules import tflms
 from offcert.heuristics.evictions.vdnn import vdnn, vdnn_policy
 from offcert.heuristics.joint.search import joint_search
 from offcert.heuristics.orders.order_search import order_search

@@ -10,7 +10,7 @@ from offcert.core.chain import Chain
 from offcert.core.errors import MethodError
 from offcert.core.platform import Platform
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.heuristics.evictions.chain_view import chain_view
+from offcert.heuristics.evictions.dynprog import chain_view
 from offcert.heuristics.orders.ordered import ordered_makespan
 from offcert.questions.schedule.problem import Problem
 from support.problems.random_instances import (

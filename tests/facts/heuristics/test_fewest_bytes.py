@@ -8,7 +8,7 @@ from offcert.certify.ladder import certify
 from offcert.core.platform import Kind, Platform
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.models.least_cover import least_cover_gaps
-from offcert.heuristics.orders.fewest_bytes import fewest_bytes, moved, without
+from offcert.heuristics.orders.insertion import fewest_bytes, moved, without
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem

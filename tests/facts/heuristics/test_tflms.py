@@ -9,8 +9,7 @@ from offcert.core.chain import Chain
 from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.platform import Kind, Link, Platform
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.heuristics.evictions.rules import greedy
-from offcert.heuristics.evictions.tflms import tflms, tflms_schedule
+from offcert.heuristics.evictions.rules import greedy, tflms, tflms_schedule
 from offcert.instances.cnn import cnn_chain
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.plan import Plan

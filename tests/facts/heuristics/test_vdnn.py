@@ -8,7 +8,7 @@ from offcert.core.chain import Chain
 from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.platform import Platform
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.heuristics.evictions.chain_view import chain_view
+from offcert.heuristics.evictions.dynprog import chain_view
 from offcert.heuristics.evictions.rules import greedy
 from offcert.heuristics.evictions.vdnn import vdnn, vdnn_sets
 from offcert.heuristics.orders.ordered import ordered_makespan

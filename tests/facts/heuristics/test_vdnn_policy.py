@@ -7,7 +7,7 @@ import pytest
 from offcert.core.chain import Chain
 from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.platform import Kind, Platform
-from offcert.heuristics.evictions.chain_view import chain_view
+from offcert.heuristics.evictions.dynprog import chain_view
 from offcert.heuristics.evictions.vdnn import named_convolutions, prefetch_triggers, vdnn_policy
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.plan import Move, Plan

@@ -7,7 +7,7 @@ from offcert.core.errors import PlanError
 from offcert.core.platform import Kind
 from offcert.core.trace import Trace
 from offcert.formulations.models.least_cover import least_cover_gaps
-from offcert.heuristics.orders.fewest_bytes import fewest_bytes
+from offcert.heuristics.orders.insertion import fewest_bytes
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from offcert.core.errors import MethodError
-from offcert.heuristics.cooling import OrderedAnnealer
+from offcert.heuristics.orders.set_search import OrderedAnnealer
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem
 from support.problems.random_instances import mixed_problem

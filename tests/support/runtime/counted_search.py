@@ -6,8 +6,7 @@ from typing import Any
 
 from offcert.certify.methods import solve
 from offcert.certify.search import Search
-from offcert.heuristics.joint.plans import JointPlan
-from offcert.heuristics.joint.ranges import ranges_of
+from offcert.heuristics.joint.plans import JointPlan, ranges_of
 from offcert.heuristics.joint.search import joint_search
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.settings import Settings

@@ -12,9 +12,7 @@ from offcert.core.errors import InputError, MethodError
 from offcert.core.execution import Execution
 from offcert.core.platform import Link
 from offcert.core.program import Program, Segment
-from offcert.heuristics.joint.evaluation import Estimate, estimate
-from offcert.heuristics.joint.plans import realised
-from offcert.heuristics.joint.ranges import ranges_of
+from offcert.heuristics.joint.plans import Estimate, estimate, ranges_of, realised
 from offcert.heuristics.joint.state import JointState, new_state, program_of, state_of
 from offcert.heuristics.joint.tables import Tables, tables_of
 from offcert.heuristics.orders.ordered import ordered_makespan

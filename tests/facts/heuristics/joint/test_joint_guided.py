@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from test_joint_repeats import layered
 
-from offcert.heuristics.joint.evaluation import estimate, evaluate
-from offcert.heuristics.joint.ranges import ranges_of
+from offcert.heuristics.joint.evaluation import evaluate
+from offcert.heuristics.joint.plans import estimate, ranges_of
 from offcert.heuristics.joint.search import joint_search
 from offcert.heuristics.joint.starts import guided
 from offcert.heuristics.joint.state import new_work, program_of

@@ -285,7 +285,7 @@ def test_never_longer_than_the_combined_program(seed: int, part: Fraction) -> No
 
 
 def test_what_a_cooling_has_found_is_told_before_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A search that is ended in the midst of its first cooling has handed over more than starts."""
+    """A search that is interrupted in the midst of its first cooling loses nothing."""
     problem = residual_problem(6, Fraction(1, 2))
     rounds, run = 0, search.JointAnnealer.run
 
@@ -313,6 +313,7 @@ def test_what_a_cooling_has_found_is_told_before_it_ends(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(search, "RARELY", 0.0)
     monkeypatch.setattr(search.JointAnnealer, "run", counted)
-    only_starts, polled = told(1e9), told(0.0)
-    assert polled[: len(only_starts)] == only_starts
-    assert polled[-1] < only_starts[-1]
+    at_the_end, polled = told(1e9), told(0.0)
+    # What nobody asked for before comes when it is interrupted.
+    assert at_the_end[-1] == polled[-1] < at_the_end[-2]
+    assert set(at_the_end) < set(polled)

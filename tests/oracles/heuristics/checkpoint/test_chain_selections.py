@@ -6,6 +6,7 @@ import pytest
 
 from offcert.core.errors import InputError, MethodError
 from offcert.heuristics.checkpoint import selections as algorithm_3
+from offcert.heuristics.checkpoint.arbitrary import limits_tried, queued_reforwarding
 from offcert.heuristics.checkpoint.live import (
     MEMORY_MODELS,
     chen_memory,
@@ -13,9 +14,8 @@ from offcert.heuristics.checkpoint.live import (
     reforwarding_memory,
     static_memory,
 )
-from offcert.heuristics.checkpoint.reforwarding import limits_tried, queued_reforwarding
-from offcert.heuristics.checkpoint.registry import SELECTIONS
 from offcert.heuristics.checkpoint.selections import (
+    SELECTIONS,
     dynamic_selection,
     linear_selection,
     static_selection,

@@ -11,12 +11,17 @@ from itertools import product
 
 import pytest
 
-from offcert.heuristics.joint.evaluation import estimate, evaluate
-from offcert.heuristics.joint.events import range_of
-from offcert.heuristics.joint.plans import JointPlan
-from offcert.heuristics.joint.ranges import ranges_of
+from offcert.heuristics.joint.evaluation import evaluate
+from offcert.heuristics.joint.plans import JointPlan, estimate, ranges_of
 from offcert.heuristics.joint.search import joint_search
-from offcert.heuristics.joint.state import GAPS, JointState, new_state, new_work, program_of
+from offcert.heuristics.joint.state import (
+    GAPS,
+    JointState,
+    new_state,
+    new_work,
+    program_of,
+    range_of,
+)
 from offcert.heuristics.joint.tables import Tables, tables_of
 from offcert.questions.schedule.carried import carried_on
 from offcert.questions.schedule.check import check

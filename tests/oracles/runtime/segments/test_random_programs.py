@@ -12,8 +12,7 @@ import torch
 from torch import nn
 
 from offcert.heuristics.joint.annealing import JointAnnealer
-from offcert.heuristics.joint.evaluation import estimate
-from offcert.heuristics.joint.ranges import ranges_of
+from offcert.heuristics.joint.plans import estimate, ranges_of
 from offcert.heuristics.joint.state import JointState, new_state, program_of
 from offcert.heuristics.joint.tables import Tables, tables_of
 from offcert.questions.schedule.carried import carried_on
