@@ -129,7 +129,7 @@ def _run(rung: Rung, search: Any, so_far: Callable[[], Any], workers: int, seed:
     """
     if not rung.suits(search):
         return
-    seconds = rung.seconds(search.remaining)
+    seconds = rung.seconds(search.remaining, search.slowness)
     least = 0.0 if rung.always else max(rung.needs, search.shortest_step)
     # Kernels that take all the time that is left help nobody.
     loading = search.last_loading if rung.method.loads and not rung.always else 0.0

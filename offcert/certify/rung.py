@@ -150,9 +150,13 @@ class Rung:
     def _is_near(self, search: Search) -> bool:
         return search.workings.outward_open <= self.open_to
 
-    def seconds(self, left: float) -> float:
-        """Return the seconds that the rung may take if so many seconds are left."""
-        return min(max(self.share * left, min(self.at_least, left)), self.at_most)
+    def seconds(self, left: float, slowness: float = 1.0) -> float:
+        """Return the seconds that the rung may take if so many seconds are left.
+
+        On a busy machine its least and its most are as many times longer as everything is.
+        """
+        least, most = self.at_least * slowness, self.at_most * slowness
+        return min(max(self.share * left, min(least, left)), most)
 
 
 def _is_atomic(problem: Problem) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from offcert.certify.interrupts import held_interrupts, is_interrupt
 from offcert.certify.loading import Loading
+from offcert.certify.starved import Starved
 from offcert.certify.warm import group_of, noted_compilations
 from offcert.certify.workings import Workings
 from offcert.core.errors import InputError, MethodError, OffcertError
@@ -158,6 +159,7 @@ class Running(Bounded, Generic[Known]):
         self.clock_stands_still = False
         self._begin = time.monotonic()
         self._deadline = self._begin + time_limit
+        self._starved = Starved()
         self._compiling: set[str] = set()
         self._loading = Loading(time_limit)
         self._deadline -= self._loading.counted_before(self._begin)
@@ -173,6 +175,11 @@ class Running(Bounded, Generic[Known]):
     def seconds(self) -> float:
         """Seconds since the search began."""
         return time.monotonic() - self._begin
+
+    @property
+    def slowness(self) -> float:
+        """Seconds that pass for each one in which this process gets a processor, at least 1."""
+        return self._starved.slowness()
 
     @property
     def step(self) -> str:

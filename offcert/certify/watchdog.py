@@ -2,7 +2,9 @@
 
 Every step looks at the clock by itself. If one does not, because a solver or a lock that it waits
 for never returns, or a loop of ours never ends, it is interrupted here, as Ctrl-C would do it, and
-the search goes on without it. What it worked on may be incomplete then and is thrown away.
+the search goes on without it. The answers and bounds that it has handed over stay; the objects that
+it worked on may be incomplete then and are thrown away. Time for which other programs have the
+processors is not the step's.
 
 An interrupt reaches whatever waits or runs Python code, at once. It does not reach a compiled
 function before that returns. Those of ours have limits of their own; solvers run in processes or
@@ -26,6 +28,7 @@ from numba.core import event
 
 from offcert.certify.interrupts import OUTLASTED
 from offcert.certify.running import Running
+from offcert.certify.starved import Starved
 from offcert.formulations.common.children import leave_behind
 
 # Seconds that a step may take beyond its time, and that a step which always runs may take beyond
@@ -86,7 +89,8 @@ def watched(
 ) -> Iterator[None]:
     """Interrupt the block when it has outlasted its time; that is then a failure like others.
 
-    Time in which the search's clock stands still, or something is compiled, does not count.
+    Time in which the search's clock stands still, something is compiled, or other programs have the
+    processors does not count.
 
     Parameters
     ----------
@@ -100,6 +104,7 @@ def watched(
         Seconds that the block may take on top of that, by default `GRACE`.
     """
     grace = GRACE if grace is None else grace
+    search.workings.used.clear()
     watch = _Watch(search, seconds + grace, known)
     try:
         with watch:
@@ -111,7 +116,7 @@ def watched(
         watch.disarm()
     if watch.fired:
         watch.leave_threads_behind()
-        search.workings = type(search.workings)()
+        search.workings.drop_used()
         search.note_failure(f"it had not ended {grace:g} s after its time limit, {seconds:g} s")
 
 
@@ -168,11 +173,11 @@ class _Watch:
         self._left = max(self._left, seconds + GRACE)
 
     def _watch(self) -> None:
-        before, tries = time.monotonic(), 0
+        before, starved, tries = time.perf_counter(), Starved(), 0
         while not self._over.wait(TICK):
-            now = time.monotonic()
+            now, waited = time.perf_counter(), starved.seconds()
             if not self._search.clock_stands_still and _compiling == 0:
-                self._left -= min(now - before, _JUMP)
+                self._left -= min(now - before, _JUMP) - min(waited, _JUMP)
             before = now
             if self._left > 0:
                 continue

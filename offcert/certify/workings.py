@@ -28,6 +28,8 @@ class Workings:
         The part of the makespan that the outward search has left open; 1 before it has run.
     outward_tried : (int, float)
         The greatest bound, and the seconds, with which its verification was tried in vain.
+    used : set of str
+        Names of the searches that the present step has asked for.
     """
 
     searches: dict[str, Any] = field(default_factory=dict)
@@ -35,10 +37,17 @@ class Workings:
     shares: dict[int, float] = field(default_factory=dict)
     outward_open: float = 1.0
     outward_tried: tuple[int, float] = (0, 0.0)
+    used: set[str] = field(default_factory=set)
 
     def search(self, name: str, begin: Callable[[], Begun]) -> Begun:
         """Return the search of a name; the one that `begin` makes if it has not begun."""
         if name not in self.searches:
             self.searches[name] = begin()
+        self.used.add(name)
         found: Begun = self.searches[name]
         return found
+
+    def drop_used(self) -> None:
+        """Forget the searches of a step that was interrupted: they may be incomplete."""
+        for name in self.used:
+            self.searches.pop(name, None)

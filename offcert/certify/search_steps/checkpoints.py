@@ -155,13 +155,8 @@ def descend_graphs(search: Search, effort: Effort) -> None:
     if problem.recompute is not Recompute.ANY or network is None:
         return
     search.begin("graph selections")
-    best: tuple[int, Execution] | None = None
     for execution in _executions(network, effort.seconds):
-        cost = _cost(problem, execution)
-        if cost is not None and (best is None or cost < best[0]):
-            best = cost, execution
-    if best is not None:
-        offer_unmoved(search, best[1])
+        offer_unmoved(search, execution)
 
 
 def _executions(network: Network, seconds: float) -> Iterator[Execution]:
@@ -182,13 +177,3 @@ def _executions(network: Network, seconds: float) -> Iterator[Execution]:
             yield made.strategy(selection).expand(network)
         if time.monotonic() > deadline:
             return
-
-
-def _cost(problem: Problem, execution: Execution) -> int | None:
-    """Return the objective of an execution, in ticks or bytes; None if it breaks a limit."""
-    trace = execution.trace
-    if problem.deadline is not None and trace.compute_time > problem.deadline:
-        return None
-    if problem.minimise is Minimise.MEMORY:
-        return trace.peak_memory
-    return trace.compute_time if trace.peak_memory <= problem.platform.memory else None

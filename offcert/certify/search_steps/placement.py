@@ -127,15 +127,20 @@ def eject_apart(
     start = None
     if hint is not None and hint.pool(problem) <= (1 + _CLOSE) * problem.load:
         start = Placement(hint.addresses[index] for index in large)
-    latest = time.monotonic()
+    latest, last = time.monotonic(), start
 
     def take(placement: Placement) -> None:
-        nonlocal latest
+        nonlocal latest, last
+        last = placement
         if time.monotonic() >= latest + _PAUSE:
             complete(placement)
             latest = time.monotonic()
 
-    complete(ejection_search(part, time_limit=seconds, seed=seed, hint=start, found=take))
+    try:
+        last = ejection_search(part, time_limit=seconds, seed=seed, hint=start, found=take)
+    finally:
+        if last is not None:
+            complete(last)
 
 
 def _parts(
@@ -279,7 +284,6 @@ def solve_no_overlap(search: PlacementSearch, effort: Effort) -> None:
     search.begin("no_overlap_cpsat")
     with search.untimed():
         from offcert.formulations.placement.no_overlap_cpsat import no_overlap_cpsat
-    found: list[Placement] = []
     outcome = no_overlap_cpsat(
         search.problem,
         time_limit=effort.seconds,
@@ -287,6 +291,6 @@ def solve_no_overlap(search: PlacementSearch, effort: Effort) -> None:
         seed=effort.seed,
         hint=search.placement,
         bound=search.proved_bound,
-        found=found.append,
+        found=search.offer,
     )
     search.take(outcome)

@@ -232,10 +232,12 @@ def _take(search: Search, outcome: object, claim: str, effort: Effort) -> None:
 def offer_unmoved(search: Search, execution: Execution) -> None:
     """Offer an execution of which nothing leaves the device, if it fits."""
     problem, peak = search.problem, execution.trace.peak_memory
-    least_bytes = problem.minimise is Minimise.MEMORY
+    least_bytes, ticks = problem.minimise is Minimise.MEMORY, execution.trace.compute_time
     if not least_bytes and peak > problem.platform.memory:
         return
-    if problem.deadline is not None and execution.trace.compute_time > problem.deadline:
+    if problem.deadline is not None and ticks > problem.deadline:
+        return
+    if search.objective is not None and (peak if least_bytes else ticks) >= search.objective:
         return
     schedule = simulate(problem.executed(execution).with_memory(peak), Plan())
     search.offer_executed(execution, schedule, peak if least_bytes else None)
