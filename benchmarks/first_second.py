@@ -38,6 +38,7 @@ from offcert.certify.search import Search
 from offcert.core.documents import write_json
 from offcert.core.errors import OffcertError
 from offcert.core.program import Program, Segment
+from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.heuristics.checkpoint.live import checkpoint_execution
 from offcert.instances.library import default_library
 from offcert.questions.schedule.plan import Plan
@@ -184,7 +185,7 @@ def rivals(problem: Problem) -> dict[str, tuple[float, float]]:
         chosen = method_called(name)
         plain = name in MOVING
         asked = replace(problem, recompute=Recompute.NONE) if plain else problem
-        if chosen.method.misfit(asked):
+        if chosen.method.misfit(asked) or infeasibility(asked) is not None:
             continue
         search = Search(asked, _MOST)
         with suppress(OffcertError):
