@@ -1,7 +1,8 @@
 """Plans after one, two and five seconds of a processor, beside those that need hardly any search.
 
     python benchmarks/first_second.py -o out/first-second.json
-    python benchmarks/first_second.py --only 'resnet50*,random-*' --limits 1 2
+    python benchmarks/first_second.py --only 'resnet50*,drawn-*' --limits 1 2
+    python benchmarks/first_second.py --drawn 200 --limits 0.2
 
 Sixty problems: of the library, of networks as chains and by modules, and random graphs. Where
 computations may run again each is asked three times: tensors only move, computations only run
@@ -22,7 +23,7 @@ import os
 import random
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -37,6 +38,7 @@ from offcert.certify.search import Search
 from offcert.core.documents import write_json
 from offcert.core.errors import OffcertError
 from offcert.core.program import Program, Segment
+from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.heuristics.checkpoint.live import checkpoint_execution
 from offcert.instances.library import default_library
 from offcert.questions.schedule.plan import Plan
@@ -76,8 +78,6 @@ _CHAINS = [
 _OPEN = "checkpoint-chain-16-0 checkpoint-chain-32-0 recompute-network-8-0 recompute-network-16-0"
 _NETWORKS = {"vgg19": (1, 2), "resnet50": (1, 2, 3), "resnet101": (1, 2), "densenet121": (1, 2)}
 _BY_MODULES = {"resnet18": "32x3x224x224", "vgg19": "32x3x224x224", "gpt": "8x256"}
-# Random networks: forward computations.
-_RANDOM = (4, 6, 8, 12, 16, 20, 24, 30)
 
 
 def processor_clock() -> Callable[[], float]:
@@ -128,17 +128,21 @@ def _network_problems() -> Iterator[Problem]:
             yield at(problem, part, 4)
 
 
-def _random_problems() -> Iterator[Problem]:
-    from support.problems.random_networks import random_network, recompute_problem
+def drawn(seeds: Iterable[int]) -> Iterator[Problem]:
+    """Yield chains, random networks and residual ones in turn, at limits from tight to wide."""
+    from support.problems.random_networks import checkpoint_chain, random_network, recompute_problem
     from support.problems.residual_networks import residual_problem
 
-    for number, size in enumerate(_RANDOM):
-        rng = random.Random(number)
-        problem = recompute_problem(rng, random_network(rng, size))
-        yield at(replace(problem, name=f"random-{size}"), 1 + number % 3, 4)
-    for blocks in (2, 4, 8, 16):
-        yield replace(residual_problem(blocks, Fraction(1, 2)), name=f"residual-{blocks}")
-        yield replace(residual_problem(blocks, Fraction(1, 3)), name=f"residual-{blocks} tight")
+    for seed in seeds:
+        rng = random.Random(seed)
+        part, kind, size = Fraction(1 + seed % 4, 5), seed % 3, 4 + seed % 13
+        if kind == 0:
+            problem = recompute_problem(rng, checkpoint_chain(rng, size), part)
+        elif kind == 1:
+            problem = recompute_problem(rng, random_network(rng, size), part)
+        else:
+            problem = residual_problem(1 + size // 3, part)
+        yield replace(problem, name=f"drawn-{seed}")
 
 
 def at(problem: Problem, part: int, of: int) -> Problem:
@@ -152,8 +156,8 @@ def at(problem: Problem, part: int, of: int) -> Problem:
 
 def problems(patterns: str = "*") -> Iterator[Problem]:
     """Yield the problems whose names match one of some patterns."""
-    for source in (_library_problems, _network_problems, _random_problems):
-        for problem in source():
+    for source in (_library_problems(), _network_problems(), drawn(range(16))):
+        for problem in source:
             if any(fnmatchcase(problem.name, each) for each in patterns.split(",")):
                 yield problem
 
@@ -181,7 +185,7 @@ def rivals(problem: Problem) -> dict[str, tuple[float, float]]:
         chosen = method_called(name)
         plain = name in MOVING
         asked = replace(problem, recompute=Recompute.NONE) if plain else problem
-        if chosen.method.misfit(asked):
+        if chosen.method.misfit(asked) or infeasibility(asked) is not None:
             continue
         search = Search(asked, _MOST)
         with suppress(OffcertError):
@@ -275,11 +279,12 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line's choices."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--only", default="*", help="patterns of problems' names")
+    parser.add_argument("--drawn", type=int, default=0, help="so many random problems instead")
     parser.add_argument("--limits", type=float, nargs="+", default=[1.0, 2.0, 5.0])
     parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
-    asked = list(problems(options.only))
+    asked = list(drawn(range(options.drawn)) if options.drawn else problems(options.only))
     time.monotonic = processor_clock()
     rows: list[Row] = []
     print("| problem | means | limit | took | of computing | to the best rival | rival |")

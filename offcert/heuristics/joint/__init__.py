@@ -24,8 +24,7 @@ turn
 gap
     A value between two runs that use it, the turn between them: it may be absent there.
 row, column
-    `Scratch.facts` holds nine numbers about the last state that was looked at; its columns have
-    names.
+    `Scratch.facts` holds nine numbers about the last state that was looked at, by column.
 
 Its size: the search values some hundred thousand plans a second, so the simulator, the lives of
 tensors and all changes exist as compiled code on arrays, beside the objects that they are made of.
