@@ -26,7 +26,7 @@ from offcert.questions.schedule.problem import Problem
 
 FORMAT = "offcert-models-run"
 PROBLEMS = "three-partition-2-*,three-partition-3-*,cnn-12-*"
-MODELS = "pivot,interval-cpsat,time-indexed-cpsat,time-indexed-milp,stage-milp,disjunctive-milp"
+MODELS = "pivot,interval-cpsat,time-indexed-cpsat,time-indexed-milp,stage-milp"
 
 
 def measure(problem: Problem, model: str, time_limit: float) -> dict[str, Any]:

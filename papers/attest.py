@@ -7,7 +7,7 @@ from functools import partial
 
 from offcert.certify.method import Effort
 from offcert.certify.search import Search
-from offcert.certify.search_steps.bounds import climb_time_indexed_cpsat, climb_time_indexed_milp
+from offcert.certify.search_steps.bounds import climb_interval, climb_stage
 from offcert.certify.watchdog import watched
 from offcert.core.errors import InputError
 from offcert.proofs.certificate import Certificate
@@ -60,7 +60,7 @@ def attest(
     effort = Effort(time_limit / 2, workers=1, seed=seed)
     search.offer(schedule)
     with watched(search, time_limit, known), search.surviving():
-        climb_time_indexed_cpsat(search, effort)
+        climb_interval(search, effort)
         if search.done:
-            climb_time_indexed_milp(search, replace(effort, seconds=search.remaining))
+            climb_stage(search, replace(effort, seconds=search.remaining), exact=True)
     return known()

@@ -7,7 +7,6 @@ from offcert.certify.option import Option, number
 from offcert.certify.plan_methods import SEQUENTIAL, SINGLE_GAPS
 from offcert.certify.search import Search
 from offcert.certify.search_steps.bounds import (
-    climb_disjunctive,
     climb_fluid,
     climb_fluid_exact,
     climb_interval,
@@ -221,14 +220,14 @@ SCHEDULE_METHODS = {
     "time-indexed-cpsat": Method(
         run=climb_time_indexed_cpsat,
         after=(_BEGINNING, (_ANNEALING, 0.1)),
-        summary="starts looked at on a grid of instants, by clauses; exact on every grid",
+        summary="starts on a grid, told the best schedule, by clauses; exact on grids of one tick",
         bounds=("time-indexed-cpsat",),
         reads=("time_limit", "workers", "seed", "grid"),
     ),
     "time-indexed-milp": Method(
         run=climb_time_indexed_milp,
         after=(_BEGINNING, (_ANNEALING, 0.1)),
-        summary="starts on a grid, linear; exact on simplex links and on grids of one tick",
+        summary="starts on a grid, told the best schedule, linear; exact on grids of one tick",
         bounds=("time-indexed-milp",),
         reads=("time_limit", "workers", "grid", "solver"),
     ),
@@ -243,13 +242,6 @@ SCHEDULE_METHODS = {
         summary="the time-indexed model alone: starts on a grid and nothing else, linear",
         bounds=("pure-milp",),
         reads=("time_limit", "workers", "grid", "solver"),
-    ),
-    "disjunctive-milp": Method(
-        run=climb_disjunctive,
-        after=(_BEGINNING,),
-        summary="orders and big-M, exact, for small problems",
-        bounds=("disjunctive-milp",),
-        reads=("time_limit", "workers", "solver"),
     ),
     "interval-dives": Method(
         run=descend_dives,

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from offcert.core.result import Bound, Evidence
-from offcert.proofs.proof import Proof
+from offcert.proofs.proof import Claimable, Proof
 from offcert.proofs.registry import OWN, PROOFS, kind_of
 
 # Who claims a bound that is not proved.
@@ -101,7 +101,7 @@ def witness(
         if (
             _can_attest(other, kinds)
             and other.value >= bound.value
-            and other.method != bound.method
+            and _formulation(other, kinds) != _formulation(bound, kinds)
             and solver_of(other) != solver_of(bound)
         ):
             return other
@@ -118,6 +118,11 @@ def cross_attested(
         else bound
         for index, bound in enumerate(bounds)
     ]
+
+
+def _formulation(bound: Bound, kinds: Callable[[str], BoundKind | None]) -> str:
+    kind = kinds(bound.method)
+    return (kind.formulation if isinstance(kind, Claimable) else "") or bound.method
 
 
 def _can_attest(bound: Bound, kinds: Callable[[str], BoundKind | None]) -> bool:

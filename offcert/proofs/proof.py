@@ -130,12 +130,15 @@ class Claimable:
         The bound in one line.
     page : str
         The page of the documentation, below ``docs/theory``.
+    formulation : str
+        The model that is handed to the solvers, where several kinds hand over the same one.
     """
 
     method: str
     families: tuple[str, ...]
     summary: str
     page: str
+    formulation: str = ""
 
     evidence = Evidence.ATTESTED
 

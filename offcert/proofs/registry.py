@@ -19,33 +19,23 @@ _MODELS = (
         "who is absent during which operation, without times",
         page="models",
     ),
-    ClaimKind(
-        "time-indexed-cpsat", ("CP-SAT",), "starts on a grid of time, by clauses", page="models"
-    ),
-    ClaimKind(
-        "time-indexed-milp",
-        ("HiGHS", "CBC"),
-        "starts on a grid of time, as a linear model",
-        page="models",
-    ),
     *(
         ClaimKind(
-            f"pure-{way}",
+            f"{name}-{way}",
             families,
-            f"starts on a grid of time and nothing else, {said}",
+            f"starts on a grid of time{alone}, {said}",
             page="models",
-            transfers=frozenset({Transfers.ATOMIC, Transfers.INTERRUPTIBLE}),
+            formulation="time-indexed",
+            transfers=frozenset(transfers),
+        )
+        for name, alone, transfers in (
+            ("time-indexed", "", {Transfers.ATOMIC}),
+            ("pure", " and nothing else", {Transfers.ATOMIC, Transfers.INTERRUPTIBLE}),
         )
         for way, families, said in (
             ("cpsat", ("CP-SAT",), "by clauses"),
             ("milp", ("HiGHS", "CBC"), "as a linear model"),
         )
-    ),
-    ClaimKind(
-        "disjunctive-milp",
-        ("HiGHS", "CBC"),
-        "orders of transfers, as a linear model",
-        page="models",
     ),
     ClaimKind("interval-cpsat", ("CP-SAT",), "interval variables", page="models"),
 )

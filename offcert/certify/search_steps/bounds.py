@@ -142,57 +142,57 @@ def descend_fluid_ordered(search: Search, effort: Effort) -> None:
     _pass_on(search, "fluid-ordered", outcome.error)
 
 
-def climb_stage(search: Search, effort: Effort) -> None:
-    """Solve the stage model, which sees that tensors leave whole but not when."""
+def climb_stage(search: Search, effort: Effort, exact: bool = False) -> None:
+    """Solve the stage model, which sees that tensors leave whole but not when.
+
+    With `exact` it also sees in which order.
+    """
     search.begin("stage MILP")
     with held_interrupts():
         from offcert.formulations.models.stage_milp import SCIPY, solve
-    outcome = solve(search.problem, **_known(search, effort), solver=effort.solver or SCIPY)
+    outcome = solve(
+        search.problem,
+        **_known(search),
+        exact=exact,
+        time_limit=effort.seconds,
+        threads=effort.workers,
+        solver=effort.solver or SCIPY,
+    )
     _take(search, "stage-milp", outcome)
 
 
 def climb_time_indexed_cpsat(search: Search, effort: Effort) -> None:
     """Solve the time-indexed model with CP-SAT."""
-    search.begin("time-indexed CP-SAT")
-    with held_interrupts():
-        from offcert.formulations.models.time_indexed_cpsat import solve
-    outcome = solve(search.problem, **_known(search, effort), grid=effort.grid, seed=effort.seed)
-    _take(search, "time-indexed-cpsat", outcome)
+    _climb_cells(search, effort, "time-indexed-cpsat", "cpsat", **_known(search))
 
 
 def climb_time_indexed_milp(search: Search, effort: Effort) -> None:
     """Solve the time-indexed model with a linear solver."""
-    search.begin("time-indexed MILP")
-    with held_interrupts():
-        from offcert.formulations.models.time_indexed_milp import SCIPY, solve
-    solver = effort.solver or SCIPY
-    outcome = solve(search.problem, **_known(search, effort), grid=effort.grid, solver=solver)
-    _take(search, "time-indexed-milp", outcome)
+    solver = effort.solver or "scipy"
+    _climb_cells(search, effort, "time-indexed-milp", solver, **_known(search))
 
 
 def climb_pure_cpsat(search: Search, effort: Effort) -> None:
     """Solve the pure time-indexed model with CP-SAT."""
-    from offcert.formulations.models.pure_time_indexed import CPSAT
-
-    _climb_pure(search, effort, "pure-cpsat", CPSAT)
+    _climb_cells(search, effort, "pure-cpsat", "cpsat", plain=True)
 
 
 def climb_pure_milp(search: Search, effort: Effort) -> None:
     """Solve the pure time-indexed model with a linear solver."""
-    _climb_pure(search, effort, "pure-milp", effort.solver or "scipy")
+    _climb_cells(search, effort, "pure-milp", effort.solver or "scipy", plain=True)
 
 
-def _climb_pure(search: Search, effort: Effort, name: str, solver: str) -> None:
-    """Solve a problem by a model that is told neither a schedule nor a bound."""
-    search.begin(f"time-indexed model alone, {name}")
+def _climb_cells(search: Search, effort: Effort, name: str, solver: str, **known: Any) -> None:
+    """Solve a time-indexed model, which is told what is known."""
+    search.begin(f"time-indexed model, {name}")
     with held_interrupts():
-        from offcert.formulations.models import pure_time_indexed as pure
+        from offcert.formulations.models import time_indexed
     given: dict[str, Any] = {"time_limit": effort.seconds, "threads": effort.workers}
     given |= {"seed": effort.seed, "grid": effort.grid}
     if search.problem.transfers is Transfers.ATOMIC:
-        _take(search, name, pure.solve_whole(search.problem, solver, **given))
+        _take(search, name, time_indexed.solve(search.problem, solver, **given, **known))
         return
-    outcome = pure.solve_pausing(search.problem, solver, **given)
+    outcome = time_indexed.solve_pausing(search.problem, solver, **given)
     if outcome.schedule is not None:
         search.offer_fluid(outcome.schedule)
     if outcome.bound > search.problem.trace.compute_time:
@@ -200,23 +200,12 @@ def _climb_pure(search: Search, effort: Effort, name: str, solver: str) -> None:
     _pass_on(search, name, outcome.error)
 
 
-def climb_disjunctive(search: Search, effort: Effort) -> None:
-    """Solve the disjunctive model with a linear solver."""
-    search.begin("disjunctive MILP")
-    with held_interrupts():
-        from offcert.formulations.models.disjunctive_milp import DEFAULT, solve
-    outcome = solve(search.problem, **_known(search, effort), solver=effort.solver or DEFAULT)
-    _take(search, "disjunctive-milp", outcome)
-
-
-def _known(search: Search, effort: Effort) -> dict[str, Any]:
+def _known(search: Search) -> dict[str, Any]:
     """Return limits, hint and proved bound for a model; claims of others are left out.
 
     Two solvers that each rest on the other's claim would attest nothing.
     """
     return {
-        "time_limit": effort.seconds,
-        "threads": effort.workers,
         "upper_bound": search.objective,
         "hint": search.schedule,
         "lower_bound": search.proved_bound,

@@ -17,6 +17,7 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 from offcert.formulations.common.children import leave_behind
+from offcert.formulations.common.linear_model import LinearAnswer, LinearModel
 from offcert.formulations.common.outcome import SolverRun
 
 # Who claims what this solver says.
@@ -108,11 +109,20 @@ def run_cpsat(
     return CpSatEnd(run.status, interrupted)
 
 
-def solver_with(workers: int, seed: int) -> cp_model.CpSolver:
-    """Return a solver that has so many threads, and whose random numbers begin with a seed."""
+# Threads from which on the solver searches neighbourhoods of a solution by itself. Given by
+# OR-Tools.
+_PORTFOLIO = 8
+
+
+def solver_with(workers: int, seed: int, neighbourhoods: bool = False) -> cp_model.CpSolver:
+    """Return a solver that has so many threads, and whose random numbers begin with a seed.
+
+    With `neighbourhoods` even a single thread looks, in turns, for better solutions near the best.
+    """
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = workers
     solver.parameters.random_seed = seed
+    solver.parameters.interleave_search = neighbourhoods and workers < _PORTFOLIO
     return solver
 
 
@@ -151,6 +161,55 @@ def bound_by(
         return float(solver.best_objective_bound)
     run.error = model.validate() or "the model was not accepted"
     return None
+
+
+def solve_integers(
+    linear: LinearModel, time_limit: float, threads: int, seed: int, statistics: dict[str, Any]
+) -> LinearAnswer:
+    """Solve a program whose numbers are all integers within so many seconds.
+
+    Parameters as for `linear_solvers.solve_linear`; `statistics` is what is known of the run, and
+    receives the solver's status.
+    """
+    deadline = time.monotonic() + time_limit
+    model = cp_model.CpModel()
+    columns = [
+        model.new_int_var(_whole(low), _whole(high), "")
+        for low, high in zip(linear.low, linear.high, strict=True)
+    ]
+    for terms, low, high in linear.rows:
+        total = sum(_whole(value) * columns[column] for column, value in terms)
+        if math.isfinite(low):
+            model.add(total >= math.ceil(low))
+        if math.isfinite(high):
+            model.add(total <= math.floor(high))
+    cost = [_whole(each) for each in linear.cost]
+    # At least 0, which is the bound that the solver reports before it has one.
+    least = sum(min(0, c * _whole(high)) for c, high in zip(cost, linear.high, strict=True))
+    model.minimize(sum(c * column for c, column in zip(cost, columns, strict=True)) - least)
+    left = deadline - time.monotonic()
+    if left <= 0:
+        statistics["solver_status"] = "not started: no time left"
+        return LinearAnswer(None, -math.inf, False, statistics=statistics)
+    solver = solver_with(threads, seed)
+    end = run_cpsat(solver, model, left)
+    if end.interrupted:
+        raise KeyboardInterrupt
+    statistics["solver_status"] = solver.status_name(end.status)
+    if end.status == cp_model.INFEASIBLE:
+        return LinearAnswer(None, math.inf, True, statistics=statistics)
+    found = None
+    if end.status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        found = [float(solver.value(column)) for column in columns]
+    if found is None and end.status != cp_model.UNKNOWN:
+        return LinearAnswer(None, -math.inf, False, model.validate(), statistics)
+    bound = max(0.0, solver.best_objective_bound) + least
+    return LinearAnswer(found, bound, False, statistics=statistics)
+
+
+def _whole(value: float) -> int:
+    assert value == int(value)
+    return int(value)
 
 
 class _Run:

@@ -1,10 +1,12 @@
-"""A mixed-integer linear program as data: columns, rows, costs; no solver."""
+"""A mixed-integer linear program as data: columns, rows, costs; and the answer of a solver."""
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 # The column that is always 1: a known variable becomes a constant of its rows. By definition.
 ONE = -1
@@ -14,6 +16,10 @@ Terms = list[tuple[int, float]]
 # Rows between numbers near 1 that may hold with equality are relaxed by this much, so that neither
 # floats nor the twelve digits of an MPS file can cut off what satisfies them exactly. Derived.
 ROUNDING = 1e-9
+
+
+class LateError(RuntimeError):
+    """The time was over before the model was built."""
 
 
 @dataclass
@@ -30,6 +36,8 @@ class LinearModel:
         Each column at most once a row, no zero coefficients, `ONE` already on the other side.
     contradictory : bool
         Whether some row without variables cannot hold.
+    ends : float
+        Seconds of `time.monotonic` after which a row raises `LateError`.
     """
 
     low: list[float] = field(default_factory=list)
@@ -38,6 +46,7 @@ class LinearModel:
     integer: list[bool] = field(default_factory=list)
     rows: list[tuple[Terms, float, float]] = field(default_factory=list)
     contradictory: bool = False
+    ends: float = math.inf
 
     def column(self, low: float, high: float, *, cost: float = 0.0, integer: bool = False) -> int:
         """Add a variable and return its number."""
@@ -53,6 +62,8 @@ class LinearModel:
 
     def row(self, terms: Iterable[tuple[int, float]], low: float, high: float = math.inf) -> None:
         """Add a constraint ``low ≤ terms ≤ high``."""
+        if self.ends < math.inf and time.monotonic() > self.ends:
+            raise LateError("no time was left to build the model")
         merged: dict[int, float] = {}
         for column, coefficient in terms:
             merged[column] = merged.get(column, 0.0) + coefficient
@@ -74,6 +85,32 @@ class LinearModel:
     def nonzeros(self) -> int:
         """Number of coefficients in all rows."""
         return sum(len(terms) for terms, _, _ in self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class LinearAnswer:
+    """The answer of a solver.
+
+    Attributes
+    ----------
+    values : list of float or None
+        Of the columns, in the best solution found.
+    bound : float
+        A lower bound on the objective; minus infinity if the solver gave none that can be trusted,
+        infinity if there is no solution.
+    infeasible : bool
+        Whether the solver claims that there is no solution, and can be trusted.
+    error : str or None
+        The failure in a sentence; None if there was none.
+    statistics : dict
+        JSON values that are good to know: solver, version, its own words, sizes, seconds.
+    """
+
+    values: list[float] | None
+    bound: float
+    infeasible: bool
+    error: str | None = None
+    statistics: dict[str, Any] = field(default_factory=dict)
 
 
 def scaled(terms: Terms, factor: float) -> Terms:

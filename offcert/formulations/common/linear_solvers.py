@@ -1,4 +1,4 @@
-"""Solvers for `LinearModel`: those that PuLP knows, by name, and the HiGHS inside SciPy.
+"""Solvers for `LinearModel`: those that PuLP knows, by name, the HiGHS inside SciPy, and CP-SAT.
 
 What counts as a lower bound
 ----------------------------
@@ -26,7 +26,6 @@ import re
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -38,8 +37,9 @@ from scipy.sparse import csr_array
 
 from offcert.core.errors import InputError
 from offcert.formulations.common.children import stopping_children
+from offcert.formulations.common.cpsat import CP_SAT, solve_integers
 from offcert.formulations.common.highs import FAILED, run_highs
-from offcert.formulations.common.linear_model import LinearModel
+from offcert.formulations.common.linear_model import LinearAnswer, LinearModel
 from offcert.formulations.common.outcome import ModelRun
 
 # PuLP imports highspy when it is installed, and that breaks OR-Tools in the same process.
@@ -53,6 +53,8 @@ finally:
         del sys.modules["highspy"]
 
 SCIPY = "scipy"
+# CP-SAT, for programs whose numbers are all integers.
+CPSAT = "cpsat"
 DEFAULT = "PULP_CBC_CMD"
 _CBC = ("PULP_CBC_CMD", "COIN_CMD")
 # Solvers whose PuLP interface tells a proven optimum from a solution at the time limit.
@@ -63,32 +65,6 @@ _EARLY = 0.5
 _SCIPY_INFEASIBLE = 2
 # Half a unit in the last place that CBC prints. Derived.
 _PRINTED = 0.0005
-
-
-@dataclass(frozen=True, slots=True)
-class LinearAnswer:
-    """The answer of a solver.
-
-    Attributes
-    ----------
-    values : list of float or None
-        Of the columns, in the best solution found.
-    bound : float
-        A lower bound on the objective; minus infinity if the solver gave none that can be trusted,
-        infinity if there is no solution.
-    infeasible : bool
-        Whether the solver claims that there is no solution, and can be trusted.
-    error : str or None
-        The failure in a sentence; None if there was none.
-    statistics : dict
-        JSON values that are good to know: solver, version, its own words, sizes, seconds.
-    """
-
-    values: list[float] | None
-    bound: float
-    infeasible: bool
-    error: str | None = None
-    statistics: dict[str, Any] = field(default_factory=dict)
 
 
 def solver_names() -> list[str]:
@@ -118,7 +94,12 @@ def require_solver(name: str) -> None:
 
 
 def solve_linear(
-    model: LinearModel, solver: str = DEFAULT, *, time_limit: float = 60.0, threads: int = 1
+    model: LinearModel,
+    solver: str = DEFAULT,
+    *,
+    time_limit: float = 60.0,
+    threads: int = 1,
+    seed: int = 0,
 ) -> LinearAnswer:
     """Solve a program, or find out how good its best solution can be.
 
@@ -127,21 +108,25 @@ def solve_linear(
     model : LinearModel
         To minimise.
     solver : str
-        ``"scipy"``, or a name from ``pulp.listSolvers()``.
+        ``"scipy"``, a name from ``pulp.listSolvers()``, or, if all numbers are integers,
+        ``"cpsat"``.
     time_limit : float
         Seconds; if none are left the solver is not started.
     threads : int
         For solvers that have such a setting. SciPy's HiGHS uses one.
+    seed : int
+        For CP-SAT.
 
     Raises
     ------
     InputError
         If the solver is unknown or not available.
     """
-    require_solver(solver)
+    if solver != CPSAT:
+        require_solver(solver)
     began = time.monotonic()
     statistics: dict[str, Any] = {
-        "solver": solver,
+        "solver": CP_SAT if solver == CPSAT else solver,
         "version": _version(solver),
         "gap": 0.0,
         "threads": 1 if solver == SCIPY else threads,
@@ -160,6 +145,8 @@ def solve_linear(
         return LinearAnswer(None, -math.inf, False, statistics=statistics)
     if solver == SCIPY:
         answer = _solve_scipy(model, time_limit, statistics)
+    elif solver == CPSAT:
+        answer = solve_integers(model, time_limit, threads, seed, statistics)
     else:
         answer = _solve_pulp(model, solver, time_limit, threads, statistics)
     statistics["solver_seconds"] = round(time.monotonic() - began, 3)
@@ -167,14 +154,20 @@ def solve_linear(
 
 
 def run_model(
-    run: ModelRun, model: LinearModel, solver: str, time_limit: float, threads: int
+    run: ModelRun,
+    model: LinearModel,
+    solver: str,
+    time_limit: float,
+    threads: int,
+    seed: int = 0,
 ) -> LinearAnswer:
     """Solve a program in the rest of `time_limit` seconds, and record the solver's answer.
 
     If there is no solution, there is no schedule within the upper bound. What the answer's bound
     and values stand for is up to the caller.
     """
-    answer = solve_linear(model, solver, time_limit=time_limit - run.elapsed, threads=threads)
+    left = time_limit - run.elapsed
+    answer = solve_linear(model, solver, time_limit=left, threads=threads, seed=seed)
     run.statistics.update(answer.statistics)
     run.error = answer.error or run.error
     if answer.infeasible:
@@ -183,6 +176,8 @@ def run_model(
 
 
 def _version(solver: str) -> str:
+    if solver == CPSAT:
+        return version("ortools")
     return f"SciPy {scipy.__version__}" if solver == SCIPY else f"PuLP {version('pulp')}"
 
 

@@ -29,7 +29,7 @@ from offcert.formulations.common.grid import (
     transfer_times,
     useful_gaps,
 )
-from offcert.formulations.common.outcome import ModelRun, first_evicted, rough_plans
+from offcert.formulations.common.outcome import first_evicted, rough_plans
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule, Transfer
@@ -124,10 +124,6 @@ class TimeGrid(GridData):
         """How many pairs of an item and a cell the windows leave."""
         items = [*self.operations, *self.offloads.values(), *(gap.prefetch for gap in self.gaps)]
         return sum(item.last - item.first + 1 for item in items)
-
-    def bound(self, cells: int, last_duration: int) -> int:
-        """Return the lower bound in ticks that a least start of the last operation proves."""
-        return cells * self.grid + last_duration
 
     def plans(
         self,
@@ -236,54 +232,7 @@ def choose_grid(problem: Problem, upper: int, variables: int, plain: bool = Fals
     return unit if finest is None else unit * max(1, -(-finest.variables // variables))
 
 
-def grid_of(run: ModelRun, grid: int | None, usual: int, most: int) -> TimeGrid | None:
-    """Return the problem of a run on a grid, or None if no schedule fits; the run then knows that.
-
-    Parameters
-    ----------
-    run : ModelRun
-        Of a feasible problem.
-    grid : int or None
-        Ticks a cell; by default as few as keep the number of variables at about `usual`.
-    usual, most : int
-        Pairs of an item and a cell.
-
-    Raises
-    ------
-    InputError
-        If the grid is less than 1, or needs more than `most`.
-    """
-    if grid is None:
-        grid = choose_grid(run.problem, run.upper, usual)
-    run.statistics["grid"] = grid
-    data = build_grid(run.problem, grid, run.upper)
-    if data is None:
-        run.nothing_within()
-    else:
-        require_coarse_enough(data, most)
-    return data
-
-
-def exact_grid_of(run: ModelRun) -> TimeGrid | None:
-    """Return the problem of a run on its coarsest exact grid, or None if no schedule fits.
-
-    Only schedules that are shorter than the best one known count; but if the windows leave none of
-    these, it is for the solver to say so, and those that are as long count too.
-    """
-    unit, upper = common_divisor(run.problem), run.upper
-    if run.best is not None and run.best.makespan <= upper:
-        run.upper = run.best.makespan - 1
-        shorter = build_grid(run.problem, unit, run.upper)
-        if shorter is not None:
-            return shorter
-        run.upper = upper
-    data = build_grid(run.problem, unit, upper)
-    if data is None:
-        run.nothing_within()
-    return data
-
-
-def require_coarse_enough(data: TimeGrid, variables: int, step: int = 1) -> None:
+def require_coarse_enough(data: TimeGrid, variables: int) -> None:
     """Raise if a grid needs more than `variables` pairs of an item and a cell.
 
     Parameters
@@ -292,19 +241,17 @@ def require_coarse_enough(data: TimeGrid, variables: int, step: int = 1) -> None
         The problem on the grid.
     variables : int
         As many are allowed.
-    step : int
-        Of so many cells one counts.
 
     Raises
     ------
     InputError
         With a grid that would do.
     """
-    needed = data.variables // step
+    needed = data.variables
     if needed > variables:
-        coarser = -(-data.variables * data.grid // variables)
+        coarser = -(-needed * data.grid // variables)
         raise InputError(
-            f"grid must be at least about {coarser} ticks here, not {step * data.grid}: "
+            f"grid must be at least about {coarser} ticks here, not {data.grid}: "
             f"{needed} variables are too many"
         )
 

@@ -18,10 +18,10 @@ from fractions import Fraction
 
 from offcert.core.errors import InputError
 from offcert.core.execution import Execution
-from offcert.formulations.common.linear_model import ONE, LinearModel, Terms
+from offcert.formulations.common.linear_model import ONE, Terms
 from offcert.formulations.common.time_grid import StartWindow
 from offcert.formulations.exported.cells import Cells, require_exportable, time_grid
-from offcert.formulations.models.time_indexed_milp import TimeIndexedModel
+from offcert.formulations.models.time_indexed_model import TimeIndexedModel
 from offcert.formulations.rematerialisation.checkmate_milp import CheckmateModel
 from offcert.formulations.rematerialisation.outcome import required_network
 from offcert.formulations.rematerialisation.states import state_network
@@ -84,30 +84,22 @@ class CellModel(TimeIndexedModel):
         If the problem is another one, or so fine a grid makes too large a program.
     """
 
-    slack, whole = 0.0, True
-
     def __init__(self, problem: Problem, cells: Cells) -> None:
         require_exportable(problem)
         self.problem, self.cells = problem, cells
-        self.data = data = time_grid(problem, cells)
+        data = time_grid(problem, cells)
         if data.variables > LARGEST:
             coarser = -(-data.variables * cells.grid // LARGEST)
             raise InputError(
                 f"grid must be at least about {coarser} ticks here, not {cells.grid}: "
                 f"{data.variables} variables are too many"
             )
-        self._add_cells(LinearModel(), problem.platform.duplex)
-
-    def _scale(self, amount: int) -> int:
-        return 1
+        super().__init__(data, problem.platform.duplex, integers=True)
 
     def program(self) -> IntegerProgram:
         """Return the program with names."""
         model = self.model
-        last = self.operations[-1]
-        cost = [0] * len(model.low)
-        for column in (column for step in last for column, _ in step if column != ONE):
-            cost[column] = -1
+        cost = [int(each) for each in model.cost]
         constant = self.data.operations[-1].last
         rows = []
         for terms, low, high in model.rows:

@@ -6,13 +6,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ortools.sat.python import cp_model
-
-from offcert.formulations.common.linear_model import ONE
-from offcert.formulations.common.linear_solvers import SCIPY, solve_linear
+from offcert.formulations.common.linear_solvers import CPSAT, DEFAULT, SCIPY, solve_linear
 from offcert.formulations.exported.integer_program import CellModel, IntegerProgram
 
-SOLVERS = {"HiGHS": SCIPY, "CBC": "PULP_CBC_CMD", "CP-SAT": None}
+SOLVERS = {"HiGHS": SCIPY, "CBC": DEFAULT, "CP-SAT": CPSAT}
 # A bound that is so little above an integer means it: tolerances of linear solvers. Assumed.
 _TOLERANCE = 1e-4
 
@@ -44,15 +41,9 @@ class Claim:
 
 def claim_of(model: CellModel, solver: str, seconds: float) -> Claim:
     """Return a solver's claim about a program within a time limit, in seconds."""
-    program = model.program()
-    name = SOLVERS[solver]
-    if name is None:
-        return _cpsat(program, solver, seconds)
     linear = model.model
-    for column in (column for step in model.operations[-1] for column, _ in step if column != ONE):
-        linear.cost[column] = -1.0
-    answer = solve_linear(linear, name, time_limit=seconds)
-    constant = program.cost[-1]
+    answer = solve_linear(linear, SOLVERS[solver], time_limit=seconds)
+    constant = model.data.operations[-1].last
     known = not answer.infeasible and answer.bound > float("-inf")
     least = -int(-(answer.bound + constant - _TOLERANCE) // 1) if known else None
     found = None
@@ -60,28 +51,6 @@ def claim_of(model: CellModel, solver: str, seconds: float) -> Claim:
         pairs = zip(linear.cost, answer.values, strict=True)
         found = round(constant + sum(cost * value for cost, value in pairs))
     return Claim(solver, least, found, answer.infeasible, answer.statistics)
-
-
-def _cpsat(program: IntegerProgram, solver: str, seconds: float) -> Claim:
-    model = cp_model.CpModel()
-    columns = [model.new_bool_var(name) for name in program.names]
-    for terms, low, high in program.rows:
-        total = sum(value * columns[column] for column, value in terms)
-        if low is not None:
-            model.add(total >= low)
-        if high is not None:
-            model.add(total <= high)
-    model.minimize(sum(c * x for c, x in zip(program.cost, columns, strict=True)))
-    engine = cp_model.CpSolver()
-    engine.parameters.max_time_in_seconds = seconds
-    engine.parameters.num_workers = 1
-    status = engine.solve(model)
-    solved = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
-    infeasible = status == cp_model.INFEASIBLE
-    said = {"solver_status": engine.status_name(status), "seconds": round(engine.wall_time, 3)}
-    least = None if infeasible else round(engine.best_objective_bound)
-    found = round(engine.objective_value) if solved else None
-    return Claim(solver, least, found, infeasible, said)
 
 
 def mps(program: IntegerProgram) -> Iterator[str]:

@@ -68,7 +68,8 @@ def solve(
     workers, seed : int
         For the solver.
     hint : Schedule, optional
-        A valid schedule; it is returned if nothing better is found.
+        A valid schedule; it is returned if nothing better is found. The solver begins with it, and
+        looks for better ones near the best.
     lower_bound : int
         Ticks; a bound already proved elsewhere.
     upper_bound : int, optional
@@ -178,7 +179,7 @@ class _IntervalRun(ModelRun):
         stop: Callable[[], bool] | None,
     ) -> None:
         """Run the solver, and take over its answer."""
-        solver = solver_with(workers, seed)
+        solver = solver_with(workers, seed, neighbourhoods=self.best is not None)
         if log is not None:
             solver.parameters.log_search_progress = True
             solver.parameters.log_to_stdout = False

@@ -17,9 +17,9 @@ from offcert.core.platform import Kind
 from offcert.core.trace import require_integer
 from offcert.formulations.combinatorial.relaxations import required_absent
 from offcert.formulations.common.grid import spanning, useful_gaps
-from offcert.formulations.common.linear_model import ONE, LinearModel, Terms, scaled, value_of
+from offcert.formulations.common.linear_model import Terms, scaled, value_of
 from offcert.formulations.common.time_grid import GridGap, StartWindow, TimeGrid
-from offcert.formulations.models.time_indexed_milp import TimeIndexedModel
+from offcert.formulations.models.time_indexed_model import TimeIndexedModel
 from offcert.questions.schedule.problem import Problem
 
 
@@ -36,12 +36,14 @@ class PausingCells(TimeIndexedModel):
         Ticks; longer schedules are not described.
     integers : bool
         Whether all numbers are integers, so that whole units of data are moved in each cell.
+    ends : float
+        Seconds of `time.monotonic` at which building the model is given up.
     """
 
-    def __init__(self, problem: Problem, grid: int, upper: int, integers: bool) -> None:
-        self.data = _grid(problem, grid, upper)
-        self.model = LinearModel()
-        self.whole = integers
+    def __init__(
+        self, problem: Problem, grid: int, upper: int, integers: bool, ends: float = math.inf
+    ) -> None:
+        self._begin(_grid(problem, grid, upper), integers, ends)
         rates = {kind: problem.platform.rate(kind) * grid for kind in Kind}
         # A unit of data: what leaves in a cell, or the largest of which cells take whole numbers.
         whole = Fraction(1, math.lcm(*(rate.denominator for rate in rates.values())))
@@ -50,12 +52,6 @@ class PausingCells(TimeIndexedModel):
         factor = math.lcm(*(share.denominator for share in shares.values())) if integers else 1
         self._cell = float(factor)
         self._shares = {kind: float(share * factor) for kind, share in shares.items()}
-        self.operations = [self._running_sum(item, certain=True) for item in self.data.operations]
-        for step in self.operations[-1]:
-            for column, _ in step:
-                if column != ONE:
-                    self.model.cost[column] = -1.0
-        self._add_order()
         self.evict = [self.model.binary() for _ in self.data.gaps]
         self._add_amounts()
         self._add_links(problem.platform.duplex)

@@ -46,6 +46,8 @@ stays a bound, with or without the extra binaries.
 
 from __future__ import annotations
 
+import math
+
 from offcert.formulations.common.linear_model import ROUNDING, LinearModel, Terms, scaled
 from offcert.formulations.common.linear_solvers import SCIPY, require_solver, run_model
 from offcert.formulations.common.outcome import ModelOutcome, ModelRun
@@ -90,7 +92,8 @@ def solve(
     upper_bound : int, optional
         Ticks; longer schedules are of no interest. It narrows the windows, which fixes binaries.
     hint : Schedule, optional
-        A valid schedule; it is returned if nothing better is found.
+        A valid schedule; it is returned if nothing better is found. An exact program is only asked
+        for shorter ones.
     lower_bound : int
         Ticks; a bound already proved elsewhere.
 
@@ -123,20 +126,47 @@ def solve(
 
 
 def _search(run: ModelRun, exact: bool, solver: str, time_limit: float, threads: int) -> None:
-    """Build the program, run the solver and take over its answer."""
-    problem = run.problem
-    data = build_grid(problem, 1, run.upper)
-    if data is None:
-        run.nothing_within()
-        return
-    model = StageModel(data, problem.platform.duplex, exact, run.upper)
-    answer = run_model(run, model.model, solver, time_limit, threads)
-    margin = RELATIVE_MARGIN * run.upper
-    run.statistics["margin"] = margin
-    run.take_bound(answer.bound * model.axis.unit + problem.trace.durations[-1], margin)
-    if answer.values is not None:
-        plan = plan_of(problem, model.axis, model.transfers, answer.values)
-        run.take_plans([plan], exact=exact and not problem.platform.duplex)
+    """Build the program, run the solver and take over its answer, while schedules get better."""
+    trace, duplex = run.problem.trace, run.problem.platform.duplex
+    while True:
+        best = run.best
+        model = _program(run, exact)
+        if model is None:
+            run.nothing_within()
+            return
+        answer = run_model(run, model.model, solver, time_limit, threads)
+        margin = RELATIVE_MARGIN * run.upper
+        run.statistics["margin"] = margin
+        run.take_bound(answer.bound * model.axis.unit + trace.durations[-1], margin)
+        if answer.values is None:
+            return
+        plan = plan_of(run.problem, model.axis, model.transfers, answer.values)
+        run.take_plans([plan], exact=exact and not duplex)
+        if not exact or run.finished or run.best is best or time_limit <= run.elapsed:
+            return
+
+
+def _program(run: ModelRun, exact: bool) -> StageModel | None:
+    """Return the program, or None if windows leave no schedule.
+
+    An exact one is for schedules shorter than the best. If windows as narrow as that refute them
+    without a solver, it has those of the best schedule, and is asked for a shorter one all the
+    same: what it claims is to be its own.
+    """
+    limits, duplex = [run.upper], run.problem.platform.duplex
+    if exact and run.best is not None and run.best.makespan <= run.upper:
+        limits.insert(0, run.best.makespan - 1)
+    for limit in limits:
+        data = build_grid(run.problem, 1, limit)
+        if data is None:
+            continue
+        model = StageModel(data, duplex, exact, limit)
+        if not model.model.contradictory:
+            run.upper = limits[0]
+            last = (run.upper - run.problem.trace.durations[-1]) / model.axis.unit
+            model.model.row(model.axis.operations[-1], -math.inf, last + ROUNDING)
+            return model
+    return None
 
 
 class StageModel:

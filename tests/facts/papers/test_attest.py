@@ -44,7 +44,7 @@ def test_both_solvers_find_the_optimum_without_being_told_a_bound() -> None:
         certificate = attest(problem, simulate(problem, sequential(problem)), time_limit=20)
         assert certificate.result.objective == best, problem.name
         claims = {bound.method: bound for bound in certificate.result.bounds}
-        assert set(claims) == {"time-indexed-cpsat", "time-indexed-milp"}
+        assert set(claims) == {"interval-cpsat", "stage-milp"}
         assert {bound.value for bound in claims.values()} == {best}
         assert {bound.evidence for bound in claims.values()} == {Evidence.CROSS_ATTESTED}
         assert verify(certificate.to_json()).valid
@@ -55,7 +55,7 @@ def test_both_solvers_find_the_optimum_without_being_told_a_bound() -> None:
 def test_the_second_is_not_asked_if_the_first_does_not_end() -> None:
     problem = default_library().load("cnn-24-0-m0")
     certificate = attest(problem, simulate(problem, sequential(problem)), time_limit=0.5)
-    assert {bound.method for bound in certificate.result.bounds} <= {"time-indexed-cpsat"}
+    assert {bound.method for bound in certificate.result.bounds} <= {"interval-cpsat"}
     assert all(bound.evidence is Evidence.ATTESTED for bound in certificate.result.bounds)
 
 
@@ -91,7 +91,7 @@ def test_claims_that_fall_short_of_the_proof_are_not_kept(library: Library) -> N
     level = Evidence.CROSS_ATTESTED
     less = [
         KnownBound(Bound(method, 1, level, {"solver": solver}), "someone")
-        for method, solver in (("time-indexed-cpsat", "CP-SAT"), ("time-indexed-milp", "HiGHS"))
+        for method, solver in (("interval-cpsat", "CP-SAT"), ("stage-milp", "HiGHS"))
     ]
     old = library.record(NAME)
     library.store(NAME, Record(old.value, old.plan, old.value_by, (*proof, *less)))

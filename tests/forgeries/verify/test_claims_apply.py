@@ -22,7 +22,7 @@ AGAIN = Problem("again", CHAIN, Platform(40, Fraction(1)), recompute=Recompute.A
 # Problems, and which methods' claims are bounds for them.
 FLUID = {"fluid-milp", "fluid-exact"}
 ATOMIC = FLUID | {"stage-milp", "time-indexed-cpsat", "time-indexed-milp"}
-ATOMIC |= {"disjunctive-milp", "interval-cpsat"}
+ATOMIC |= {"interval-cpsat"}
 PURE = {"pure-cpsat", "pure-milp"}
 ALONE = {"retention-cpsat", "recompute-stages"}
 CASES = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ from ortools.sat.python import cp_model
 from offcert.formulations.common import cpsat
 from offcert.formulations.common.children import threads_left_behind
 from offcert.formulations.common.cpsat import OverrunError, run_cpsat
-from offcert.formulations.models import interval_cpsat, time_indexed_cpsat
+from offcert.formulations.common.linear_solvers import CPSAT
+from offcert.formulations.models import interval_cpsat, time_indexed
 from support.problems.random_instances import cnn_chain, problem_on, seeded
 
 
@@ -90,7 +92,9 @@ def test_one_that_cannot_be_stopped_is_left_too(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("freed")
-@pytest.mark.parametrize("solve", [interval_cpsat.solve, time_indexed_cpsat.solve])
+@pytest.mark.parametrize(
+    "solve", [interval_cpsat.solve, partial(time_indexed.solve, solver=CPSAT, grid=100)]
+)
 def test_the_models_then_return_what_is_known(solve: Callable[..., Any]) -> None:
     problem = problem_on(seeded(3), cnn_chain(seeded(4), 4), "stuck")
     problem = problem.with_memory(problem.trace.least_memory)

@@ -8,9 +8,7 @@ from offcert.core.errors import InputError
 from offcert.core.platform import Kind
 from offcert.formulations.common.grid import longest_makespan
 from offcert.formulations.common.time_grid import TimeGrid, build_grid, choose_grid
-from offcert.formulations.models.interval_cpsat import solve
-from offcert.formulations.models.time_indexed_cpsat import solve as solve_cpsat
-from offcert.formulations.models.time_indexed_milp import solve as solve_milp
+from offcert.formulations.models import interval_cpsat, time_indexed
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
 from support.problems.random_instances import cnn_chain, counterexample, problem_on, seeded
@@ -41,7 +39,7 @@ def starts_outside(problem: Problem, grid: TimeGrid, schedule: Schedule) -> list
 def test_windows_hold_a_schedule_at_the_upper_bound(cell: int) -> None:
     """Optimal schedules of another model, whose useless evictions are few, fit with no room."""
     for problem, best in short_problems(1000, 30):
-        schedule = solve(problem).schedule
+        schedule = interval_cpsat.solve(problem).schedule
         assert schedule is not None
         assert schedule.makespan == best
         grid = build_grid(problem, cell, best)
@@ -84,10 +82,9 @@ def test_a_chosen_grid_keeps_the_number_of_variables() -> None:
 def test_a_grid_that_is_far_too_fine_is_refused_with_one_that_would_do() -> None:
     problem = counterexample()
     scaled = problem.with_bandwidth(problem.platform.bandwidth / 10**6)
-    for solve_on in (solve_cpsat, solve_milp):
-        with pytest.raises(InputError, match=r"grid must be at least about \d+ ticks here, not 1:"):
-            solve_on(scaled, grid=1)
-        assert solve_on(scaled, time_limit=0.0).details["grid"] > 1
+    with pytest.raises(InputError, match=r"grid must be at least about \d+ ticks here, not 1:"):
+        time_indexed.solve(scaled, grid=1)
+    assert time_indexed.solve(scaled, time_limit=0.0).details["grid"] > 1
 
 
 def test_a_grid_below_one_tick_is_refused() -> None:

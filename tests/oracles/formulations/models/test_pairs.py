@@ -7,8 +7,7 @@ The pairs, and on how many problems each is compared (`test_every_pair_...` coun
   different rates per direction, several gaps a tensor, second evictions that cost no offload), and
   as many more on simplex links with nested gaps as make 100 for `pivot` and `stage-milp`, which
   are exact on those only.
-- `time-indexed-cpsat`, `time-indexed-milp` and `disjunctive-milp` solve these problems in their
-  own files.
+- `time-indexed-cpsat` and `time-indexed-milp` solve these problems in their own file.
 
 Interruptible and fractional transfers: `fluid-exact` and a program by ticks that shares nothing
 with it, on 200 problems a kind (`test_fluid_exact`); the fractional bound and
@@ -65,8 +64,8 @@ SOLVED_HERE: dict[str, Solver] = {
     "stage-milp": _stage,
     "pivot": _pivot,
 }
-# Each is compared with brute force on the same problems in its own file.
-ELSEWHERE = ("time-indexed-cpsat", "time-indexed-milp", "disjunctive-milp")
+# Compared with brute force on the same problems in a file of their own.
+ELSEWHERE = ("time-indexed-cpsat", "time-indexed-milp")
 MODELS = (*SOLVED_HERE, *ELSEWHERE)
 
 
