@@ -6,15 +6,18 @@ import pytest
 from offcert.certify.ladder import certify
 from offcert.certify.ladders import joint as choice
 from offcert.certify.ladders.joint import LADDERS
+from offcert.certify.ladders.plain import plain_ladder_for
 from offcert.certify.method import Method
 from offcert.certify.methods import METHODS, solve
 from offcert.certify.rung import Rung
 from offcert.certify.search import Search, SearchProgress, UnsoundError
 from offcert.core.chain import Chain
 from offcert.core.errors import InputError, MethodError
+from offcert.core.platform import Link
 from offcert.core.result import Bound, Evidence, SolveStatus
 from offcert.core.trace import Trace
 from offcert.heuristics.evictions.rules import sequential
+from offcert.instances.library import default_library, load
 from offcert.proofs.claims import witness
 from offcert.questions.schedule.problem import Problem, Recompute, Transfers
 from offcert.questions.schedule.schedule import Schedule
@@ -241,6 +244,25 @@ def test_a_method_that_does_not_apply_says_so_alone_and_is_passed_over_in_the_la
     with pytest.raises(MethodError, match="simplex"):
         solve(problem, "pivot", time_limit=1)
     assert certify(problem, time_limit=10, workers=1).result.schedule is not None
+
+
+@pytest.mark.parametrize("name", ["alexnet-duplex-224-m25", "alexnet-duplex-224-m25_alone"])
+def test_a_network_on_a_link_that_runs_both_ways_is_closed_with_a_proof(name: str) -> None:
+    verification = verify(certify(load(name), time_limit=60, workers=1).to_json())
+    assert verification.valid
+    result, record = verification.certificate.result, default_library().record(name)
+    assert result.status is SolveStatus.OPTIMAL
+    assert result.objective == record.value == record.proved_bound
+    assert verification.evidence is Evidence.PROVED
+
+
+def test_a_short_chain_on_such_a_link_is_for_matched_heads_too() -> None:
+    chain = load("core-narrow-16-0")
+    both_ways = replace(chain, platform=replace(chain.platform, link=Link.DUPLEX))
+    assert [plain_ladder_for(each) for each in (chain, both_ways)] == ["distinct sizes", "duplex"]
+    long = load("core-narrow-40-0")
+    long = replace(long, platform=replace(long.platform, link=Link.DUPLEX))
+    assert plain_ladder_for(long) == "distinct sizes"
 
 
 def test_what_is_for_problems_that_are_nearly_closed_passes_others_over() -> None:
