@@ -36,9 +36,9 @@ from offcert.runtime.follow.accounts import say
 from offcert.runtime.follow.offload import Offload
 from offcert.runtime.plan.step_plan import AnyPlan, CertificateLike
 from offcert.training.accelerate_hook import foreseen, longest_batch
+from offcert.training.feedback import logged, said_at_begin, said_at_end, tell_of_planning
 from offcert.training.offload import offload
 from offcert.training.options import SECONDS
-from offcert.training.summary import logged, said_at_begin, said_at_end, tell_of_planning
 
 try:
     from transformers import Trainer, TrainerCallback

@@ -21,8 +21,8 @@ from offcert.questions.schedule.problem import Problem
 from offcert.runtime.follow.accounts import say
 from offcert.runtime.follow.offload import Offload
 from offcert.runtime.plan.step_plan import AnyPlan, CertificateLike
+from offcert.training.feedback import logged, said_at_begin, said_at_end
 from offcert.training.offload import offload
-from offcert.training.summary import logged, said_at_begin, said_at_end
 
 try:
     from lightning.pytorch import Callback

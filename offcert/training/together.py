@@ -21,8 +21,8 @@ from offcert.certify.kept_plans import asked
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError, PlanError
 from offcert.proofs.certificate import Certificate
-from offcert.runtime.follow.agreement import is_sharded
 from offcert.runtime.torch_private import store_of_all
+from offcert.runtime.watch.sharded import is_sharded
 from offcert.training.search import Done, Found, Order, SearchProcess, begin
 
 # Searches that may take longer than they were given, and seconds for a process that comes later:

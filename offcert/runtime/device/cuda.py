@@ -19,7 +19,6 @@ from torch import nn
 
 from offcert.core.errors import InputError, OffcertError
 from offcert.core.platform import Kind
-from offcert.runtime.device.clerk import ThreadClerk
 from offcert.runtime.device.host import node_of_device
 from offcert.runtime.device.interface import (
     CopiedStorage,
@@ -34,6 +33,7 @@ from offcert.runtime.device.pinned import (
     PageableArena,
     PinnedArena,
 )
+from offcert.runtime.device.store import ThreadClerk
 
 # Nanoseconds in a millisecond. By definition.
 _MILLISECOND = 10**6

@@ -13,7 +13,7 @@ from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.torch_private import TorchDispatchMode
 from offcert.runtime.watch.guard import Guard, guarded
 from offcert.runtime.watch.hooks import Hooks
-from offcert.runtime.watch.modes import enter_below, is_here, leave, sweep
+from offcert.runtime.watch.operators import enter_below, is_here, leave, sweep
 from offcert.runtime.watch.signature import Signature, covers
 from offcert.runtime.watch.tracker import LiveBytes
 

@@ -16,8 +16,7 @@ from offcert.core.errors import PlanError
 from offcert.runtime.follow.follower import Follower
 from offcert.runtime.follow.offload import OffloadWarning, follow
 from offcert.runtime.follow.options import FollowOptions
-from offcert.runtime.watch.guard import GUARDED, Guard
-from offcert.runtime.watch.proof import RecomputeError
+from offcert.runtime.watch.guard import GUARDED, Guard, RecomputeError
 from offcert.training import host_room, search
 from offcert.training import offload as make_plans
 from support.runtime.counted_search import counted_search
@@ -152,8 +151,8 @@ ELSEWHERE = {
     # Only lines of calls that the program makes itself.
     "offcert.runtime.segments.lines.LineCall._begin",
     # Only while the hooks have not been called.
-    "offcert.runtime.watch.unseen._Gradient.__call__",
-    "offcert.runtime.watch.unseen._Stepped.__call__",
+    "offcert.runtime.watch.module_hooks._Gradient.__call__",
+    "offcert.runtime.watch.module_hooks._Stepped.__call__",
 }
 
 
@@ -271,7 +270,7 @@ def test_the_end_of_a_context_that_fails(certificates, monkeypatch):
 
 
 def test_bytes_that_are_lost_are_an_error(certificates, monkeypatch):
-    from offcert.runtime.streaming.host_copies import HostCopies
+    from offcert.runtime.streaming.copies import HostCopies
 
     def gone(self, entry, data):
         raise OSError("the disk is gone")
@@ -339,7 +338,6 @@ def test_everything_that_pytorch_is_given_is_guarded():
     apart = {
         ("runtime/watch/events.py", "hook"),
         ("runtime/devices_problem.py", "clock.complete"),
-        ("runtime/host_gradients.py", "complete"),
         ("runtime/workloads/standard_step.py", "_require_tokens"),
     }
     found = set(given())
