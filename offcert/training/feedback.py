@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -209,3 +211,42 @@ def said_at_end(offload: Offload) -> str:
 
 def _size(size: float) -> str:
     return format_size(round(size), _BYTES)
+
+
+class Announced:
+    """The part that callbacks of trainers share: a plan is attached, and what it promises is said.
+
+    Attributes
+    ----------
+    offload : Offload or None
+        The plan of the latest training; None before the first.
+    """
+
+    def __init__(self) -> None:
+        self.offload: Offload | None = None
+        self._open = ExitStack()
+        self._told = 0
+
+    def attach(self, made: Offload) -> None:
+        """Attach a plan."""
+        self.offload, self._told = made, 0
+        self._open.enter_context(made)
+        say(said_at_begin(made))
+
+    def news(self) -> list[dict[str, float]]:
+        """Return metrics of plans that are new."""
+        promises = [] if self.offload is None else self.offload.promises
+        new, self._told = promises[self._told :], len(promises)
+        return [logged(numbers) for numbers in new]
+
+    def end(self, steps: Mapping[str, int]) -> dict[str, float]:
+        """Detach the plan, say in a line how the steps went, and return their numbers."""
+        self.detach()
+        if self.offload is not None:
+            say(said_at_end(self.offload))
+        return {f"offload/steps_{kind}": count for kind, count in steps.items()}
+
+    def detach(self) -> None:
+        """Detach the plan, if it is attached."""
+        # After an error nobody wants to hear that nothing was moved.
+        self._open.__exit__(*sys.exc_info())

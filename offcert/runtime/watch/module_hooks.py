@@ -21,6 +21,62 @@ from offcert.runtime.watch.saved_hooks import leave_saving
 from offcert.runtime.watch.sharded import Parts
 
 
+class StepKeeper(Protocol):
+    """The object that decides when a step begins: told when the root is called and returns."""
+
+    def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Session | None:
+        """Return the session of the step that a call of the root begins or goes on with."""
+
+    def left(self, session: Session, output: Any) -> None:
+        """The call of the root has returned, or raised: then `output` is None."""
+
+
+class Hooked(Watching, Protocol):
+    """The part of `offcert.runtime.watch.hooks.Hooks` that the hooks of modules know."""
+
+    steps: StepKeeper
+    unseen: Unseen | None
+
+
+class UncopiedHook:
+    """A hook that a copy of the model does not inherit: the copy is not the model of the plan."""
+
+    __slots__ = ("function", "guard", "otherwise")
+
+    def __init__(
+        self,
+        function: Callable[..., None],
+        guard: Guard = RAISING,
+        otherwise: Callable[..., None] | None = None,
+    ) -> None:
+        self.function = function
+        self.guard = guard
+        self.otherwise = otherwise
+
+    def __call__(self, *arguments: Any) -> None:
+        """Call the function, unless the compiler only looks at the module."""
+        if not (compiler.is_dynamo_compiling() or compiler._is_compiling_flag):
+            self._tell(*arguments)
+
+    def _instead(self, *arguments: Any) -> None:
+        if self.otherwise is not None:
+            self.otherwise()
+
+    @guarded(_instead)
+    def _tell(self, *arguments: Any) -> None:
+        self.function(*arguments)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> UncopiedHook:
+        return UncopiedHook(_ignore)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return UncopiedHook, (_ignore,)
+
+
+def _ignore(*arguments: Any) -> None:
+    """Do nothing."""
+
+
 class Unseen:
     """Waits for gradients of a model that has not been called; closed once it has been.
 
@@ -36,10 +92,11 @@ class Unseen:
         trained = [each for each in Parts(root).parameters if each.requires_grad and each.is_leaf]
         self._trained = {id(each) for each in trained}
         # More of them would take time, and a backward pass through the model comes by both.
+        trains, stepped = UncopiedHook(self._trains, guard), UncopiedHook(self._stepped, guard)
         for parameter in {id(each): each for each in (*trained[:1], *trained[-1:])}.values():
-            handle = parameter.register_post_accumulate_grad_hook(_Gradient(self))
+            handle = parameter.register_post_accumulate_grad_hook(trains)
             self._undo.callback(handle.remove)
-        self._undo.callback(register_optimizer_step_post_hook(_Stepped(self)).remove)
+        self._undo.callback(register_optimizer_step_post_hook(stepped).remove)
 
     def close(self) -> None:
         """Wait no more."""
@@ -53,38 +110,14 @@ class Unseen:
         if told is not None:
             told(message or _message())
 
-    def has(self, optimiser: torch.optim.Optimizer) -> bool:
-        """Whether an optimiser has gradients of the model."""
-        return any(
-            parameter.grad is not None and id(parameter) in self._trained
-            for group in optimiser.param_groups
-            for parameter in group["params"]
-        )
+    def _trains(self, parameter: torch.Tensor) -> None:
+        self.tell()
 
-
-class _Gradient:
-    """Called when the gradient of a parameter is complete."""
-
-    def __init__(self, unseen: Unseen) -> None:
-        self._unseen = unseen
-        self.guard = unseen.guard
-
-    @guarded()
-    def __call__(self, parameter: torch.Tensor) -> None:
-        self._unseen.tell()
-
-
-class _Stepped:
-    """Called when an optimiser, whichever, has made a step."""
-
-    def __init__(self, unseen: Unseen) -> None:
-        self._unseen = unseen
-        self.guard = unseen.guard
-
-    @guarded()
-    def __call__(self, optimiser: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-        if self._unseen.has(optimiser):
-            self._unseen.tell()
+    def _stepped(self, optimiser: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        """Take note that an optimiser, whichever, has made a step, perhaps with our gradients."""
+        held = (each for group in optimiser.param_groups for each in group["params"])
+        if any(each.grad is not None and id(each) in self._trained for each in held):
+            self.tell()
 
 
 # The contexts whose models have not been called yet, and `torch.compile` as it was before them.
@@ -142,64 +175,8 @@ def _has_compiled() -> bool:
     return dynamo is not None and dynamo.counters["frames"]["total"] > 0
 
 
-class StepKeeper(Protocol):
-    """The object that decides when a step begins: told when the root is called and returns."""
-
-    def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Session | None:
-        """Return the session of the step that a call of the root begins or goes on with."""
-
-    def left(self, session: Session, output: Any) -> None:
-        """The call of the root has returned, or raised: then `output` is None."""
-
-
-class Hooked(Watching, Protocol):
-    """The part of `offcert.runtime.watch.hooks.Hooks` that the hooks of modules know."""
-
-    steps: StepKeeper
-    unseen: Unseen | None
-
-
-class UncopiedHook:
-    """A hook that a copy of the model does not inherit: the copy is not the model of the plan."""
-
-    __slots__ = ("function", "guard", "otherwise")
-
-    def __init__(
-        self,
-        function: Callable[..., None],
-        guard: Guard = RAISING,
-        otherwise: Callable[..., None] | None = None,
-    ) -> None:
-        self.function = function
-        self.guard = guard
-        self.otherwise = otherwise
-
-    def __call__(self, *arguments: Any) -> None:
-        """Call the function, unless the compiler only looks at the module."""
-        if not (compiler.is_dynamo_compiling() or compiler._is_compiling_flag):
-            self._tell(*arguments)
-
-    def _instead(self, *arguments: Any) -> None:
-        if self.otherwise is not None:
-            self.otherwise()
-
-    @guarded(_instead)
-    def _tell(self, *arguments: Any) -> None:
-        self.function(*arguments)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> UncopiedHook:
-        return UncopiedHook(_ignore)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return UncopiedHook, (_ignore,)
-
-
-def _ignore(*arguments: Any) -> None:
-    """Do nothing."""
-
-
-class EnterHook(UncopiedHook):
-    """The hook that is called when a module is called."""
+class _ModuleHook(UncopiedHook):
+    """A hook of a module that tells the session of the calling thread."""
 
     __slots__ = ("hooks", "path")
 
@@ -207,6 +184,12 @@ class EnterHook(UncopiedHook):
         super().__init__(_ignore, hooks.guard)
         self.hooks = hooks
         self.path = path
+
+
+class EnterHook(_ModuleHook):
+    """The hook that is called when a module is called."""
+
+    __slots__ = ()
 
     @guarded()
     def _tell(
@@ -219,15 +202,10 @@ class EnterHook(UncopiedHook):
             session.enter(self.path, (args, kwargs) if kwargs else args)
 
 
-class LeaveHook(UncopiedHook):
+class LeaveHook(_ModuleHook):
     """The hook that is called when a module returns, or raises."""
 
-    __slots__ = ("hooks", "path")
-
-    def __init__(self, hooks: Hooked, path: str) -> None:
-        super().__init__(_ignore, hooks.guard)
-        self.hooks = hooks
-        self.path = path
+    __slots__ = ()
 
     @guarded()
     def _tell(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:

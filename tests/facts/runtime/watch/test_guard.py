@@ -150,9 +150,6 @@ def reached(certificates, which):
 ELSEWHERE = {
     # Only lines of calls that the program makes itself.
     "offcert.runtime.segments.lines.LineCall._begin",
-    # Only while the hooks have not been called.
-    "offcert.runtime.watch.module_hooks._Gradient.__call__",
-    "offcert.runtime.watch.module_hooks._Stepped.__call__",
 }
 
 
@@ -328,11 +325,11 @@ def test_everything_that_pytorch_is_given_is_guarded():
         # Of the model itself, of its modules.
         ("runtime/watch/hooks.py", "enter"): ("UncopiedHook._tell", "EnterHook._tell"),
         ("runtime/watch/hooks.py", "leave"): ("UncopiedHook._tell", "LeaveHook._tell"),
-        ("runtime/follow/counting.py", "excluding"): "Excluding.__call__",
+        ("runtime/follow/counting.py", "excluding"): "UncopiedHook._tell",
         ("runtime/segments/attach.py", "hook.enter"): "UncopiedHook._tell",
         ("runtime/segments/attach.py", "hook.leave"): "UncopiedHook._tell",
-        ("runtime/watch/unseen.py", "_Gradient(self)"): "_Gradient.__call__",
-        ("runtime/watch/unseen.py", "_Stepped(self)"): "_Stepped.__call__",
+        ("runtime/watch/module_hooks.py", "trains"): "UncopiedHook._tell",
+        ("runtime/watch/module_hooks.py", "stepped"): "UncopiedHook._tell",
     }
     # Their own programs, which raise what goes wrong; and what passes on what it is given.
     apart = {
