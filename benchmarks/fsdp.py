@@ -42,7 +42,7 @@ from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.profiling.profile import profile
 from offcert.runtime.watch.sharded import local
-from offcert.training.barred import opaque_modules, without
+from offcert.training.planner import opaque_modules, without
 
 SHARE = Fraction(3, 10)
 WIDTH, SAMPLES = 32, 256

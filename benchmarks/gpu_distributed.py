@@ -28,7 +28,7 @@ from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Recompute
 from offcert.runtime.follow.offload import follow
 from offcert.runtime.profiling.profile import profile
-from offcert.training.barred import opaque_modules, without
+from offcert.training.planner import opaque_modules, without
 
 RANKS = 2
 DDP, FSDP = "DDP", "FSDP2"

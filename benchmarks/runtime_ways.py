@@ -18,8 +18,8 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from offcert.runtime.device.interface import Arena, CopiedStorage, Device, DeviceEvent
-from offcert.runtime.watch.parts import Parts
 from offcert.runtime.watch.saved_hooks import Owned
+from offcert.runtime.watch.sharded import Parts
 from offcert.runtime.watch.tracker import LiveBytes
 
 

@@ -31,7 +31,7 @@ from offcert.runtime.capture.capture import read_capture
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.plan.predict import predict
 from offcert.runtime.segments.steps import segmented
-from offcert.runtime.watch import nodes as recomputing
+from offcert.runtime.watch import operators as recomputing
 from offcert.training import offload, search
 
 # What is open; None where there is nothing to ask.
@@ -40,7 +40,7 @@ Door = Callable[[nn.Module], AbstractContextManager[Training]]
 
 
 class Again(threading.local):
-    """Counts recomputations, in place of the depth of `offcert.runtime.watch.nodes`."""
+    """Counts recomputations, in place of the depth of `offcert.runtime.watch.operators`."""
 
     def __init__(self) -> None:
         self.begun = 0

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from offcert.runtime.profiling.profile import profile
     from offcert.runtime.sub_batches import sub_batch_steps, sub_batches
     from offcert.runtime.tail_chunks import chunked_loss, with_tail_chunks
-    from offcert.runtime.watch.foreign import pure
+    from offcert.runtime.watch.operators import pure
     from offcert.training.budget import budget_solver
     from offcert.training.doctor import doctor
     from offcert.training.offload import offload
@@ -224,7 +224,7 @@ _NEED_TORCH = {
     "for_policies": "offcert.runtime.plan.policies",
     "offload": "offcert.training.offload",
     "profile": "offcert.runtime.profiling.profile",
-    "pure": "offcert.runtime.watch.foreign",
+    "pure": "offcert.runtime.watch.operators",
     "sub_batch_steps": "offcert.runtime.sub_batches",
     "sub_batches": "offcert.runtime.sub_batches",
     "chunked_loss": "offcert.runtime.tail_chunks",

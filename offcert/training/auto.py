@@ -21,16 +21,15 @@ from offcert.runtime.plan.reports import StepReport
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.watch.events import Session
 from offcert.runtime.watch.guard import one_line
-from offcert.runtime.watch.modes import within_transform
+from offcert.runtime.watch.operators import within_transform
 from offcert.runtime.watch.signature import Signature, signature
 from offcert.runtime.workloads.turns import Stopwatch
-from offcert.training.branches import Branches
 from offcert.training.buckets import Buckets
 from offcert.training.feedback import tell_of_study
 from offcert.training.foretold import varied
-from offcert.training.growth import Sizes, is_covered
+from offcert.training.growth import Branches, Sizes, is_covered
 from offcert.training.making import PlanMaker
-from offcert.training.plan_folder import PlanFolder
+from offcert.training.places import PlanFolder
 from offcert.training.planner import Planner, first_call
 from offcert.training.search import forget_prepared, prepare
 from offcert.training.study import Study, TimedRun

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,10 @@ from offcert.questions.schedule.problem import Minimise, Problem
 from offcert.runtime.follow.accounts import LOG, say
 from offcert.runtime.follow.follower import Follower
 from offcert.runtime.follow.kinds import foreign_kernels
+from offcert.runtime.follow.offload import Offload
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.watch.hooks import unwrap
-from offcert.runtime.watch.parts import Parts
+from offcert.runtime.watch.sharded import Parts
 from offcert.training.search import Order
 
 _BYTES = Units("ns", "B")
@@ -71,10 +74,6 @@ def said_of_moves(plan: StepPlan) -> str:
     if len(names) > _NAMED:
         again += f" and {len(names) - _NAMED} more"
     return f"{_size(sum(sizes))} leave in a step, {again} runs again"
-
-
-def _size(size: int) -> str:
-    return format_size(size, _BYTES)
 
 
 def plan_numbers(certificate: Certificate, plan: StepPlan) -> dict[str, float]:
@@ -142,3 +141,112 @@ def tell_of_waiting(problem: Problem) -> None:
         "take more memory than the limit; with example= all that happens before the first step",
         problem.name,
     )
+
+
+# Bytes in a MiB. By definition.
+_MIB = 2**20
+# Numbers that a plan promises: the names that loggers are told, and what they are divided by.
+_LOGGED = {
+    "peak": ("peak_MiB", _MIB),
+    "peak_without": ("peak_without_plan_MiB", _MIB),
+    "host": ("host_MiB", _MIB),
+    "slowdown": ("step_by_computing_ratio", 1),
+    "proved_within": ("from_best_possible_percent", 0.01),
+    "search_seconds": ("search_seconds", 1),
+}
+
+
+def logged(numbers: Mapping[str, float]) -> dict[str, float]:
+    """Return the numbers that a plan promises as metrics, whose names end in their units."""
+    found = {}
+    for name, value in numbers.items():
+        said, unit = _LOGGED[name]
+        found[f"offload/{said}"] = value / unit
+    return found
+
+
+def tell_of_planning(what: str, seconds: float) -> None:
+    """Say that a plan is made before the first step, and how long that may take."""
+    say(
+        f"a plan for {what} is made before the first step: the step is captured, then a plan is "
+        f"searched for, for {seconds:g} s at most"
+    )
+
+
+def said_at_begin(offload: Offload) -> str:
+    """Return a line about a training that begins under plans, or before any is there."""
+    if not offload.promises:
+        return "training begins; a plan is made in its first steps"
+    return f"training begins: {_promised(offload)}"
+
+
+def _promised(offload: Offload) -> str:
+    """Return in words the promises of the plan that takes most of the device."""
+    most = max(offload.promises, key=lambda numbers: numbers["peak"])
+    parts = [
+        f"activations take {_size(most['peak'])} of the device instead of "
+        f"{_size(most['peak_without'])}",
+        f"a step is predicted to take {most['slowdown']:.2f} times its computing",
+        "no plan is faster"
+        + (f" by more than {100 * most['proved_within']:.2g} %" if most["proved_within"] else ""),
+    ]
+    if most["host"]:
+        parts.append(f"copies take {_size(most['host'])} of the host")
+    return ", ".join(parts)
+
+
+def said_at_end(offload: Offload) -> str:
+    """Return a line about a training that has ended: steps, memory, bytes that were moved."""
+    total, planned = sum(offload.steps.values()), offload.steps["planned"]
+    if not total:
+        return "training ended without a step under a plan"
+    others = ", ".join(f"{n} {kind}" for kind, n in offload.steps.items() if kind != "planned")
+    text = f"training ended: {planned} of {total} steps followed a plan"
+    text += f" (the others: {others})" if others else ""
+    report = offload.report
+    if report.prediction is not None:
+        text += f"; in the last one {_size(report.offloaded_bytes)} left the device and came back"
+    return f"{text}; {_promised(offload)}" if offload.promises else text
+
+
+def _size(size: float) -> str:
+    return format_size(round(size), _BYTES)
+
+
+class Announced:
+    """The part that callbacks of trainers share: a plan is attached, and what it promises is said.
+
+    Attributes
+    ----------
+    offload : Offload or None
+        The plan of the latest training; None before the first.
+    """
+
+    def __init__(self) -> None:
+        self.offload: Offload | None = None
+        self._open = ExitStack()
+        self._told = 0
+
+    def attach(self, made: Offload) -> None:
+        """Attach a plan."""
+        self.offload, self._told = made, 0
+        self._open.enter_context(made)
+        say(said_at_begin(made))
+
+    def news(self) -> list[dict[str, float]]:
+        """Return metrics of plans that are new."""
+        promises = [] if self.offload is None else self.offload.promises
+        new, self._told = promises[self._told :], len(promises)
+        return [logged(numbers) for numbers in new]
+
+    def end(self, steps: Mapping[str, int]) -> dict[str, float]:
+        """Detach the plan, say in a line how the steps went, and return their numbers."""
+        self.detach()
+        if self.offload is not None:
+            say(said_at_end(self.offload))
+        return {f"offload/steps_{kind}": count for kind, count in steps.items()}
+
+    def detach(self) -> None:
+        """Detach the plan, if it is attached."""
+        # After an error nobody wants to hear that nothing was moved.
+        self._open.__exit__(*sys.exc_info())

@@ -3,7 +3,7 @@
 What a plan takes there depends on how this runtime orders and lays out copies, of which the search
 for schedules knows nothing. It knows which tensors may leave. So where a plan takes too much, the
 search is run again with some tensors that must stay (or be computed again): those whose copies had
-to go into a file for the rest to fit (`offcert.runtime.plan.host_budget`). What may leave then is
+to go into a file for the rest to fit (`offcert.runtime.plan.host_layout`). What may leave then is
 made up to what the host has room for altogether, so that, usually, the limit holds by construction.
 A schedule of such a problem is one of the problem itself; its lower bounds are about itself only.
 """
@@ -24,8 +24,7 @@ from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.questions.schedule.residences import HOST_ALIGNMENT, host_residences_in_order
 from offcert.questions.schedule.schedule import Schedule
-from offcert.runtime.plan.host_budget import host_plan
-from offcert.runtime.plan.host_layout import host_layout
+from offcert.runtime.plan.host_layout import host_layout, host_plan
 
 # Shares of the remaining seconds for a search in which everything may leave, for one in which as
 # much may as probably fits, and for one in which only so much may that all of it fits; and the

@@ -17,11 +17,10 @@ or, with a plan that is made before the training begins, for the longest samples
 from __future__ import annotations
 
 import functools
-import sys
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -32,13 +31,12 @@ from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture.borrowed import python_state_kept, random_state_kept
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.compiled.backend import Backend, backend
-from offcert.runtime.follow.accounts import say
 from offcert.runtime.follow.offload import Offload
 from offcert.runtime.plan.step_plan import AnyPlan, CertificateLike
 from offcert.training.accelerate_hook import foreseen, longest_batch
+from offcert.training.feedback import Announced, tell_of_planning
 from offcert.training.offload import offload
 from offcert.training.options import SECONDS
-from offcert.training.summary import logged, said_at_begin, said_at_end, tell_of_planning
 
 try:
     from transformers import Trainer, TrainerCallback
@@ -48,7 +46,7 @@ except ImportError as error:
     ) from error
 
 
-class OffloadCallback(TrainerCallback):
+class OffloadCallback(Announced, TrainerCallback):
     """Trains the model of a `transformers.Trainer` under a plan.
 
     The plan is attached when the training begins and detached when it ends, in whatever way. What
@@ -84,20 +82,18 @@ class OffloadCallback(TrainerCallback):
         problem: Problem | None = None,
         **options: Any,
     ) -> None:
+        super().__init__()
         _tell_how_training_ends()
-        self.offload: Offload | None = None
         self.backend: Backend | None = None
         self._plan: Any = plan
         self._problem = problem
         self._compiled_steps = Counter[str]()
-        self._open = ExitStack()
         self._make: Callable[..., Offload] = partial(offload, plan=plan, problem=problem)
         self._options = options
         # Whether a plan can be made before anything runs, and what was made.
         self._foresees = isinstance(plan, str) and "example" not in options
         self._made: Offload | None = None
         self._trainer: Callable[[], Trainer | None] = lambda: None
-        self._told = 0
 
     @property
     def steps(self) -> Counter[str]:
@@ -117,20 +113,15 @@ class OffloadCallback(TrainerCallback):
         made, self._made = self._made, None
         if made is None or made.model is not model:
             made = self._make(model, **self._options)
-        self.offload = made
-        self._told = 0
-        self._open.enter_context(self.offload)
-        say(said_at_begin(self.offload))
+        self.attach(made)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         """Tell the Trainer's loggers of plans that are new."""
         if self.backend is not None:
             whole = bool(self.backend.reports) and self.backend.report.complete
             self._compiled_steps["planned" if whole else "deviating"] += 1
-        promises = [] if self.offload is None else self.offload.promises
-        for numbers in promises[self._told :]:
-            self._log(logged(numbers))
-        self._told = len(promises)
+        for numbers in self.news():
+            self._log(numbers)
 
     def _log(self, metrics: Mapping[str, float]) -> None:
         """Give metrics to the Trainer's loggers: TensorBoard, its history, and so on."""
@@ -174,15 +165,7 @@ class OffloadCallback(TrainerCallback):
 
     def on_train_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         """Detach the plan and say in a line how the steps went."""
-        self.detach()
-        if self.offload is not None:
-            say(said_at_end(self.offload))
-        self._log({f"offload/steps_{kind}": count for kind, count in self.steps.items()})
-
-    def detach(self) -> None:
-        """Detach the plan, if it is attached."""
-        # After an error nobody wants to hear that nothing was moved.
-        self._open.__exit__(*sys.exc_info())
+        self._log(self.end(self.steps))
 
 
 def _compiles(trainer: Trainer) -> bool:

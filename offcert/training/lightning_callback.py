@@ -8,21 +8,17 @@ For example::
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import ExitStack
 from typing import Any
 
 from torch import nn
 
 from offcert.core.errors import InputError
 from offcert.questions.schedule.problem import Problem
-from offcert.runtime.follow.accounts import say
-from offcert.runtime.follow.offload import Offload
 from offcert.runtime.plan.step_plan import AnyPlan, CertificateLike
+from offcert.training.feedback import Announced
 from offcert.training.offload import offload
-from offcert.training.summary import logged, said_at_begin, said_at_end
 
 try:
     from lightning.pytorch import Callback
@@ -32,7 +28,7 @@ except ImportError as error:
     ) from error
 
 
-class OffloadCallback(Callback):
+class OffloadCallback(Announced, Callback):
     """Trains a module of a `lightning.Trainer` under a plan.
 
     The plan is attached when the training begins and detached when it ends, in whatever way;
@@ -69,10 +65,7 @@ class OffloadCallback(Callback):
         **options: Any,
     ) -> None:
         super().__init__()
-        self.offload: Offload | None = None
         self._plan, self._problem, self._network, self._options = plan, problem, network, options
-        self._open = ExitStack()
-        self._told = 0
 
     @property
     def steps(self) -> Counter[str]:
@@ -85,36 +78,24 @@ class OffloadCallback(Callback):
         if "device_memory" in options and len(trainer.optimizers) == 1:
             options.setdefault("optimiser", trainer.optimizers[0])
         network = network_of(pl_module, self._network)
-        self.offload = offload(network, self._plan, self._problem, **options)
-        self._told = 0
-        self._open.enter_context(self.offload)
-        say(said_at_begin(self.offload))
+        self.attach(offload(network, self._plan, self._problem, **options))
 
     def on_train_batch_end(self, trainer: Any, *args: Any, **others: Any) -> None:
         """Tell the loggers of plans that are new."""
-        promises = [] if self.offload is None else self.offload.promises
-        for numbers in promises[self._told :]:
-            _log(trainer, logged(numbers))
-        self._told = len(promises)
+        for numbers in self.news():
+            _log(trainer, numbers)
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """Detach the plan and say in a line how the steps went."""
-        self._detach()
-        if self.offload is not None:
-            say(said_at_end(self.offload))
-        _log(trainer, {f"offload/steps_{kind}": count for kind, count in self.steps.items()})
+        _log(trainer, self.end(self.steps))
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """Detach the plan."""
-        self._detach()
+        self.detach()
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Detach the plan, if it is still attached."""
-        self._detach()
-
-    def _detach(self) -> None:
-        # After an error nobody wants to hear that nothing was moved.
-        self._open.__exit__(*sys.exc_info())
+        self.detach()
 
 
 def _log(trainer: Any, metrics: dict[str, float]) -> None:

@@ -14,8 +14,6 @@ from offcert.runtime.follow.follower import Follower
 from offcert.runtime.follow.run import StepRun
 from offcert.runtime.plan.step_plan import StepPlan, step_plan
 from offcert.runtime.watch.signature import Signature
-from offcert.training.barred import opaque_modules, price, without
-from offcert.training.branches import Branches
 from offcert.training.feedback import (
     tell_of_end,
     tell_of_makeshift,
@@ -23,10 +21,9 @@ from offcert.training.feedback import (
     tell_of_search,
     tell_of_waiting,
 )
-from offcert.training.growth import contained, outgrown
-from offcert.training.places import Made, Places
-from offcert.training.plan_folder import PlanFolder
-from offcert.training.planner import Planner, first_call
+from offcert.training.growth import Branches, contained, outgrown
+from offcert.training.places import Made, Places, PlanFolder
+from offcert.training.planner import Planner, first_call, opaque_modules, price, without
 from offcert.training.search import Done, Found, Order, at_once
 from offcert.training.study import Times
 from offcert.training.together import Alone, Searching, Together

@@ -75,6 +75,20 @@ class Found:
     reason: str = ""
     told: str = ""
 
+    def to_json(self) -> dict[str, Any]:
+        """Return what was found as a JSON value, for another process."""
+        document: dict[str, Any] = {"reason": self.reason, "told": self.told}
+        for name in _CERTIFICATES:
+            certificate: Certificate | None = getattr(self, name)
+            document[name] = None if certificate is None else certificate.to_json()
+        return document
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> Found:
+        """Return what another process has found."""
+        found = {n: document[n] and Certificate.from_json(document[n]) for n in _CERTIFICATES}
+        return cls(**document | found)
+
 
 def find(order: Order, keep: Keep | None = None) -> Found:
     """Search for a plan; it is no slower than the one that is found at once (`at_once`).
@@ -200,18 +214,15 @@ class SearchProcess:
             if ended:
                 said = (self._path / "errors").read_text(errors="replace").strip().splitlines()
                 raise InputError(said[-1] if said else f"the search ended with code {ended}")
-            return _read(self._path)
+            return Found.from_json(read_json(self._path / "found.json"))
         finally:
             self.close()
 
     def so_far(self) -> Found | None:
         """Return the best plan so far, while the search goes on; None if there is none."""
-        path = self._path / _SO_FAR
-        try:
-            certificate = read_certificate(path)
-        except (OSError, InputError):
-            return None
-        return Found(certificate)
+        with suppress(OSError, InputError):
+            return Found(read_certificate(self._path / _SO_FAR))
+        return None
 
     def close(self) -> None:
         """End the search, and forget it."""
@@ -251,33 +262,14 @@ def _write(order: Order, folder: Path) -> None:
     write_json(folder / "order.json", document)
 
 
-def _read_order(folder: Path) -> Order:
+def search_in(folder: Path) -> None:
+    """Carry out the order that lies in a folder, and leave the outcome there."""
     document = read_json(folder / "order.json")
     for name in _PROBLEMS:
         if document[name] is not None:
             document[name] = problem_from_json(document[name])
-    return Order(**document)
-
-
-def _read(folder: Path) -> Found:
-    document = read_json(folder / "found.json")
-    for name in _CERTIFICATES:
-        if document[name] is not None:
-            document[name] = read_certificate(folder / document[name])
-    return Found(**document)
-
-
-def search_in(folder: Path) -> None:
-    """Carry out the order that lies in a folder, and leave the outcome there."""
-    order = _read_order(folder)
-    found = find(order, lambda certificate: certificate.write(folder / _SO_FAR))
-    document: dict[str, Any] = {"reason": found.reason, "told": found.told}
-    for name in _CERTIFICATES:
-        certificate = getattr(found, name)
-        document[name] = None if certificate is None else f"{name}.json"
-        if certificate is not None:
-            certificate.write(folder / f"{name}.json")
-    write_json(folder / "found.json", document)
+    found = find(Order(**document), lambda certificate: certificate.write(folder / _SO_FAR))
+    write_json(folder / "found.json", found.to_json())
 
 
 class Done:

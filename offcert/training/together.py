@@ -20,9 +20,8 @@ from torch import nn
 from offcert.certify.kept_plans import asked
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError, PlanError
-from offcert.proofs.certificate import Certificate
-from offcert.runtime.follow.agreement import is_sharded
 from offcert.runtime.torch_private import store_of_all
+from offcert.runtime.watch.sharded import is_sharded
 from offcert.training.search import Done, Found, Order, SearchProcess, begin
 
 # Searches that may take longer than they were given, and seconds for a process that comes later:
@@ -122,14 +121,7 @@ class _Mine:
             self._tell({"error": str(error)})
             raise
         if found is not None:
-            self._tell(
-                {
-                    "reason": found.reason,
-                    "told": found.told,
-                    "certificate": _written(found.certificate),
-                    "unbarred": _written(found.unbarred),
-                }
-            )
+            self._tell(found.to_json())
         return found
 
     def so_far(self) -> None:
@@ -156,12 +148,7 @@ class _Theirs:
         document = json.loads(zlib.decompress(self._store.get(self._key)))
         if "error" in document:
             raise InputError(f"the process that searches for all has failed: {document['error']}")
-        return Found(
-            _read(document["certificate"]),
-            _read(document["unbarred"]),
-            document["reason"],
-            document["told"],
-        )
+        return Found.from_json(document)
 
     def waited(self, seconds: float) -> Done:
         """Return the searching process's outcome as a search that has ended; wait for it."""
@@ -180,11 +167,3 @@ class _Theirs:
 
     def close(self) -> None:
         """Nothing is under way here."""
-
-
-def _written(certificate: Certificate | None) -> Any:
-    return None if certificate is None else certificate.to_json()
-
-
-def _read(document: Any) -> Certificate | None:
-    return None if document is None else Certificate.from_json(document)

@@ -14,8 +14,7 @@ import torch
 
 from offcert.core.errors import InputError
 from offcert.runtime.torch_private import TorchDispatchMode, work_done
-from offcert.runtime.watch.parts import Parts
-from offcert.runtime.watch.sharded import Sharded, is_distributed
+from offcert.runtime.watch.sharded import Parts, Sharded, is_distributed
 
 
 class Unsent(TorchDispatchMode):

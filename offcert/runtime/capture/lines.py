@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from offcert.runtime.segments.handed import Handed
+from offcert.runtime.segments.arguments import Handed
 from offcert.runtime.watch.events import Event
 
 

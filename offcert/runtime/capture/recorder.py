@@ -22,14 +22,13 @@ from offcert.runtime.capture.moments import Life, Moment, RecordedStorages, Save
 from offcert.runtime.hardware import Hardware
 from offcert.runtime.hardware.attention import attention_scratch
 from offcert.runtime.hardware.cost import attention_parts, operator_cost, operator_ns
-from offcert.runtime.segments.handed import given_a_cache
+from offcert.runtime.segments.arguments import given_a_cache
 from offcert.runtime.torch_private import tree_leaves
 from offcert.runtime.watch.entries import Entry
 from offcert.runtime.watch.events import INPUT, OPERATOR, OUTPUT, UNPACK, Event, Session
 from offcert.runtime.watch.guard import guarded
 from offcert.runtime.watch.hooks import Hooks
-from offcert.runtime.watch.modes import is_here, leave
-from offcert.runtime.watch.nodes import NodeCount, changed_in_place, keeps_casts
+from offcert.runtime.watch.operators import NodeCount, changed_in_place, is_here, keeps_casts, leave
 from offcert.runtime.watch.rule import Rule
 from offcert.runtime.watch.saved_hooks import EnteredHooks, Owned, dtype_name
 from offcert.runtime.watch.sharded import local

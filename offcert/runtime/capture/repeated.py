@@ -19,7 +19,7 @@ from offcert.runtime.capture.moments import Life, Seen
 from offcert.runtime.capture.recorder import Recorder
 from offcert.runtime.capture.recording import NotRepeatingError, Recording, Repeat
 from offcert.runtime.capture.stretch import stretched
-from offcert.runtime.watch.parts import Parts
+from offcert.runtime.watch.sharded import Parts
 from offcert.runtime.watch.signature import flags
 
 # Layers at either end that are not repeated, so that those that are have neighbours like them.

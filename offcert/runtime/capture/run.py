@@ -28,8 +28,7 @@ from offcert.runtime.segments.steps import SegmentedSteps
 from offcert.runtime.torch_private import tree_leaves
 from offcert.runtime.watch.guard import one_line, quiet
 from offcert.runtime.watch.hooks import Hooks, uncompiled, unwrap
-from offcert.runtime.watch.parts import Parts
-from offcert.runtime.watch.sharded import local
+from offcert.runtime.watch.sharded import Parts, local
 
 
 def capture(

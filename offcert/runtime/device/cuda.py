@@ -10,7 +10,7 @@ order of that stream, so nothing here ever asks it to remember the streams that 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,6 @@ from torch import nn
 
 from offcert.core.errors import InputError, OffcertError
 from offcert.core.platform import Kind
-from offcert.runtime.device.clerk import ThreadClerk
 from offcert.runtime.device.host import node_of_device
 from offcert.runtime.device.interface import (
     CopiedStorage,
@@ -34,6 +33,7 @@ from offcert.runtime.device.pinned import (
     PageableArena,
     PinnedArena,
 )
+from offcert.runtime.device.store import ThreadClerk
 
 # Nanoseconds in a millisecond. By definition.
 _MILLISECOND = 10**6
@@ -140,25 +140,24 @@ class CudaDevice:
 
     def copy_out(self, parts: Sequence[CopiedStorage]) -> None:
         """Let ``out`` copy storages to the host, as one transfer."""
-        self._require(parts)
-        with torch.cuda.stream(self.out.stream):
-            for part in parts:
-                for data, host, pending in _pairs(part):
-                    if pending is None:
-                        host.copy_(data, non_blocking=True)
-                    else:
-                        _copy_waited(data, host, self.out.stream, pending)
+        self._copy(parts, self.out.stream, out=True)
 
     def copy_back(self, parts: Sequence[CopiedStorage]) -> None:
         """Let ``back`` copy storages from the host, as one transfer."""
+        self._copy(parts, self.back.stream, out=False)
+
+    def _copy(
+        self, parts: Sequence[CopiedStorage], stream: torch.cuda.Stream, *, out: bool
+    ) -> None:
         self._require(parts)
-        with torch.cuda.stream(self.back.stream):
-            for part in parts:
-                for data, host, pending in _pairs(part):
-                    if pending is None:
-                        data.copy_(host, non_blocking=True)
-                    else:
-                        _copy_waited(host, data, self.back.stream, pending)
+        with torch.cuda.stream(stream):
+            for data, host, pending in (pair for part in parts for pair in _pairs(part)):
+                source, target = (data, host) if out else (host, data)
+                # Where the host's memory must not be registered meanwhile, the copy is waited for.
+                with pending or nullcontext():
+                    target.copy_(source, non_blocking=True)
+                    if pending is not None:
+                        stream.synchronize()
 
     def require_movable(self) -> None:
         """Raise a `GraphCaptureError` while the current stream's work becomes a CUDA graph.
@@ -250,18 +249,6 @@ def _pairs(part: CopiedStorage) -> Iterator[_Pair]:
     for begin, size in arena.pieces(part.offset, whole):
         data = part.data if size == whole else part.data.narrow(0, begin - part.offset, size)
         yield data, arena.view(begin, size), arena.pending(begin)
-
-
-def _copy_waited(
-    source: torch.Tensor,
-    target: torch.Tensor,
-    stream: torch.cuda.Stream,
-    pending: AbstractContextManager[Any],
-) -> None:
-    """Copy in the current stream, and wait: the host's memory must not be registered meanwhile."""
-    with pending:
-        target.copy_(source, non_blocking=True)
-        stream.synchronize()
 
 
 def cuda_device(model: nn.Module, *, timed: bool = False) -> CudaDevice | None:

@@ -15,8 +15,7 @@ from offcert.runtime.device.interface import Pinning
 from offcert.runtime.follow.run import StepRun
 from offcert.runtime.plan.reports import StepReport
 from offcert.runtime.plan.step_plan import StepPlan
-from offcert.runtime.watch.guard import OffloadWarning
-from offcert.runtime.watch.proof import SegmentProof
+from offcert.runtime.watch.guard import OffloadWarning, SegmentProof
 
 LOG = logging.getLogger("offcert.training")
 

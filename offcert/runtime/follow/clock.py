@@ -21,7 +21,7 @@ from offcert.runtime.watch.events import (
 )
 from offcert.runtime.watch.guard import Guard, guarded
 from offcert.runtime.watch.hooks import Hooks
-from offcert.runtime.watch.nodes import is_recomputing
+from offcert.runtime.watch.operators import is_recomputing
 
 
 class Clock(Session):

@@ -5,15 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 
 import torch
 
 from offcert.runtime.device.interface import Device
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.torch_private import TorchDispatchMode
-from offcert.runtime.watch.guard import Guard, guarded
 from offcert.runtime.watch.hooks import Hooks
-from offcert.runtime.watch.modes import enter_below, is_here, leave, sweep
+from offcert.runtime.watch.module_hooks import UncopiedHook
+from offcert.runtime.watch.operators import enter_below, is_here, leave, sweep
 from offcert.runtime.watch.signature import Signature, covers
 from offcert.runtime.watch.tracker import LiveBytes
 
@@ -102,24 +103,6 @@ class Known:
             self._wanted = _COUNTED
 
 
-class Excluding:
-    """A hook that lets gradients count no more once they are the parameter's."""
-
-    def __init__(self, counter: LiveBytes) -> None:
-        self._counter = counter
-
-    @property
-    def guard(self) -> Guard:
-        """The guard of the counter."""
-        return self._counter.guard
-
-    @guarded()
-    def __call__(self, parameter: torch.Tensor) -> None:
-        """Leave the parameter's gradient out."""
-        if parameter.grad is not None:
-            self._counter.exclude([parameter.grad])
-
-
 class Counting:
     """Enters a counter's dispatch mode where a step is to be counted, and leaves it afterwards.
 
@@ -192,7 +175,7 @@ class Counting:
         watch = getattr(self._device, "watch", None)
         if watch is not None:
             watch(counter)
-        excluding = Excluding(counter)
+        excluding = UncopiedHook(partial(_exclude, counter), counter.guard)
         for parameter in self._hooks.parts.parameters:
             if parameter.requires_grad and parameter.is_leaf:
                 hook = parameter.register_post_accumulate_grad_hook(excluding)
@@ -209,3 +192,9 @@ class Counting:
             counter.announcer = None
             leave(counter)
         sweep()
+
+
+def _exclude(counter: LiveBytes, parameter: torch.Tensor) -> None:
+    """Let a gradient count no more once it is the parameter's."""
+    if parameter.grad is not None:
+        counter.exclude([parameter.grad])

@@ -17,10 +17,9 @@ from offcert.runtime.plan.step_table import StepTable
 from offcert.runtime.watch.entries import Entry
 from offcert.runtime.watch.events import END, OUTPUT, Event, Session
 from offcert.runtime.watch.hooks import Hooks
-from offcert.runtime.watch.modes import is_here
-from offcert.runtime.watch.nodes import UNKNOWN, NodeCount, keeps_casts
-from offcert.runtime.watch.parts import Parts
+from offcert.runtime.watch.operators import UNKNOWN, NodeCount, is_here, keeps_casts
 from offcert.runtime.watch.saved_hooks import PlacedEntries, SavedPlace, dtype_name
+from offcert.runtime.watch.sharded import Parts
 from offcert.runtime.watch.signature import Signature, fits_into
 from offcert.runtime.watch.tracker import LiveBytes
 

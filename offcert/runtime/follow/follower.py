@@ -29,11 +29,11 @@ from offcert.runtime.streaming.mover_makers import mover_maker_for
 from offcert.runtime.watch.events import OPERATOR, Session
 from offcert.runtime.watch.guard import Guard
 from offcert.runtime.watch.hooks import Hooks, require_cpu, require_no_graphs
-from offcert.runtime.watch.modes import sweep, within_transform
+from offcert.runtime.watch.module_hooks import Unseen
+from offcert.runtime.watch.operators import sweep, within_transform
 from offcert.runtime.watch.saved_hooks import Owned, enter_saving, leave_saving
 from offcert.runtime.watch.signature import Signature, signature
 from offcert.runtime.watch.tracker import LiveBytes
-from offcert.runtime.watch.unseen import Unseen
 
 
 class Listener(Protocol):

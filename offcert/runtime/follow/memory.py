@@ -9,7 +9,7 @@ from offcert.core.units import Units, format_size
 from offcert.questions.schedule.training_record import HostMemory
 from offcert.runtime.device.interface import Device, MemoryReading
 from offcert.runtime.plan.step_plan import StepPlan
-from offcert.runtime.watch.modes import is_here
+from offcert.runtime.watch.operators import is_here
 from offcert.runtime.watch.tracker import LiveBytes
 
 

@@ -10,13 +10,13 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Protocol
 
+from torch import distributed as dist
 from torch import nn
 
 from offcert.core.errors import InputError
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.training_record import HostMemory
-from offcert.runtime.follow.agreement import require_agreement
 from offcert.runtime.follow.follower import Follower, Listener, unhook
 from offcert.runtime.follow.memory import host_memory_of
 from offcert.runtime.follow.options import FollowOptions
@@ -24,6 +24,7 @@ from offcert.runtime.plan.reports import StepReport
 from offcert.runtime.plan.step_plan import AnyPlan, CertificateLike, StepPlan, step_plans
 from offcert.runtime.watch.guard import OffloadWarning
 from offcert.runtime.watch.hooks import unwrap
+from offcert.runtime.watch.sharded import is_distributed
 
 __all__ = ["Offload", "OffloadWarning", "follow"]
 
@@ -211,3 +212,36 @@ def _give_up(undo: ExitStack) -> None:
     # Nobody hears of errors here.
     with suppress(Exception):
         undo.close()
+
+
+def require_agreement(model: nn.Module, step_plans: Sequence[StepPlan]) -> None:
+    """Compare plans with the other processes of a model that is replicated or sharded.
+
+    All of them must come here, as they must come to every step; if one has other plans, all raise
+    an `InputError`. Of other models nothing is known of any other process, and nothing is done.
+    """
+    if not dist.is_available() or not dist.is_initialized():
+        return
+    known = [(dist.get_rank(), " ".join(each.digest for each in step_plans))]
+    for group in _groups(model):
+        # Along one dimension of a mesh after the other, everybody hears of everybody.
+        found: list[Any] = [None] * dist.get_world_size(group)
+        dist.all_gather_object(found, known, group)
+        known = sorted({pair for each in found for pair in each})
+    first, digest = known[0]
+    other = next(((rank, each) for rank, each in known if each != digest), None)
+    if other is not None:
+        raise InputError(
+            f"process {other[0]} follows another plan than process {first}: their digests begin "
+            f"with {other[1][:12]} and {digest[:12]}; all processes that train a model together "
+            "must be given the same certificates"
+        )
+
+
+def _groups(model: nn.Module) -> list[Any]:
+    if isinstance(model, nn.parallel.DistributedDataParallel):
+        return [model.process_group]
+    held: list[Any] = [each for each in model.parameters() if is_distributed(each)]
+    meshes = [each.device_mesh for each in held]
+    largest = max(meshes, key=lambda mesh: (mesh.ndim, mesh.size()), default=None)
+    return [] if largest is None else list(largest.get_all_groups())

@@ -18,7 +18,7 @@ from offcert.runtime.follow.memory import Counts, Reserved
 from offcert.runtime.plan.reports import StepReport, Unforeseen
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.plan.step_table import SavedKind
-from offcert.runtime.segments.uncounted import HELD
+from offcert.runtime.segments.settings import HELD
 from offcert.runtime.streaming.synchronous import Mover
 from offcert.runtime.torch_private import undispatched
 from offcert.runtime.watch.entries import Entry

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import platform as machine
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,21 +11,27 @@ import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from offcert._version import __version__
 from offcert.core.errors import InputError
 from offcert.core.execution import Execution
+from offcert.questions.schedule.files import problem_digest
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import FluidSchedule, Schedule
-from offcert.questions.schedule.training_record import HostMemory
+from offcert.questions.schedule.training_record import (
+    Course,
+    HostMemory,
+    Moved,
+    StepNumbers,
+    TrainingRecord,
+)
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.interface import Device
 from offcert.runtime.follow.memory import host_memory_of
 from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.hardware.model import MATH
-from offcert.runtime.pairs.comparison import seeded
 from offcert.runtime.pairs.hosted import Hosted, hosted
-from offcert.runtime.pairs.recorded import training_record
-from offcert.runtime.pairs.step_pair import StepPair, Training
+from offcert.runtime.pairs.step_pair import StepPair, Taken, Training, seeded
 from offcert.runtime.pairs.train_device import (
     DeviceKind,
     HostKind,
@@ -34,9 +41,106 @@ from offcert.runtime.pairs.train_device import (
 )
 from offcert.runtime.pairs.training_report import TrainReport
 from offcert.runtime.plan.step_plan import StepPlan, step_plan
+from offcert.runtime.streaming.step_events import forecast
+from offcert.runtime.streaming.synchronous import forecast_at_once
 from offcert.runtime.workloads.standard_step import standard_step
 from offcert.runtime.workloads.turns import reproducible
 from offcert.runtime.workloads.workload import Workload
+
+
+def training_record(
+    problem: Problem,
+    plan: object,
+    step_plan: StepPlan,
+    device: TrainDevice,
+    taken: Sequence[Taken],
+    host: HostMemory,
+) -> TrainingRecord:
+    """Return a plan beside measurements of it.
+
+    What is shown is the step of median time, the first one left out if there are others: it warms
+    up. Its live bytes are those of the last step before it in which they were counted, and what a
+    real device's allocator says is about the first step, before which its cache was emptied. A plan
+    that is a schedule tells the certified makespan.
+    """
+    shown = _shown(taken)
+    planned, measured = planned_course(step_plan), None
+    if shown is not None:
+        times = taken[shown].times
+        assert times is not None
+        counted = [each.report for each in taken[: shown + 1] if each.report.at_begin]
+        measured = Course(times)
+        if counted:
+            last = counted[-1]
+            measured = Course(times, last.at_begin, last.at_end, last.peaks)
+    return TrainingRecord(
+        problem.name,
+        problem_digest(problem),
+        device.kind,
+        device.name,
+        {"offcert": __version__, "python": machine.python_version()} | device.versions,
+        problem.platform.duplex,
+        problem.platform.memory,
+        problem.trace.peak_memory,
+        plan.makespan if isinstance(plan, Schedule) else None,
+        tuple(operation.name for operation in step_plan.trace.operations),
+        _moved(step_plan, planned, measured),
+        planned,
+        measured,
+        tuple(_numbers(each) for each in taken),
+        shown,
+        host,
+        None if shown is None else taken[0 if device.is_real else shown].memory,
+    )
+
+
+def planned_course(step_plan: StepPlan) -> Course:
+    """Return the schedule and the memory of a plan if everything takes its planned time."""
+    prediction = step_plan.prediction
+    if step_plan.timetable is None:
+        schedule = forecast_at_once(step_plan.problem, prediction)
+    else:
+        schedule = forecast(step_plan.problem, step_plan.timetable)
+    return Course(schedule, prediction.at_begin, prediction.at_end, prediction.peaks)
+
+
+def _shown(taken: Sequence[Taken]) -> int | None:
+    timed = [
+        (each.comparison.time, index)
+        for index, each in enumerate(taken)
+        if each.comparison.time is not None
+    ]
+    if len(timed) > 1:
+        timed = [(time, index) for time, index in timed if index > 0]
+    return sorted(timed)[(len(timed) - 1) // 2][1] if timed else None
+
+
+def _moved(step_plan: StepPlan, *courses: Course | None) -> dict[int, Moved]:
+    trace = step_plan.trace
+    gaps = {
+        transfer.gap
+        for course in courses
+        if course is not None
+        for transfer in course.schedule.transfers
+        if transfer.gap >= 0
+    }
+    return {
+        gap: Moved(trace.tensors[trace.gaps[gap].tensor].name, trace.gap_size(gap))
+        for gap in sorted(gaps)
+    }
+
+
+def _numbers(each: Taken) -> StepNumbers:
+    found = each.comparison
+    return StepNumbers(
+        found.time,
+        found.late_bytes,
+        found.unfreed_bytes,
+        found.outside_bytes,
+        found.unforeseen_bytes,
+        len(found.differences),
+        found.deviation,
+    )
 
 
 def train(

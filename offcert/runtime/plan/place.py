@@ -127,45 +127,6 @@ def steady(network: Network, ranges: Iterable[Range]) -> list[Range]:
     ]
 
 
-def kept_with(network: Network, first: int, last: int, computation: int) -> tuple[int, ...] | None:
-    """Return the computations that have to be kept with one of a segment, itself included, or None.
-
-    What changes its results in place has to be kept as well; that is possible if it lies in the
-    segment and nobody has read them in between who runs again.
-    """
-    together: set[int] = set()
-    waiting = [computation]
-    while waiting:
-        each = waiting.pop()
-        if each in together:
-            continue
-        together.add(each)
-        for value in network.computations[each].writes:
-            base = network.values[value].base
-            waiting += _makers(network, value if base is None else base)
-    if not all(first <= each <= last for each in together):
-        return None
-    for each in together:
-        for value in network.computations[each].writes:
-            base = network.values[value].base
-            if base is not None and any(
-                network.writer[base] < reader < each and reader not in together
-                for reader in network.readers[base]
-            ):
-                return None
-    return tuple(sorted(together))
-
-
-def _makers(network: Network, value: int) -> list[int]:
-    """Return the computations that write a value or change it in place in a forward pass."""
-    changers = [
-        network.writer[other]
-        for other, each in enumerate(network.values)
-        if each.base == value and network.computations[network.writer[other]].repeatable
-    ]
-    return [network.writer[value], *changers]
-
-
 def carried_by(problem: Problem, execution: Execution) -> tuple[Carried, Capture, PlacedProgram]:
     """Return the execution that training really runs for one in a certificate, and its modules.
 

@@ -20,8 +20,7 @@ from offcert.questions.schedule.residences import host_residences_in_order
 from offcert.questions.schedule.result import Result
 from offcert.questions.schedule.schedule import FluidSchedule, Schedule
 from offcert.runtime.capture import Capture, read_capture
-from offcert.runtime.plan.host_budget import host_plan
-from offcert.runtime.plan.host_layout import HostLayout, host_layout
+from offcert.runtime.plan.host_layout import HostLayout, host_layout, host_plan
 from offcert.runtime.plan.place import carried_by
 from offcert.runtime.plan.predict import Prediction, predict
 from offcert.runtime.plan.step_table import StepTable, step_table

@@ -13,15 +13,13 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from offcert.core.errors import InputError
-from offcert.runtime.segments.calls import Calls
 from offcert.runtime.segments.frame import Frame, Now, Walk, run_frame
-from offcert.runtime.segments.lines import LineCall, encloses, end_lines
+from offcert.runtime.segments.lines import Calls, LineCall, encloses, end_lines
 from offcert.runtime.segments.placed import PlacedProgram
 from offcert.runtime.segments.resolve import Lookup, Part, resolve
-from offcert.runtime.watch.guard import OffloadWarning, guard_of, guarded
+from offcert.runtime.watch.guard import OffloadWarning, SegmentProof, guard_of, guarded
 from offcert.runtime.watch.hooks import Hooks
 from offcert.runtime.watch.module_hooks import UncopiedHook
-from offcert.runtime.watch.proof import SegmentProof
 
 
 class _Wrapped:

@@ -19,7 +19,7 @@ The rules:
    difference is a `RecomputeError`: what would be needed is gone.
 6. An operator of the user's own that is written in Python may keep anything anywhere; a segment
    that calls one is refused in its rehearsal, before it runs again, unless the operator was
-   declared to be pure (`offcert.runtime.segments.operators`).
+   declared to be pure (`offcert.runtime.segments.keeper`).
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from typing import Any
 
 import torch
 
-from offcert.runtime.segments.again import Again, as_is
 from offcert.runtime.segments.fingerprint import fingerprint, has_bytes, kind_of
-from offcert.runtime.segments.operators import Operators, operator_number
+from offcert.runtime.segments.keeper import Operators, operator_number
 from offcert.runtime.segments.saved import (
+    Again,
     Argument,
     Given,
     Mode,
@@ -42,12 +42,12 @@ from offcert.runtime.segments.saved import (
     Pending,
     Saved,
     Told,
+    as_is,
     is_held,
 )
 from offcert.runtime.torch_private import backward_number, storage_users, undispatched
 from offcert.runtime.watch.entries import Handle, InPlaceError, View
-from offcert.runtime.watch.guard import one_line
-from offcert.runtime.watch.proof import RecomputeError, SegmentProof, StopRunning
+from offcert.runtime.watch.guard import RecomputeError, SegmentProof, StopRunning, one_line
 
 
 class Checkpoint:

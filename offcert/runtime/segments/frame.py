@@ -10,21 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from offcert.runtime.segments.again import Again
 from offcert.runtime.segments.arguments import Arguments
 from offcert.runtime.segments.checkpoint import Checkpoint
-from offcert.runtime.segments.keeper import Keeper, Tick, Watch
+from offcert.runtime.segments.keeper import Keeper, Operators, Tick, Watch
 from offcert.runtime.segments.keeping import Give, Keep
-from offcert.runtime.segments.operators import Operators
 from offcert.runtime.segments.restored import Restored
-from offcert.runtime.segments.saved import Mode, Told
+from offcert.runtime.segments.saved import Again, Mode, Told
 from offcert.runtime.segments.settings import Casts, GeneratorStates
 from offcert.runtime.segments.state import Before, ModuleStates
 from offcert.runtime.torch_private import backward_keeps_graph, backward_number
 from offcert.runtime.watch.events import AGAIN, RESUME
-from offcert.runtime.watch.guard import Guard, guarded
-from offcert.runtime.watch.nodes import recomputing
-from offcert.runtime.watch.proof import StopRunning
+from offcert.runtime.watch.guard import Guard, StopRunning, guarded
+from offcert.runtime.watch.operators import recomputing
 
 if TYPE_CHECKING:
     from offcert.runtime.segments.resolve import Part

@@ -22,8 +22,8 @@ from offcert.runtime.segments.keeper import (
 )
 from offcert.runtime.torch_private import aliases_tracked, tree_flatten, tree_unflatten
 from offcert.runtime.watch.entries import View
-from offcert.runtime.watch.nodes import changed_in_place
-from offcert.runtime.watch.proof import RecomputeError, SegmentProof
+from offcert.runtime.watch.guard import RecomputeError, SegmentProof
+from offcert.runtime.watch.operators import changed_in_place
 
 
 @dataclass(slots=True)

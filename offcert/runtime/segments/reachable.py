@@ -45,7 +45,7 @@ from offcert.runtime.segments.contents import (
     Named,
     OfModule,
 )
-from offcert.runtime.watch.foreign import is_pure
+from offcert.runtime.watch.operators import is_pure
 
 # More objects than a part of a model reaches, unless it refers to its trainer. Arbitrary.
 _MOST_OBJECTS = 100_000

@@ -12,8 +12,8 @@ from offcert.core.errors import InputError
 from offcert.runtime.segments.keeper import Tick
 from offcert.runtime.segments.placed import PlacedProgram, PlacedSegment
 from offcert.runtime.segments.state import ModuleStates
+from offcert.runtime.watch.guard import SegmentProof
 from offcert.runtime.watch.hooks import is_compiled
-from offcert.runtime.watch.proof import SegmentProof
 from offcert.runtime.watch.sharded import Sharded, states_of
 
 Told = Callable[[SegmentProof], None]

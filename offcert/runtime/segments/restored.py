@@ -10,7 +10,7 @@ import torch
 
 from offcert.runtime.segments.contents import MISSING, is_state, swapped
 from offcert.runtime.segments.fingerprint import fingerprint
-from offcert.runtime.segments.settings import put, settings
+from offcert.runtime.segments.settings import HeldBytes, put, settings, uncounted
 from offcert.runtime.segments.snapshot import (
     Before,
     differences,
@@ -21,8 +21,7 @@ from offcert.runtime.segments.snapshot import (
     same,
     states_of,
 )
-from offcert.runtime.segments.uncounted import HeldBytes, uncounted
-from offcert.runtime.watch.proof import RecomputeError
+from offcert.runtime.watch.guard import RecomputeError
 from offcert.runtime.watch.sharded import mark_of
 
 

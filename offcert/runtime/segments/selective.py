@@ -25,9 +25,8 @@ from offcert.runtime.segments.keeping import generator_of
 from offcert.runtime.segments.placed import PlacedProgram, PlacedSegment
 from offcert.runtime.segments.resolve import resolve
 from offcert.runtime.torch_private import RunningNorm, TracingContext, tree_leaves
-from offcert.runtime.watch.guard import OffloadWarning
-from offcert.runtime.watch.nodes import changed_in_place
-from offcert.runtime.watch.proof import RecomputeError
+from offcert.runtime.watch.guard import OffloadWarning, RecomputeError
+from offcert.runtime.watch.operators import changed_in_place
 from offcert.runtime.watch.saved_hooks import dtype_name
 
 _BYTES = Units("ns", "B")

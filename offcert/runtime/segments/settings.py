@@ -6,6 +6,7 @@ tensors, autocast, and the default device.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -16,10 +17,12 @@ import torch
 from offcert.runtime.torch_private import (
     FLAGS,
     DeviceContext,
+    dispatch_modes,
     function_mode_count,
     function_modes,
     of_core,
 )
+from offcert.runtime.watch.tracker import LiveBytes
 
 
 class GeneratorStates:
@@ -190,3 +193,59 @@ def put(asked: tuple[Any, ...], now: tuple[Any, ...]) -> None:
     for value, (getter, setter) in zip(asked, _PAIRS.values(), strict=True):
         if getter() != value:
             setter(value)
+
+
+@contextmanager
+def uncounted() -> Iterator[None]:
+    """Do not count what the block allocates as live bytes of the step."""
+    with ExitStack() as stack:
+        for mode in dispatch_modes():
+            if isinstance(mode, LiveBytes):
+                stack.enter_context(mode.paused())
+        yield
+
+
+class Held:
+    """Bytes of copies on the device, of all segments of the process; the most since `start`."""
+
+    def __init__(self) -> None:
+        self.live = self.peak = 0
+        # A copy may die while another one is counted, in the same thread.
+        self._lock = threading.RLock()
+
+    def start(self) -> None:
+        """Forget the peak so far."""
+        with self._lock:
+            self.peak = self.live
+
+    def take(self, size: int) -> None:
+        """Count so many bytes more."""
+        with self._lock:
+            self.live += size
+            self.peak = max(self.peak, self.live)
+
+    def drop(self, size: int) -> None:
+        """Count so many bytes less."""
+        with self._lock:
+            self.live -= size
+
+
+HELD = Held()
+
+
+class HeldBytes:
+    """So many bytes of copies, counted until the object dies."""
+
+    __slots__ = ("_size",)
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        HELD.take(size)
+
+    def keep(self, size: int) -> None:
+        """Count only so many of them from now on."""
+        HELD.drop(self._size - size)
+        self._size = size
+
+    def __del__(self) -> None:
+        HELD.drop(self._size)

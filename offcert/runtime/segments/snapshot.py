@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import is_
@@ -14,9 +14,10 @@ import torch
 from torch import nn
 
 from offcert.runtime.segments.code import Random
-from offcert.runtime.segments.contents import MISSING
+from offcert.runtime.segments.contents import MISSING, Content
 from offcert.runtime.segments.fingerprint import fingerprint
-from offcert.runtime.segments.uncounted import HeldBytes
+from offcert.runtime.segments.reachable import Reach, Reached, is_atom
+from offcert.runtime.segments.settings import HeldBytes
 from offcert.runtime.torch_private import GLOBAL_HOOKS, BatchNorm
 
 # Before each dictionary in a list of what modules hold.
@@ -186,3 +187,92 @@ def ignores_statistics(thing: Any) -> bool:
         and thing.training
         and type(thing).forward in (BatchNorm.forward, nn.SyncBatchNorm.forward)
     )
+
+
+@dataclass(slots=True)
+class Counted:
+    """The objects before a first run: all that they hold, one after another (`flat`).
+
+    In a rehearsal or a verification all of them, with their contents (`closely`).
+    """
+
+    flat: list[Any]
+    closely: list[tuple[Content, Any]] = field(default_factory=list)
+
+    def clear(self) -> None:
+        """Hold nothing any more."""
+        self.flat.clear()
+        self.closely.clear()
+
+
+class Census:
+    """The objects that the code of some modules can reach.
+
+    Those that were found first are `reached`, modules and objects that may change unseen among
+    them. `tensors` are those that these objects hold; `generators` of random numbers are put back.
+    """
+
+    def __init__(self, modules: Iterable[tuple[str, Any]]) -> None:
+        self._reach = Reach()
+        everywhere = [("a global hook", each) for table in GLOBAL_HOOKS for each in table.values()]
+        self.reached: Reached = self._reach.visit([*modules, *everywhere])
+        self.generators: list[Random] = []
+        self.tensors: list[tuple[str, torch.Tensor]] = []
+        self._contents: list[Content] = []
+        self._last: list[Any] = []
+        self._add(self.reached)
+
+    def _add(self, found: Reached) -> None:
+        self.tensors += found.tensors
+        for each in found.contents:
+            if isinstance(each, Random):
+                self.generators.append(each)
+            else:
+                self._contents.append(each)
+
+    def attach(self, tensors: list[tuple[str, torch.Tensor]]) -> None:
+        """Add the attributes that programs have given to tensors, and all that they reach."""
+        self._add(self._reach.visit((name, each.__dict__) for name, each in tensors))
+
+    def take(self, arguments: Iterable[Any] = (), *, closely: bool = False) -> Counted:
+        """Take down what the objects hold; `closely`: what is dear and in arguments, too."""
+        flat = self.flat()
+        if not same(flat, self._last):
+            self._look_again()
+            flat = self._last = self.flat()
+        if not closely:
+            return Counted(flat)
+        given = [("an argument", each) for each in arguments if not is_atom(each)]
+        others = Reach(self._reach).visit(given).contents
+        return Counted(flat, [(each, each.take()) for each in self._contents + others])
+
+    def flat(self) -> list[Any]:
+        """Return the objects that they all hold, one after another."""
+        return [held for each in self._contents for held in (MARK, *each.held())]
+
+    def _look_again(self) -> None:
+        """Add the objects that can be reached now and were not known yet."""
+        above = [(each.name, each, each.take()) for each in self._contents]
+        self._add(
+            self._reach.visit(
+                (f"{name}.{key}" if name else key, held)
+                for name, content, value in above
+                for key, held in content.items(value)
+            )
+        )
+
+    def changed(self, before: Counted) -> Iterator[Content]:
+        """Yield the objects that hold something else than they did."""
+        if before.closely:
+            for content, value in before.closely:
+                if not content.same(value, content.take()):
+                    yield content
+        elif not same(self.flat(), before.flat):
+            yield from self._differing(before.flat)
+
+    def _differing(self, flat: list[Any]) -> Iterator[Content]:
+        ends = [index for index, each in enumerate(flat) if each is MARK] + [len(flat)]
+        for number, content in enumerate(self._contents[: len(ends) - 1]):
+            was = flat[ends[number] + 1 : ends[number + 1]]
+            if not same(was, list(content.held())):
+                yield content

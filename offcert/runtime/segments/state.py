@@ -12,14 +12,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from offcert.runtime.segments.census import Census
 from offcert.runtime.segments.contents import MISSING, is_state, tensors_in
 from offcert.runtime.segments.fingerprint import fingerprint
 from offcert.runtime.segments.restored import Restored
-from offcert.runtime.segments.settings import settings
+from offcert.runtime.segments.settings import HeldBytes, settings, uncounted
 from offcert.runtime.segments.snapshot import (
     MARK,
     Before,
+    Census,
     Doubt,
     differences,
     equal_bits,
@@ -32,7 +32,6 @@ from offcert.runtime.segments.snapshot import (
     same,
     states_of,
 )
-from offcert.runtime.segments.uncounted import HeldBytes, uncounted
 from offcert.runtime.torch_private import FakeTensor
 from offcert.runtime.watch.sharded import Sharded, mark_of
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 import weakref
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
@@ -24,6 +25,7 @@ from offcert.runtime.watch.guard import OffloadWarning
 from offcert.runtime.watch.saved_hooks import SavedPlace
 
 Room = TypeVar("Room")
+Made = TypeVar("Made")
 
 
 class User(Protocol):
@@ -170,7 +172,8 @@ class StreamMoverMaker(MoverMaker[StreamCopies[SavedPlace]]):
                 file = device.file(step_plan.in_file, self._spill)
                 undo.callback(file.close)
                 if step_plan.staging and arena.registered:
-                    staging = self._staging(step_plan, file)
+                    order = _returning(step_plan, file)
+                    staging = self._registered(lambda: Staging(device, step_plan.staging, order))
                 if staging is not None:
                     undo.callback(staging.close)
                 arena = SplitArena(arena, file)
@@ -189,29 +192,24 @@ class StreamMoverMaker(MoverMaker[StreamCopies[SavedPlace]]):
             self._spare = None
             return spare
         self._drop_spare()
-        try:
-            arena = self._device.arena(size, _leaving(step_plan, size))
-            if self._timed:
-                # Steps that are timed are steps as they are later.
-                arena.finish()
-            return arena
-        except RegistrationError as error:
-            self._refused(f"{error};")
-        # What has been mapped in vain is gone by now.
-        return self._device.pageable(size)
+        arena = self._registered(lambda: self._device.arena(size, _leaving(step_plan, size)))
+        if arena is None:
+            # What has been mapped in vain is gone by now.
+            return self._device.pageable(size)
+        if self._timed:
+            # Steps that are timed are steps as they are later.
+            arena.finish()
+        return arena
 
     def _apart(self, size: int) -> Arena:
         """Return memory for one copy, likewise."""
-        try:
-            return self._device.arena(size)
-        except RegistrationError as error:
-            self._refused(f"{error};")
-        return self._device.pageable(size)
+        found = self._registered(lambda: self._device.arena(size))
+        return self._device.pageable(size) if found is None else found
 
-    def _staging(self, step_plan: StepPlan, file: Arena) -> Staging[SavedPlace] | None:
-        """Return registered memory by way of which copies go to a file; None if that is refused."""
+    def _registered(self, make: Callable[[], Made]) -> Made | None:
+        """Return what needs registered memory; None, and say why, if the device refuses that."""
         try:
-            return Staging(self._device, step_plan.staging, _returning(step_plan, file))
+            return make()
         except RegistrationError as error:
             self._refused(f"{error};")
         return None

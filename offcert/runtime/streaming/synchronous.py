@@ -21,7 +21,7 @@ from offcert.runtime.device.store import HostStore
 from offcert.runtime.plan.predict import Prediction
 from offcert.runtime.plan.reports import Unfreed
 from offcert.runtime.plan.step_plan import StepPlan
-from offcert.runtime.streaming.host_copies import HostCopies
+from offcert.runtime.streaming.copies import HostCopies
 from offcert.runtime.streaming.step_events import StepEvents
 from offcert.runtime.watch.entries import Entry
 from offcert.runtime.watch.saved_hooks import SavedPlace

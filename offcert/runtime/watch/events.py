@@ -20,11 +20,10 @@ import torch
 from torch import nn
 
 from offcert.runtime.torch_private import queue_callback
-from offcert.runtime.watch.guard import Guard, guarded
-from offcert.runtime.watch.nodes import is_recomputing
-from offcert.runtime.watch.parts import Parts
-from offcert.runtime.watch.proof import require_same
+from offcert.runtime.watch.guard import Guard, guarded, require_same
+from offcert.runtime.watch.operators import is_recomputing
 from offcert.runtime.watch.saved_hooks import EnteredHooks
+from offcert.runtime.watch.sharded import Parts
 
 ENTER = "enter"  # the module is called
 LEAVE = "leave"  # it returns

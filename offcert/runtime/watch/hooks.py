@@ -20,10 +20,9 @@ from offcert.runtime.watch.module_hooks import (
     RootHook,
     StepKeeper,
     UncopiedHook,
+    Unseen,
 )
-from offcert.runtime.watch.parts import Parts
-from offcert.runtime.watch.sharded import require_followable
-from offcert.runtime.watch.unseen import Unseen
+from offcert.runtime.watch.sharded import Parts, require_followable
 
 # Wrappers whose replicas or shards are other modules than those that would be hooked.
 _REFUSED = {

@@ -22,8 +22,7 @@ from offcert.runtime.torch_private import (
 )
 from offcert.runtime.watch.entries import Entry, Handle, is_plain
 from offcert.runtime.watch.guard import GUARDED_CALL, RAISING, Guard, guarded
-from offcert.runtime.watch.parts import Parts
-from offcert.runtime.watch.sharded import Gathered, Whole, local
+from offcert.runtime.watch.sharded import Gathered, Parts, Whole, local
 from offcert.runtime.watch.tracker import LiveBytes
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from offcert.runtime.torch_private import tree_flatten
-from offcert.runtime.watch.parts import Parts
 from offcert.runtime.watch.saved_hooks import dtype_name
+from offcert.runtime.watch.sharded import Parts
 
 # A JSON value: lists of strings, numbers and lists.
 Signature = list[Any]

@@ -23,7 +23,7 @@ from torch.nn.functional import linear
 
 from offcert.core.errors import InputError
 from offcert.core.messages import short_repr, show
-from offcert.runtime.watch.foreign import pure
+from offcert.runtime.watch.operators import pure
 
 # Weights that share a number, and such numbers that share one where these are quantised again.
 # Given by QLoRA and bitsandbytes.

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from offcert.core.errors import InputError
 from offcert.core.messages import meant, show
-from offcert.runtime.zoo._options import require_positive
+from offcert.core.options import require_count
 from offcert.runtime.zoo.densenet import LAYERS, DenseNet
 from offcert.runtime.zoo.gpt import GPT
 from offcert.runtime.zoo.inception import InceptionV3
@@ -129,8 +129,6 @@ def default_input(name: str, shape: Sequence[int] | None = None, **options: Any)
     _check_options(name, network, options)
     chosen = network.options | options
     is_text = "vocabulary" in chosen
-    if is_text:
-        require_positive(vocabulary=chosen["vocabulary"], context=chosen["context"])
     if shape is None:
         batch, *sizes = network.shape
         shape = (batch, min(*sizes, chosen["context"])) if is_text else network.shape
@@ -153,6 +151,11 @@ def _check_options(name: str, network: _Network, options: dict[str, Any]) -> Non
         if option not in network.options:
             known = ", ".join(network.options)
             raise InputError(f"network {name} has no option {show(option)}, but {known or 'none'}")
+        value, kind = options[option], type(network.options[option])
+        if kind is int:
+            require_count(value, option)
+        elif kind is float and not (isinstance(value, int | float) and 0 <= value < 1):
+            raise InputError(f"{option} must be a number in [0, 1), not {show(value)}")
 
 
 def _check_shape(name: str, shape: tuple[int, ...], context: int | None) -> None:

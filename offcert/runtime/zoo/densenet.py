@@ -10,7 +10,6 @@ from torch.nn import functional
 
 from offcert.core.errors import InputError
 from offcert.core.messages import show
-from offcert.runtime.zoo._options import require_positive
 
 # By depth: growth, channels of the first convolution, layers of each block. Given by the DenseNet
 # paper.
@@ -122,7 +121,6 @@ class DenseNet(nn.Module):
 
     def __init__(self, depth: int, classes: int = 1000, stages: str = BLOCKS) -> None:
         super().__init__()
-        require_positive(classes=classes)
         if stages not in _BLOCKS:
             raise InputError(f"stages must be {' or '.join(_BLOCKS)}, not {show(stages)}")
         make_block = _BLOCKS[stages]

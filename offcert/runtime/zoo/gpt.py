@@ -7,7 +7,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from offcert.core.errors import InputError
-from offcert.runtime.zoo._options import require_positive, require_probability
 
 
 class Attention(nn.Module):
@@ -109,10 +108,6 @@ class GPT(nn.Module):
         dropout: float = 0.1,
     ) -> None:
         super().__init__()
-        require_positive(
-            layers=layers, heads=heads, width=width, vocabulary=vocabulary, context=context
-        )
-        require_probability(dropout=dropout)
         if width % heads:
             raise InputError(f"width must be a multiple of heads, but {width} is not of {heads}.")
         self.wte = nn.Embedding(vocabulary, width)

@@ -6,8 +6,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from offcert.runtime.zoo._options import require_positive, require_probability
-
 _Size = int | tuple[int, int]
 
 
@@ -183,8 +181,6 @@ class InceptionV3(nn.Module):
 
     def __init__(self, classes: int = 1000, auxiliary: bool = False, dropout: float = 0.5) -> None:
         super().__init__()
-        require_positive(classes=classes)
-        require_probability(dropout=dropout)
         self.Conv2d_1a_3x3 = ConvNorm(3, 32, 3, stride=2)
         self.Conv2d_2a_3x3 = ConvNorm(32, 32, 3)
         self.Conv2d_2b_3x3 = ConvNorm(32, 64, 3, padding=1)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from offcert.runtime.zoo._options import require_positive
-
 # By depth: blocks of each group. Given by the ResNet paper.
 LAYERS = {
     18: (2, 2, 2, 2),
@@ -112,7 +110,6 @@ class ResNet(nn.Module):
 
     def __init__(self, depth: int, classes: int = 1000) -> None:
         super().__init__()
-        require_positive(classes=classes)
         block = Bottleneck if depth >= 50 else BasicBlock
         self.conv1 = nn.Conv2d(3, WIDTHS[0], 7, stride=2, padding=3, bias=False)
         self.bn1 = nn.BatchNorm2d(WIDTHS[0])

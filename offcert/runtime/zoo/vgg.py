@@ -5,8 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from offcert.runtime.zoo._options import require_positive, require_probability
-
 
 class AlexNet(nn.Module):
     """AlexNet in its single-tower form, for images of any size from 63 pixels on.
@@ -27,8 +25,6 @@ class AlexNet(nn.Module):
 
     def __init__(self, classes: int = 1000, dropout: float = 0.5) -> None:
         super().__init__()
-        require_positive(classes=classes)
-        require_probability(dropout=dropout)
         self.features = nn.Sequential(
             nn.Conv2d(3, 64, 11, stride=4, padding=2),
             nn.ReLU(inplace=True),
@@ -91,8 +87,6 @@ class VGG(nn.Module):
 
     def __init__(self, depth: int, classes: int = 1000, dropout: float = 0.5) -> None:
         super().__init__()
-        require_positive(classes=classes)
-        require_probability(dropout=dropout)
         layers: list[nn.Module] = []
         channels = 3
         for width, convolutions in zip(_WIDTHS, _CONVOLUTIONS[depth], strict=True):

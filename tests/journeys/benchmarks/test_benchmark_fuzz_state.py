@@ -70,7 +70,8 @@ def test_no_state_makes_training_silently_another_one(fuzz, tmp_path, door, coun
 
 def unguard(monkeypatch):
     """Take away what guards recomputation: nothing is compared, and nothing is put back."""
-    from offcert.runtime.segments import calls, reachable
+    from offcert.runtime.segments import lines as calls
+    from offcert.runtime.segments import reachable
     from offcert.runtime.segments.saved import Mode
 
     monkeypatch.setattr(calls.Calls, "mode", lambda *_: Mode.TRUSTED)

@@ -16,7 +16,7 @@ from offcert.core.carried.ranges import Line, Range, Ranges, Row
 from offcert.runtime.hardware import HARDWARE
 from offcert.runtime.watch.guard import OffloadWarning
 from offcert.training import offload, search
-from offcert.training.barred import opaque_modules
+from offcert.training.planner import opaque_modules
 from support.runtime.counted_search import counted_search
 
 NOISE = random.SystemRandom()

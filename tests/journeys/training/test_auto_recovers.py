@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from offcert.runtime.follow.offload import Offload, OffloadWarning
-from offcert.runtime.watch.modes import leave, sweep
+from offcert.runtime.watch.operators import leave, sweep
 from offcert.runtime.watch.tracker import LiveBytes
 from offcert.training import offload
 

@@ -9,7 +9,7 @@ from torch import nn
 from offcert.questions.schedule.plan import Plan
 from offcert.runtime.follow.accounts import LOG, Accounts, say
 from offcert.runtime.plan.step_plan import step_plan
-from offcert.runtime.watch.proof import SegmentProof
+from offcert.runtime.watch.guard import SegmentProof
 from support.runtime.captured import mean_step
 from support.runtime.joint_training import again, carried_by, problem_of
 

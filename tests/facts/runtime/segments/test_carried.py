@@ -12,7 +12,7 @@ from offcert.core.errors import InputError
 from offcert.core.program import Program, Segment
 from offcert.questions.schedule.carried import carried_on
 from offcert.runtime.capture import capture
-from offcert.runtime.plan.place import kept_with, place, program_of, steady
+from offcert.runtime.plan.place import place, program_of, steady
 from offcert.verify.execution import execution_faults
 from support.runtime.captured import mean_step
 from support.runtime.joint_training import again, carried_by, live, problem_of, segment
@@ -66,16 +66,6 @@ def test_ranges_whose_inputs_are_changed_in_place_are_left_out(network):
     gone = {path for path in paths - left if path.endswith("relu")}
     assert gone == {path for path in paths if path.endswith("relu")}
     assert (set(BLOCKS) | {"layer1"} if gone else {"h.0", "h"}) <= left
-
-
-def test_what_is_kept_together():
-    _, captured = problem_of(images("vgg11"))
-    names = [each.name for each in captured.network.computations]
-    conv, relu = names.index("F:features.6"), names.index("F:features.7")
-    assert kept_with(captured.network, 0, 20, conv) == (conv, relu)
-    assert kept_with(captured.network, 0, 20, relu) == (conv, relu)
-    assert kept_with(captured.network, 0, conv, conv) is None
-    assert kept_with(captured.network, relu, 20, relu) is None
 
 
 def test_segments_that_are_no_range():

@@ -20,8 +20,7 @@ from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.questions.schedule.simulate import simulate
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.plan.policies import checkpoint_policies, for_policies
-from offcert.runtime.watch.guard import OffloadWarning
-from offcert.runtime.watch.proof import RecomputeError
+from offcert.runtime.watch.guard import OffloadWarning, RecomputeError
 from offcert.runtime.watch.tracker import LiveBytes
 from support.runtime.joint_training import again, carried_by, line, problem_of, segment
 

@@ -21,8 +21,8 @@ from offcert.runtime.plan.place import place, program_of, steady
 from offcert.runtime.segments import settings
 from offcert.runtime.segments.steps import segmented
 from offcert.runtime.watch.entries import InPlaceError
-from offcert.runtime.watch.foreign import pure
 from offcert.runtime.watch.guard import OffloadWarning
+from offcert.runtime.watch.operators import pure
 from offcert.verify.execution import execution_faults
 from support.runtime.captured import mean_step
 from support.runtime.joint_training import (

@@ -11,8 +11,7 @@ from torch.nn import functional
 
 import offcert
 from offcert.runtime.segments.steps import segmented
-from offcert.runtime.watch.guard import OffloadWarning
-from offcert.runtime.watch.proof import RecomputeError
+from offcert.runtime.watch.guard import OffloadWarning, RecomputeError
 from support.runtime.joint_training import Unwatched, again
 
 COUNT = {"calls": 0}

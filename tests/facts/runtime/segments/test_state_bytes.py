@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from offcert.questions.schedule.plan import Plan
-from offcert.runtime.segments.uncounted import HELD
+from offcert.runtime.segments.settings import HELD
 from support.runtime.captured import mean_step
 from support.runtime.joint_training import again, compare_joint
 

@@ -17,8 +17,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from offcert.runtime.segments.saved import Mode
 from offcert.runtime.segments.steps import segmented
-from offcert.runtime.watch.guard import OffloadWarning
-from offcert.runtime.watch.proof import RecomputeError
+from offcert.runtime.watch.guard import OffloadWarning, RecomputeError
 from support.runtime.captured import mean_step
 from support.runtime.joint_training import Unwatched, again
 

@@ -12,8 +12,8 @@ from test_stream_cleanup import hooked
 from torch import nn
 
 from offcert.core.platform import Kind
-from offcert.runtime.device import clerk
-from offcert.runtime.device.clerk import ThreadClerk
+from offcert.runtime.device import store
+from offcert.runtime.device.store import ThreadClerk
 from offcert.runtime.follow.offload import follow
 from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.simulated import SimulatedDevice, by_chance, early, late
@@ -100,7 +100,7 @@ def test_nobody_waits_for_a_file_that_is_not_behind(case, tmp_path, monkeypatch)
         assert made.times == times
     # Without memory for it the driver lets whoever hands over wait.
     monkeypatch.setattr(
-        "offcert.runtime.plan.host_budget.bytes_for_staging", lambda problem, limit: 0
+        "offcert.runtime.plan.host_layout.bytes_for_staging", lambda problem, limit: 0
     )
     made, device = spilling(case, tmp_path)
     with made:
@@ -201,8 +201,8 @@ def test_threads_that_take_their_time(case, tmp_path, monkeypatch):
         time.sleep(0.002)
         copied(source, target, after)
 
-    copied = clerk.copy_after
-    monkeypatch.setattr(clerk, "copy_after", slowly)
+    copied = store.copy_after
+    monkeypatch.setattr(store, "copy_after", slowly)
     # The device's events have all been reached, so it is nothing to threads.
     monkeypatch.setattr(SimulatedDevice, "of", Threaded.of)
     made, device = spilling(case, tmp_path, adversary=early)

@@ -16,8 +16,7 @@ from offcert.core.errors import PlanError
 from offcert.runtime.follow.follower import Follower
 from offcert.runtime.follow.offload import OffloadWarning, follow
 from offcert.runtime.follow.options import FollowOptions
-from offcert.runtime.watch.guard import GUARDED, Guard
-from offcert.runtime.watch.proof import RecomputeError
+from offcert.runtime.watch.guard import GUARDED, Guard, RecomputeError
 from offcert.training import host_room, search
 from offcert.training import offload as make_plans
 from support.runtime.counted_search import counted_search
@@ -151,9 +150,6 @@ def reached(certificates, which):
 ELSEWHERE = {
     # Only lines of calls that the program makes itself.
     "offcert.runtime.segments.lines.LineCall._begin",
-    # Only while the hooks have not been called.
-    "offcert.runtime.watch.unseen._Gradient.__call__",
-    "offcert.runtime.watch.unseen._Stepped.__call__",
 }
 
 
@@ -271,7 +267,7 @@ def test_the_end_of_a_context_that_fails(certificates, monkeypatch):
 
 
 def test_bytes_that_are_lost_are_an_error(certificates, monkeypatch):
-    from offcert.runtime.streaming.host_copies import HostCopies
+    from offcert.runtime.streaming.copies import HostCopies
 
     def gone(self, entry, data):
         raise OSError("the disk is gone")
@@ -329,17 +325,16 @@ def test_everything_that_pytorch_is_given_is_guarded():
         # Of the model itself, of its modules.
         ("runtime/watch/hooks.py", "enter"): ("UncopiedHook._tell", "EnterHook._tell"),
         ("runtime/watch/hooks.py", "leave"): ("UncopiedHook._tell", "LeaveHook._tell"),
-        ("runtime/follow/counting.py", "excluding"): "Excluding.__call__",
+        ("runtime/follow/counting.py", "excluding"): "UncopiedHook._tell",
         ("runtime/segments/attach.py", "hook.enter"): "UncopiedHook._tell",
         ("runtime/segments/attach.py", "hook.leave"): "UncopiedHook._tell",
-        ("runtime/watch/unseen.py", "_Gradient(self)"): "_Gradient.__call__",
-        ("runtime/watch/unseen.py", "_Stepped(self)"): "_Stepped.__call__",
+        ("runtime/watch/module_hooks.py", "trains"): "UncopiedHook._tell",
+        ("runtime/watch/module_hooks.py", "stepped"): "UncopiedHook._tell",
     }
     # Their own programs, which raise what goes wrong; and what passes on what it is given.
     apart = {
         ("runtime/watch/events.py", "hook"),
         ("runtime/devices_problem.py", "clock.complete"),
-        ("runtime/host_gradients.py", "complete"),
         ("runtime/workloads/standard_step.py", "_require_tokens"),
     }
     found = set(given())

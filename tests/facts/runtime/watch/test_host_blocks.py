@@ -5,7 +5,7 @@ import threading
 
 import torch
 
-from offcert.runtime.watch.host_blocks import HostBlocks
+from offcert.runtime.watch.rule import HostBlocks
 
 
 def test_parts_of_blocks_do_not_overlap_and_hold_what_is_written():

@@ -19,13 +19,12 @@ from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.segments.attach import Segments
 from offcert.runtime.segments.placed import PlacedProgram, PlacedSegment
 from offcert.runtime.watch.hooks import unwrap
-from offcert.runtime.watch.parts import Parts
 from offcert.runtime.watch.saved_hooks import Owned
-from offcert.runtime.watch.sharded import mark_of
+from offcert.runtime.watch.sharded import Parts, mark_of
 from offcert.runtime.watch.signature import difference, signature
 from offcert.runtime.watch.tracker import LiveBytes
-from offcert.training.barred import opaque_modules
 from offcert.training.offload import offload
+from offcert.training.planner import opaque_modules
 from support.runtime.captured import evict_everything, problem_of_step
 
 # PyTorch takes seconds to load what shards.

@@ -22,9 +22,8 @@ from offcert.report.training_figure import trace_of
 from offcert.runtime.device.pinned import SplitArena
 from offcert.runtime.follow.offload import follow
 from offcert.runtime.follow.options import FollowOptions
-from offcert.runtime.pairs.comparison import Pair
-from offcert.runtime.pairs.recorded import _shown
-from offcert.runtime.pairs.train import train
+from offcert.runtime.pairs.step_pair import Pair
+from offcert.runtime.pairs.train import _shown, train
 from offcert.runtime.pairs.train_device import TrainDevice
 from offcert.runtime.plan.host_layout import HostLayout
 from offcert.runtime.plan.predict import predict

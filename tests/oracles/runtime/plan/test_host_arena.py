@@ -24,7 +24,7 @@ from offcert.runtime.follow import offload
 from offcert.runtime.plan import host_layout, step_plan
 from offcert.runtime.plan.host_layout import HostLayout
 from offcert.runtime.plan.predict import predict
-from offcert.runtime.streaming.host_copies import HostCopies
+from offcert.runtime.streaming.copies import HostCopies
 from offcert.runtime.watch.entries import Entry
 from support.oracles.placement import least_pool
 from support.problems.placements import random_placement_problem

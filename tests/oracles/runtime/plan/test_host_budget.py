@@ -11,8 +11,7 @@ from offcert.questions.placement.problem import PlacementProblem, Residence, pla
 from offcert.questions.schedule.residences import HOST_ALIGNMENT
 from offcert.questions.schedule.within_host import least_covering
 from offcert.runtime.device.pinned import FileArena, SplitArena
-from offcert.runtime.plan.host_budget import host_plan
-from offcert.runtime.plan.host_layout import HostLayout, placed
+from offcert.runtime.plan.host_layout import HostLayout, host_plan, placed
 
 
 def _layout(rows, alignment=1):
