@@ -55,7 +55,7 @@ out/training.json: out/certificate.json
 	@$(BIN)/offcert train $< --steps 1 --json > $@.part && mv $@.part $@
 
 out/report.md: out/certificate.json out/verification.json out/plan.png out/training.json
-	@$(BIN)/python -m offcert.report.summary out > $@.part && mv $@.part $@
+	@$(BIN)/python benchmarks/demonstration.py out > $@.part && mv $@.part $@
 
 check: lint types
 

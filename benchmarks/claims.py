@@ -36,9 +36,9 @@ from offcert.core.errors import InputError
 from offcert.heuristics.evictions.dynprog import chain_view
 from offcert.questions.schedule.files import read_problem, write_problem
 from offcert.questions.schedule.problem import Problem
-from offcert.report.curve_figures import save_grid
-from offcert.report.curves import Curves, curves_of
-from offcert.report.points import Point, by_problem, plain_rows, points_of
+from offcert_lab.comparisons.curve_figures import save_grid
+from offcert_lab.comparisons.curves import Curves, curves_of
+from offcert_lab.comparisons.points import Point, by_problem, plain_rows, points_of
 from papers.claims import combined, figures, layers, modnn, program, recomputation
 from papers.claims.document import FOLDER, Report, write_report
 from papers.claims.exhibits import exhibits_to_json

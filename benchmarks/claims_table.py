@@ -16,7 +16,7 @@ import claims
 from offcert.certify.methods import solve
 from offcert.core.documents import read_json
 from offcert.questions.schedule.files import problem_digest
-from offcert.report.points import Point, points_of
+from offcert_lab.comparisons.points import Point, points_of
 from papers.claims.document import FOLDER
 from papers.claims.evidence import EvidenceFile, EvidenceRow, Figures, evidence_of
 from papers.claims.evidence_check import Again, Judge, schedule_certificate

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from offcert.report.points import Point
+from offcert_lab.comparisons.points import Point
 from papers.claims.judge import Finding, Share, judge
 from papers.claims.predicates import BLOCKS, VIEWS, Cases, view_of
 

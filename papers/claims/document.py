@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from textwrap import fill
 
-from offcert.report.points import Point
+from offcert_lab.comparisons.points import Point
 from papers.claims.claim import Claim
 from papers.claims.evidence import HEADING, INTRODUCTION, EvidenceFile, rests_on
 from papers.claims.exhibits import Exhibit, exhibit_of, experiment_exhibit

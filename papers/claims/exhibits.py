@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from offcert.report.points import CERTIFY, Point
+from offcert_lab.comparisons.points import CERTIFY, Point
 from papers.claims.judge import Finding, Verdict
 from papers.claims.theory import Experiment
 

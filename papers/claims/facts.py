@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from offcert.core.documents import canonical_digest
-from offcert.report.points import CERTIFY, FAILED, plain_rows
+from offcert_lab.comparisons.points import CERTIFY, FAILED, plain_rows
 from papers.claims.theory import Experiment
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from enum import StrEnum
 from fractions import Fraction
 from functools import cached_property
 
-from offcert.report.points import Point
+from offcert_lab.comparisons.points import Point
 
 
 class Outcome(StrEnum):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from statistics import mean
 
-from offcert.report.points import Point
+from offcert_lab.comparisons.points import Point
 from papers.claims.predicates import certified, number, view_of
 
 HEURISTICS = ("dynprog", "greedy", "vdnn", "autoswap", "tflms")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 
-from offcert.report.points import FAILED, Point
+from offcert_lab.comparisons.points import FAILED, Point
 from papers.claims.judge import Case, Outcome
 
 Cases = Callable[[Sequence[Point]], list[Case]]

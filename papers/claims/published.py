@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from offcert.core.documents import read_json
-from offcert.report.points import CERTIFY, Point, by_problem
+from offcert_lab.comparisons.points import CERTIFY, Point, by_problem
 from papers.claims.evidence import EvidenceFile, EvidenceRow, Figures, evidence_of
 from papers.claims.judge import Case, Finding
 from papers.claims.theory import Experiment

@@ -8,7 +8,7 @@ from fractions import Fraction
 from itertools import combinations, pairwise
 from statistics import mean, median
 
-from offcert.report.points import FAILED, Point, by_problem
+from offcert_lab.comparisons.points import FAILED, Point, by_problem
 from papers.claims.judge import Case, Outcome
 from papers.claims.predicates import BLOCKS, Cases, binding, certified, number, title, view_of
 

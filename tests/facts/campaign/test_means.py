@@ -17,8 +17,8 @@ from offcert.core.errors import InputError
 from offcert.instances.checkpoint_instances import RecomputeNetworks
 from offcert.instances.cnn import cnn_chain
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
-from offcert.report.curves import Quantity, curves_of
-from offcert.report.points import by_problem, points_of
+from offcert_lab.comparisons.curves import Quantity, curves_of
+from offcert_lab.comparisons.points import by_problem, points_of
 from support.problems.joint_certificates import chain_problem, network_problem
 
 ALL = list(Means)

@@ -8,9 +8,9 @@ import pytest
 
 from offcert.campaign.table import Table
 from offcert.cli import main
-from offcert.cli.plot_table import _grids
-from offcert.report.curve_figures import MOST_PANELS
-from offcert.report.points import Point
+from offcert_lab.commands.plot_table import _grids
+from offcert_lab.comparisons.curve_figures import MOST_PANELS
+from offcert_lab.comparisons.points import Point
 from support.problems.campaign_tables import rows
 
 

@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from benchmarks.demonstration import _plan_lines
 from offcert.core.strategy import Strategy
 from offcert.core.units import Units
 from offcert.proofs.certificate import Certificate
@@ -17,7 +18,6 @@ from offcert.report.execution import Reruns, choices_summary, reruns_of
 from offcert.report.gantt import save_gantt
 from offcert.report.gantt_svg import gantt_svg
 from offcert.report.memory_curve import memory_curve
-from offcert.report.summary import _plan_lines
 from offcert.report.text import (
     SCHEDULE,
     certificate_summary,

@@ -15,8 +15,8 @@ from offcert.core.platform import Kind
 from offcert.core.result import Evidence
 from offcert.heuristics.evictions.dynprog import algorithm_1
 from offcert.questions.schedule.schedule import Schedule
-from offcert.report.points import CERTIFY, MethodOutcome, Point
 from offcert.verify.document import Verification, verify_file
+from offcert_lab.comparisons.points import CERTIFY, MethodOutcome, Point
 from offcert_lab.hunts.adversarial.values import ordered_optimum
 from papers.claims.exhibits import EXHIBITS_FORMAT, LARGEST
 from papers.claims.judge import Outcome

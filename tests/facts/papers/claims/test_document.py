@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from offcert.report.points import points_of
+from offcert_lab.comparisons.points import points_of
 from papers.claims.document import Report, write_report
 from papers.claims.exhibits import LARGEST, exhibits_to_json
 from papers.claims.facts import facts_of

@@ -3,7 +3,7 @@
 from fractions import Fraction
 from typing import Any
 
-from offcert.report.points import Point, points_of
+from offcert_lab.comparisons.points import Point, points_of
 from papers.claims.measured import (
     open_lines,
     per_image_lines,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from offcert.report.points import points_of
+from offcert_lab.comparisons.points import points_of
 from papers.claims.judge import Verdict
 from papers.claims.offloading import CLAIMS, SLOTS
 from support.problems.campaign_tables import rows, table

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from offcert.report.points import points_of
+from offcert_lab.comparisons.points import points_of
 from papers.claims.judge import Case
 from papers.claims.predicates import (
     Cases,

@@ -1,4 +1,4 @@
-"""The figures of `offcert.report.curves`: one a problem, and grids of several."""
+"""The figures of `offcert_lab.comparisons.curves`: one a problem, and grids of several."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 from offcert.core.errors import InputError
 from offcert.core.messages import cut
-from offcert.report.curves import Curves, Quantity
 from offcert.report.svg import LETTER, Element, drawing, element, require_picture, save, ticks
+from offcert_lab.comparisons.curves import Curves, Quantity
 
 # Okabe and Ito's colours, which people tell apart however they see colours; marks differ too.
 # Sizes fall in the order of drawing, so that methods with the same schedule all show.

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from offcert.core.errors import InputError
-from offcert.report.curve_figures import (
+from offcert.report.svg import Element, drawing, letters_are_drawn
+from offcert_lab.comparisons.curve_figures import (
     MOST_PANELS,
     Panel,
     grid_svg,
@@ -18,9 +19,8 @@ from offcert.report.curve_figures import (
     save_grid,
     styles_of,
 )
-from offcert.report.curves import Curves, Quantity, curves_of
-from offcert.report.points import points_of
-from offcert.report.svg import Element, drawing, letters_are_drawn
+from offcert_lab.comparisons.curves import Curves, Quantity, curves_of
+from offcert_lab.comparisons.points import points_of
 from support.problems.campaign_tables import rows, table
 
 # A box in which a percent is 2 pixels wide: the example's axes reach from -23 to 103.

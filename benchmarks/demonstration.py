@@ -117,7 +117,7 @@ def main(arguments: Sequence[str]) -> int:
         (folder,) = arguments
         print(write_summary(Path(folder)))
     except (InputError, ValueError, json.JSONDecodeError) as error:
-        print(f"offcert.report.summary: {error}", file=sys.stderr)
+        print(f"benchmarks.demonstration: {error}", file=sys.stderr)
         return 2
     return 0
 

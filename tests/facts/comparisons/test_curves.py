@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from offcert.core.errors import InputError
-from offcert.report.curves import Curves, Quantity, curves_of
-from offcert.report.points import points_of
+from offcert_lab.comparisons.curves import Curves, Quantity, curves_of
+from offcert_lab.comparisons.points import points_of
 from support.problems.campaign_tables import rows, table
 
 NAN = math.nan

@@ -12,7 +12,7 @@ from offcert.certify.ladder import certify
 from offcert.core.errors import InputError
 from offcert.formulations.combinatorial.relaxations import prop3_bound
 from offcert.instances.cnn import cnn_chain
-from offcert.report.points import by_problem, plain_rows, points_of
+from offcert_lab.comparisons.points import by_problem, plain_rows, points_of
 from support.problems.campaign_tables import rows, table
 
 RATE = Fraction(2)
@@ -133,7 +133,7 @@ def test_rows_become_plain_values_that_json_knows() -> None:
 
 def test_curves_load_neither_pandas_nor_a_solver_before_they_need_it() -> None:
     code = (
-        "import sys, offcert.report.points, offcert.report.curves\n"
+        "import sys, offcert_lab.comparisons.points, offcert_lab.comparisons.curves\n"
         "sys.exit(', '.join({'pandas', 'matplotlib', 'ortools', 'torch'} & set(sys.modules)) or 0)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

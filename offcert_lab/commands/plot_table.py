@@ -12,8 +12,8 @@ from offcert.cli.output import show
 from offcert.cli.parser import Commands, add_command
 
 if TYPE_CHECKING:
-    from offcert.report.curves import Curves
-    from offcert.report.points import Point
+    from offcert_lab.comparisons.curves import Curves
+    from offcert_lab.comparisons.points import Point
 
 _FORMATS = ("svg", "png")
 
@@ -59,8 +59,8 @@ def add(commands: Commands) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from offcert.core.documents import make_folder
-    from offcert.report.curves import Quantity, curves_of
-    from offcert.report.points import by_problem
+    from offcert_lab.comparisons.curves import Quantity, curves_of
+    from offcert_lab.comparisons.points import by_problem
 
     target = Path(options.target)
     single = _is_file(target, options.format)
@@ -69,7 +69,7 @@ def _run(options: argparse.Namespace) -> int:
     pages = {target: list(drawn.values())} if single else _pages(options, target, groups, drawn)
     if not single:
         make_folder(target)
-    from offcert.report.curve_figures import save_grid
+    from offcert_lab.comparisons.curve_figures import save_grid
 
     for path, panels in pages.items():
         save_grid(panels, path)
@@ -100,7 +100,7 @@ def _points(options: argparse.Namespace) -> list[Point]:
     from offcert.campaign.table import read
     from offcert.core.errors import InputError
     from offcert.core.units import Units, parse_bandwidth
-    from offcert.report.points import points_of
+    from offcert_lab.comparisons.points import points_of
 
     rate = None
     if options.rate is not None:
@@ -136,7 +136,7 @@ def _pages(
 
 def _grids(groups: dict[str, list[Point]]) -> Iterator[tuple[str, list[str]]]:
     """Yield the panels of each grid: chains and traces apart, image sizes apart, in pages."""
-    from offcert.report.curve_figures import MOST_PANELS
+    from offcert_lab.comparisons.curve_figures import MOST_PANELS
 
     found: dict[str, list[str]] = {}
     for name, points in groups.items():

@@ -14,7 +14,7 @@ from fractions import Fraction
 from functools import partial
 
 from offcert.core.errors import InputError
-from offcert.report.points import CERTIFY, FAILED, MethodOutcome, Point
+from offcert_lab.comparisons.points import CERTIFY, FAILED, MethodOutcome, Point
 
 NO_PLAN = "NO_PLAN"
 # The paper's methods first and in its order of merit; others follow by name.

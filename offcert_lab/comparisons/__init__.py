@@ -1,0 +1,1 @@
+"""Comparisons of methods with each other and with the certified optimum, as tables and curves."""
