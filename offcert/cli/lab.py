@@ -13,7 +13,6 @@ from offcert.core.lab import COMMANDS, GENERATORS, lab_missing, lab_points
 SUMMARIES: Mapping[str, Mapping[str, str]] = {
     COMMANDS: {
         "audit": "say how good others' plans are, and where others' engines forget to wait",
-        "exact": "DYNPROG and GREEDY beside all exact models and the certified bound",
         "export-proof": "write a proved bound for other people's checkers",
         "hunt": "look for claims that contradict what is proved",
         "plot-table": "draw a campaign's table: makespan or throughput against memory",

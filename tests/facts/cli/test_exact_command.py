@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from offcert.certify.exact import ROWS, compare_exactly
 from offcert.certify.methods import METHODS
 from offcert.cli import main
 from offcert.core.chain import Chain
@@ -13,7 +14,6 @@ from offcert.core.platform import Platform
 from offcert.instances.two_partition import two_partition
 from offcert.questions.schedule.files import write_problem
 from offcert.questions.schedule.problem import Problem
-from offcert_lab.comparisons.exact import ROWS, compare_exactly
 
 FAST = ["--time-limit", "20", "--workers", "1"]
 
