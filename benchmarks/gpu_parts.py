@@ -40,6 +40,7 @@ from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.runtime.follow.offload import Offload, follow
 from offcert.runtime.follow.options import FollowOptions
+from offcert.runtime.hardware.choice import at_hand
 from offcert.runtime.streaming.step_events import forecast
 
 # What the compiler may save of what it would save by itself: the first that keeps to the limit.
@@ -163,13 +164,17 @@ def _hosted(training: Offload, certificate: Certificate) -> float | None:
 
 
 COMPILED, BUDGET, OURS = "compiled", "memory budget", "compiled joint"
+# By a problem that is captured from the compiled graphs themselves.
+GRAPHS = "compiled graphs"
+# Seconds of searching for a plan of that problem, which is made where it is followed. Arbitrary.
+_SEARCH = 20
 
 
 def compiled(part: Part) -> None:
     """Compile plainly, with PyTorch's memory budget at the peak of checkpointing, and by a plan."""
-    for network in part.wanted(OURS, BUDGET, COMPILED):
+    for network in part.wanted(OURS, GRAPHS, BUDGET, COMPILED):
         bench = Bench(network)
-        for way in part.missing(network, (OURS, BUDGET, COMPILED)):
+        for way in part.missing(network, (OURS, GRAPHS, BUDGET, COMPILED)):
             certificate = _certificate(part, network, JOINT)
             if certificate is None:
                 break
@@ -180,6 +185,8 @@ def compiled(part: Part) -> None:
                     # What a certificate of a simulated device says, the CPU's clock does not know.
                     found |= {} if bench.simulated else _said(certificate)
                     found |= _compiled_ours(bench, certificate)
+                elif way == GRAPHS:
+                    found |= _compiled_ours(bench, _of_graphs(bench, found["limit"]))
                 elif way == BUDGET:
                     found |= _budget(bench, certificate.problem.platform.memory)
                 else:
@@ -198,6 +205,14 @@ def _compiled(bench: Bench, model: Any) -> dict[str, Any]:
     """Return the columns of a compiled model; its first step compiles."""
     step = replace(bench.step, model=model)
     return bench.repeat(step.execute, None if bench.simulated else bench.device())
+
+
+def _of_graphs(bench: Bench, limit: int) -> Certificate:
+    """Return a certificate of the graphs that compiling makes of a step on this device."""
+    card = at_hand() or "h100-sxm"
+    problem = offcert.profile(bench.step, clock="graphs", hardware=card, memory="100%")
+    least = max(limit, problem.least_memory)
+    return offcert.certify(problem.with_memory(min(least, problem.peak_memory)), time_limit=_SEARCH)
 
 
 def _budget(bench: Bench, limit: int) -> dict[str, Any]:
@@ -223,8 +238,7 @@ def _compiled_ours(bench: Bench, certificate: Certificate) -> dict[str, Any]:
         step = replace(bench.step, model=model)
         ours = bench.gradients(step.execute)
         torch._dynamo.reset()
-        problem = certificate.problem.plain()
-        nothing = offcert.backend(Plan(), problem.with_memory(problem.trace.peak_memory))
+        nothing = offcert.backend(Plan(), certificate.problem.with_memory("100%"))
         step = replace(bench.step, model=torch.compile(bench.model, backend=nothing))
         found["bitwise"] = same(ours, bench.gradients(step.execute))
     reports = backend.reports

@@ -88,6 +88,7 @@ def tail_remedy(problem: Problem) -> str | None:
 _CLOCKS = {
     "modules": "modules: what happens between two events at leaf modules",
     "operators": "operators, one by one",
+    "graphs": "graphs: what TorchInductor would fuse in the graphs of torch.compile",
 }
 _TENSORS = {
     "fake": "fake tensors, which have no data",

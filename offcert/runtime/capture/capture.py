@@ -39,11 +39,14 @@ class Clock(StrEnum):
     ``modules``: what happens between two events at the boundaries of leaf modules, forward or
     backward. ``operators``: one operator. ``stages``: what lies between two places where a single
     value is live; for the papers' algorithms, not for training (`offcert.runtime.stages`).
+    ``graphs``: what TorchInductor would fuse, in the graphs that `torch.compile` makes; for
+    `offcert.backend` (`offcert.runtime.compiled.graph_profile`).
     """
 
     MODULES = "modules"
     OPERATORS = "operators"
     STAGES = "stages"
+    GRAPHS = "graphs"
 
 
 @dataclass(frozen=True)
@@ -161,6 +164,12 @@ def read_capture(source: Mapping[str, Any] | None, trace: Trace) -> Capture:
     """
     if source is None or "capture" not in source:
         clock = "nothing" if source is None else f"the clock {source.get('clock', 'stages')!r}"
+        if source is not None and source.get("clock") == Clock.GRAPHS:
+            raise InputError(
+                "the problem is about compiled graphs, which only torch.compile follows, with "
+                "backend=offcert.backend(certificate); for other training profile the model with "
+                "the clock modules"
+            )
         raise InputError(
             f"the problem was made with {clock}, which training cannot follow; profile the model "
             "with the clock modules"

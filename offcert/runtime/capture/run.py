@@ -70,8 +70,8 @@ def capture(
         If the step fails, does not call the model, or runs no backward pass through it.
     """
     clock = Clock(clock)
-    if clock is Clock.STAGES:
-        raise InputError("stages are traced, not captured: use offcert.profile")
+    if clock in (Clock.STAGES, Clock.GRAPHS):
+        raise InputError(f"{clock} are traced, not captured: use offcert.profile")
     tensors = step.tensors if tensors is None else tensors
     if tensors not in ("auto", "fake", "real"):
         raise InputError(f'tensors must be "auto", "fake" or "real", not {tensors!r}')

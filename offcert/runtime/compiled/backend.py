@@ -221,12 +221,13 @@ class Backend:
         taken = {self._number[each] for each in self._number if each != frame}
         same = [n for n, each in enumerate(plan.graphs) if each.digest == divided.digest]
         number = next((n for n in same if n not in taken), None)
-        if number is None:
-            report = plan.report(None, "the graph is none of those that were captured")
-        else:
+        report = plan.report(None, "the graph is none of those that were captured")
+        if number is not None:
             self._number[frame] = number
-            buffers.hosts = set(carry_out(plan, number, divided))
-            report = plan.report(number)
+            hosts = carry_out(plan, number, divided)
+            buffers.hosts = set(hosts or ())
+            why = "what it runs again while another graph runs reads what has left by then"
+            report = plan.report(number, why if hosts is None else None)
         given = {node.name for node in divided.forward.graph.find_nodes(op="placeholder")}
         buffers.storages = {name: ("given", name) for name in given}
         buffers.given = {("given", name) for name in given}

@@ -1,4 +1,4 @@
-"""`DividedGraph`: a forward and a backward graph as stretches of nodes, and what passes between them.
+"""`DividedGraph`: a forward and a backward graph as stretches, and what passes between these.
 
 A stretch is a product, a convolution or an attention alone, or all nodes between two of these,
 which Inductor fuses. Views, and constants, belong to nobody: whoever reads one makes it.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import sha256
 from typing import Any
 
@@ -101,7 +101,7 @@ class DividedGraph:
         changed = self._changed()
         for stretch in (each for side in self.sides for each in side):
             wanted = self.needed(stretch, [k for k in stretch.writes if k not in self._put_back])
-            stretch.again = stretch.again and not any(self._once(n, changed) for n in wanted)
+            stretch.again = bool(wanted) and not any(self._once(n, changed) for n in wanted)
 
     def real(self, node: fx.Node) -> fx.Node:
         """Return the node of the forward graph whose result is saved as an input, or the node."""
@@ -146,7 +146,17 @@ class DividedGraph:
         root = self.root(node)
         if root is None or (root.op == "placeholder" and root not in self._given):
             return None
-        return None if root.op == "placeholder" and tensor_of(root) is None else key_of(root)
+        return None if root.op == "placeholder" and tensor_of(root) is None else self.own_key(root)
+
+    def own_key(self, node: fx.Node) -> Key:
+        """Return the storage of a node's own result.
+
+        What the backward graph makes anew is described by the same tensors as the first time.
+        """
+        key = key_of(node)
+        if node.graph is self.forward.graph:
+            return key
+        return f"backward {key}"
 
     def needed(self, stretch: Stretch, keys: Collection[Key]) -> list[fx.Node]:
         """Return the nodes of a stretch of which some storages that it makes are computed."""
@@ -170,8 +180,8 @@ class DividedGraph:
         for stretch in (each for side in self.sides for each in side):
             for node in stretch.nodes:
                 if tensor_of(node) is not None and not changes(node):
-                    maker.setdefault(key_of(node), stretch)
-                    makes.setdefault(key_of(node), node)
+                    maker.setdefault(self.own_key(node), stretch)
+                    makes.setdefault(self.own_key(node), node)
         tangents = {k: node for node in self._given if (k := self.key(node)) is not None}
         self.tangents = list(tangents)
         crossing: dict[Key, None] = {}
@@ -250,7 +260,7 @@ class DividedGraph:
         for module in (self.forward, self.backward):
             number: dict[fx.Node, int] = {}
             for node in module.graph.nodes:
-                args = map_aggregate((node.args, node.kwargs), lambda n: _written(n, number))
+                args = map_aggregate((node.args, node.kwargs), partial(_written, number=number))
                 target = "" if node.op == "placeholder" else _name(node.target)
                 hashed.update(f"{node.op} {target} {args} {_shape(node)}\n".encode())
                 number[node] = len(number)

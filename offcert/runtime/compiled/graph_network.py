@@ -17,11 +17,10 @@ from offcert.core.network import Network
 from offcert.questions.schedule.problem import Problem
 from offcert.runtime.compiled.divided import DividedGraph, Stretch
 from offcert.runtime.compiled.graph_pair import tensor_of
-from offcert.runtime.compiled.joint_graph import Key, bytes_of, key_of
+from offcert.runtime.compiled.joint_graph import Key, bytes_of
 from offcert.runtime.hardware import Hardware, roofline_ns
 from offcert.runtime.hardware.cost import operator_cost, operator_ns
 from offcert.runtime.torch_private import OpOverload
-
 
 # Tensors that are a smaller part of all bytes do not leave: a copy would cost more than it frees.
 # Arbitrary.
@@ -29,7 +28,7 @@ _WORTH = 10_000
 
 
 class GraphRecord(NamedTuple):
-    """One of the graphs of a captured step: by what it is recognised, and stretches of each side."""
+    """A graph of a captured step: by what it is recognised, and the stretches of each side."""
 
     digest: str
     forward: int
@@ -174,7 +173,7 @@ def _workspace(graph: DividedGraph, stretch: Stretch) -> int:
     total = most = 0
     for n, node in enumerate(stretch.nodes):
         value = tensor_of(node)
-        key = key_of(node)
+        key = graph.own_key(node)
         if value is not None and key not in live and (key in kept or not is_fused(node)):
             live[key] = bytes_of(node)
             total += live[key]
@@ -185,7 +184,7 @@ def _workspace(graph: DividedGraph, stretch: Stretch) -> int:
 
 
 def _near(graph: DividedGraph, node: fx.Node) -> Iterator[Key]:
-    yield key_of(node)
+    yield graph.own_key(node)
     for each in node.all_input_nodes:
         key = graph.key(each)
         if key is not None:
@@ -193,7 +192,16 @@ def _near(graph: DividedGraph, node: fx.Node) -> Iterator[Key]:
 
 
 def is_fused(node: fx.Node) -> bool:
-    """Whether a node is element-wise, so that a kernel makes its result where it is read."""
+    """Whether a kernel makes a node's result where it is read.
+
+    That is, it is element-wise, and not read by a reduction and by others, as are the exponentials
+    of a softmax.
+    """
+    elementwise = [_is_pointwise(user) for user in node.users if user.op == "call_function"]
+    return _is_pointwise(node) and (len(elementwise) < 2 or all(elementwise))
+
+
+def _is_pointwise(node: fx.Node) -> bool:
     return torch.Tag.pointwise in getattr(node.target, "tags", ())
 
 
@@ -228,7 +236,7 @@ def modelled_by(card: Hardware) -> Callable[[DividedGraph, Stretch], int]:
         traffic = sum(min(t.numel() * t.itemsize, t.untyped_storage().nbytes()) for t in rows)
         for node in stretch.nodes:
             if tensor_of(node) is not None:
-                kept = key_of(node) in stretch.writes
+                kept = graph.own_key(node) in stretch.writes
                 traffic += bytes_of(node) * (kept or 2 * (not is_fused(node)))
         return roofline_ns(card, 0, traffic)
 

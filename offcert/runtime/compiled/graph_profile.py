@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,13 +10,20 @@ import torch
 from torch import fx
 
 from offcert.core.errors import InputError
+from offcert.core.network import Network
 from offcert.runtime.capture.borrowed import borrowed, random_state_kept
 from offcert.runtime.capture.run import borrowing
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.compiled.divided import DividedGraph, results_of
-from offcert.runtime.compiled.graph_network import is_product
+from offcert.runtime.compiled.graph_network import (
+    is_product,
+    modelled_by,
+    network_of,
+    source_of,
+)
 from offcert.runtime.compiled.graph_pair import tensor_of
 from offcert.runtime.compiled.inductor import Buffers, compiled_by_inductor, require_inductor
+from offcert.runtime.hardware import Hardware
 from offcert.runtime.torch_private import partitioners
 
 # Bytes up to which results that nobody computes are zero; larger ones are not written. Arbitrary.
@@ -43,6 +50,18 @@ def divided_by_least_cut(
     pair = partitioners.min_cut_rematerialization_partition(joint, inputs, **options)
     owned = set(options.get("static_lifetime_input_indices") or ())
     return pair, DividedGraph(*pair, options["num_fwd_outputs"], owned, is_product)
+
+
+def profile_graphs(step: TrainingStep, hardware: Hardware) -> tuple[Network, dict[str, Any]]:
+    """Return the network of the graphs that a step is compiled to, and what recognises them.
+
+    Raises
+    ------
+    InputError
+        As `graphs_of`.
+    """
+    graphs = graphs_of(step)
+    return network_of(graphs, modelled_by(hardware)), source_of(graphs)
 
 
 def graphs_of(step: TrainingStep) -> list[DividedGraph]:
@@ -84,9 +103,9 @@ def graphs_of(step: TrainingStep) -> list[DividedGraph]:
     twice = next((each for each in found.ran if found.ran.count(each) > 1), None)
     if twice is not None:
         raise InputError(
-            f"graph {found.graphs.index(twice) + 1} of {len(found.graphs)} that torch.compile makes "
-            f"of this step runs {found.ran.count(twice)} times in it, and a plan is for graphs that "
-            "run once; use the clock modules"
+            f"graph {found.graphs.index(twice) + 1} of {len(found.graphs)} that torch.compile "
+            f"makes of this step runs {found.ran.count(twice)} times in it, and a plan is for "
+            "graphs that run once; use the clock modules"
         )
     return found.ran
 
@@ -152,6 +171,3 @@ def _buffers_kept(model: torch.nn.Module) -> Iterator[None]:
         with torch.no_grad():
             for buffer, value in kept:
                 buffer.copy_(value)
-
-
-Timed = Callable[[DividedGraph, Any], int]

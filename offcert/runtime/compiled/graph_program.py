@@ -12,8 +12,8 @@ from typing import Any
 
 from torch import fx
 
-from offcert.core.errors import PlanError
 from offcert.core.computations import Run
+from offcert.core.errors import PlanError
 from offcert.core.execution import Execution
 from offcert.core.strategy import Strategy
 from offcert.questions.schedule.plan import Plan
@@ -23,7 +23,7 @@ from offcert.runtime.compiled.divided import DividedGraph, Stretch, results_of
 from offcert.runtime.compiled.graph_network import GraphRecord, Place, places_of, read_graphs
 from offcert.runtime.compiled.graph_pair import tensor_of
 from offcert.runtime.compiled.insert import HOST, call, value_like
-from offcert.runtime.compiled.joint_graph import Key, key_of
+from offcert.runtime.compiled.joint_graph import Key
 from offcert.runtime.compiled.operators import HOLD, OPERATORS, is_return
 from offcert.runtime.compiled.report import NOWHERE, GraphReport, MovedInGraphs, RunsAgain, Stays
 from offcert.runtime.plan.predict import Prediction, predict
@@ -83,7 +83,7 @@ class GraphPlan:
 
     @cached_property
     def moved(self) -> dict[int, list[tuple[int, int]]]:
-        """For each tensor that leaves, before which operations it has left and its return begins."""
+        """For each tensor that leaves: before which operations it has left, and returns."""
         out: dict[int, list[int]] = {}
         back: dict[int, list[int]] = {}
         for operation in range(len(self.runs)):
@@ -171,7 +171,7 @@ def graph_plan(
     return GraphPlan(problem, graphs, runs, values, network.writer, prediction)
 
 
-def carry_out(plan: GraphPlan, number: int, graph: DividedGraph) -> list[str]:
+def carry_out(plan: GraphPlan, number: int, graph: DividedGraph) -> list[str] | None:
     """Rewrite a forward and a backward graph so that they follow a plan.
 
     Each operation of the plan becomes the nodes of its stretch, in the plan's order, and copies
@@ -189,10 +189,14 @@ def carry_out(plan: GraphPlan, number: int, graph: DividedGraph) -> list[str]:
 
     Returns
     -------
-    list of str
-        The inputs of the backward graph that are on the host.
+    list of str or None
+        The inputs of the backward graph that are on the host; None, and the graphs are as before,
+        if something is read where the plan has it away.
     """
-    return _Carried(plan, number, graph).run()
+    try:
+        return _Carried(plan, number, graph).run()
+    except KeyError:
+        return None
 
 
 # Behind the last operation of a side.
@@ -228,8 +232,9 @@ class _Carried:
         self.kept: dict[int, fx.Node] = {}
         self.host: dict[int, fx.Node] = {}
         self.begun: dict[int, fx.Node] = {}
-        ends = [n for n in results_of(graph.backward.graph) if isinstance(n, fx.Node)]
-        self.gradients = {graph.root(n) for n in ends if graph.key(n) not in graph.made}
+        # What makes results: these are there, whether the plan keeps them or not.
+        results = [*graph.results, *results_of(graph.backward.graph)]
+        self.results = {graph.root(each) for each in results if isinstance(each, fx.Node)}
         self.side = 0
         self.new = fx.Graph()
         self.made: dict[Any, fx.Node] = {}
@@ -331,8 +336,8 @@ class _Carried:
         self.local = {}
         for node in nodes:
             self.local[node] = self._copied(node)
-            if node in self.gradients:
-                self.made[node] = self.local[node]
+            if node in self.results:
+                self.made.setdefault(node, self.local[node])
         for tensor in written:
             key = self.key[self.plan.values[tensor]]
             node = self.local.get(self.graph.made[key])
@@ -360,7 +365,7 @@ class _Carried:
             return self.made[node]
         if node.op == "placeholder":
             return self._here(self.inputs[node])
-        tensor = self.tensor[key_of(node)]
+        tensor = self.tensor[self.graph.own_key(node)]
         return self._here(self.node[tensor])
 
     def _here(self, node: fx.Node) -> fx.Node:

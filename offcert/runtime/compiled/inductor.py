@@ -30,7 +30,7 @@ from torch import fx
 from torch._functorch import config as aot_config
 
 from offcert.core.errors import InputError
-from offcert.runtime.compiled.operators import is_leave
+from offcert.runtime.compiled.operators import DIRECT, is_leave
 
 LOG = logging.getLogger(__name__)
 NAME = "inductor"
@@ -70,9 +70,10 @@ class Buffers:
     kept: int = 0
 
     def count(self, nodes: list[Any]) -> list[Any]:
-        """Count the buffers of kernels that are in order; return these as they are."""
+        """Count the buffers of kernels that are in order; return these, calling ours directly."""
         from torch._inductor.virtualized import V
 
+        _call_directly(nodes, V.graph)
         try:
             peak, kept = _counted(nodes, V.graph, self)
         except Exception as error:  # Whatever another version of Inductor may call otherwise.
@@ -83,6 +84,16 @@ class Buffers:
         else:
             self.forward, self.kept = peak, kept
         return nodes
+
+
+def _call_directly(nodes: list[Any], graph: Any) -> None:
+    """Let the code that calls kernels call our functions, not the operators that lead to them."""
+    for node in nodes:
+        kernel = getattr(node, "node", None)
+        name = DIRECT.get(getattr(kernel, "op_overload", None))
+        if name is not None and hasattr(kernel, "python_kernel_name") and not graph.cpp_wrapper:
+            kernel.python_kernel_name = name
+            graph.wrapper_code.add_import_once("import offcert.runtime.compiled.operators")
 
 
 def most_bytes(graphs: Sequence[Buffers]) -> int | None:

@@ -53,19 +53,32 @@ _library.define(
 )
 
 
-def _begin(target: torch.Tensor, source: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Begin to copy between a device and the host; `_wait` waits for it.
+def begin(
+    source: torch.Tensor,
+    device: torch.device | None = None,
+    size: Sequence[int] | None = None,
+    stride: Sequence[int] | None = None,
+) -> torch.Tensor:
+    """Begin to copy to a device, or to the host, and return the copy; `wait` waits for it.
 
-    The CPU has no streams: there the target is nonsense until it is waited for.
+    The CPU has no streams: there the copy is nonsense until it is waited for.
     """
     for address, (reference, _) in list(_begun.items()):
         if reference() is None:
             del _begun[address]
+    there = source.device if device is None else device
+    if device is None or size is None or stride is None:
+        pinned = device is None and there.type != "cpu"
+        target = torch.empty(
+            source.shape, dtype=source.dtype, device=device or "cpu", pin_memory=pinned
+        )
+    else:
+        target = torch.empty_strided(size, stride, dtype=source.dtype, device=device)
     pending: torch.Tensor | Callable[[], object] = source
-    if device.type == "cpu":
+    if there.type == "cpu":
         torch.empty(0, dtype=torch.uint8).set_(target.untyped_storage()).fill_(_NONSENSE)
     else:
-        pending = _begin_beside(target, source, device)
+        pending = _begin_beside(target, source, there)
     _begun[target.data_ptr()] = weakref.ref(target), pending
     return target
 
@@ -94,45 +107,17 @@ def _copying(device: torch.device) -> torch.Stream:
     return torch.Stream(device=device)
 
 
-def _room(
-    tensor: torch.Tensor,
-    device: torch.device,
-    size: Sequence[int] | None,
-    stride: Sequence[int] | None,
-) -> torch.Tensor:
-    size = tensor.shape if size is None else size
-    stride = tensor.stride() if stride is None else stride
-    return torch.empty_strided(tuple(size), tuple(stride), dtype=tensor.dtype, device=device)
-
-
 def pending_copies() -> int:
     """Return how many copies have begun and were not waited for."""
     return sum(reference() is not None for reference, _ in _begun.values())
 
 
-@torch.library.impl(_library, "offload", "CompositeExplicitAutograd")
-def _offload(tensor: torch.Tensor) -> torch.Tensor:
-    pinned = tensor.device.type != "cpu"
-    host = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=pinned)
-    return _begin(host, tensor, tensor.device)
-
-
-@torch.library.impl(_library, "reload", "CompositeExplicitAutograd")
-def _reload(
-    tensor: torch.Tensor,
-    device: torch.device,
-    original_size: Sequence[int] | None = None,
-    original_stride: Sequence[int] | None = None,
-) -> torch.Tensor:
-    return _begin(_room(tensor, device, original_size, original_stride), tensor, device)
-
-
-@torch.library.impl(_library, "wait_tensor", "CompositeExplicitAutograd")
-def _wait(
+def wait(
     tensor: torch.Tensor,
     keepalive: torch.Tensor | None = None,
     last_use_of_storage: torch.Tensor | None = None,
 ) -> torch.Tensor:
+    """Wait for a copy that has begun, and return it."""
     found = _begun.pop(tensor.data_ptr(), None)
     if found is None:
         raise RuntimeError("offcert::wait_tensor: no copy to this tensor has begun")
@@ -144,29 +129,31 @@ def _wait(
     return tensor
 
 
-@torch.library.register_fake("offcert::offload", lib=_library)
-def _fake_offload(tensor: torch.Tensor) -> torch.Tensor:
-    return torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
+def _same(tensor: torch.Tensor, *others: object) -> torch.Tensor:
+    return tensor
 
 
-@torch.library.register_fake("offcert::reload", lib=_library)
-def _fake_reload(
+def _foreseen(
     tensor: torch.Tensor,
-    device: torch.device,
+    device: torch.device | str = "cpu",
     original_size: Sequence[int] | None = None,
     original_stride: Sequence[int] | None = None,
 ) -> torch.Tensor:
-    return _room(tensor, device, original_size, original_stride)
+    size = tensor.shape if original_size is None else original_size
+    if original_stride is None:
+        return torch.empty(size, dtype=tensor.dtype, device=device)
+    return torch.empty_strided(size, original_stride, dtype=tensor.dtype, device=device)
 
 
-@torch.library.register_fake("offcert::wait_tensor", lib=_library)
-def _fake_wait(
-    tensor: torch.Tensor,
-    keepalive: torch.Tensor | None = None,
-    last_use_of_storage: torch.Tensor | None = None,
-) -> torch.Tensor:
-    return tensor
-
+_library.define("hold(Tensor(a) tensor) -> Tensor(a)")
+for _name, _real, _fake in (
+    ("offload", begin, _foreseen),
+    ("reload", begin, _foreseen),
+    ("wait_tensor", wait, _same),
+    ("hold", _same, _same),
+):
+    torch.library.impl(_library, _name, "CompositeExplicitAutograd")(_real)
+    torch.library.register_fake(f"offcert::{_name}", _fake, lib=_library)
 
 OPERATORS = Operators(
     torch.ops.offcert.offload.default,
@@ -175,21 +162,17 @@ OPERATORS = Operators(
 )
 
 
-_library.define("hold(Tensor(a) tensor) -> Tensor(a)")
-
-
-@torch.library.impl(_library, "hold", "CompositeExplicitAutograd")
-def _hold(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor
-
-
-@torch.library.register_fake("offcert::hold", lib=_library)
-def _fake_hold(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor
-
-
 # ``(tensor) -> tensor``: the same; for a compiler a tensor that must be in memory, just once.
 HOLD = torch.ops.offcert.hold.default
+
+# Expressions that kernels of Inductor may call instead of the operators, without asking PyTorch
+# which function that is; holding a tensor is no call at all.
+DIRECT = {
+    HOLD: "",
+    OPERATORS.offload: f"{__name__}.begin",
+    OPERATORS.reload: f"{__name__}.begin",
+    OPERATORS.wait: f"{__name__}.wait",
+}
 
 
 def is_leave(target: Any) -> bool:

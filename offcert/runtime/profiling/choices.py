@@ -33,6 +33,11 @@ def require_one_choice(
             raise InputError("a simulated device takes durations from a hardware model: give one")
     elif (hardware is None) is not measure:
         raise InputError("exactly one of hardware and measure must be given")
+    if measure and clock is Clock.GRAPHS:
+        raise InputError(
+            "compiled graphs are not measured kernel by kernel: give a hardware model, such as "
+            "what offcert profile --measure --save-hardware FILE.toml writes of the device at hand"
+        )
     if measure and clock is Clock.OPERATORS:
         raise InputError(
             "single operators cannot be measured: what watches them takes longer than many of "

@@ -20,7 +20,7 @@ from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.runtime import zoo
 from offcert.runtime.capture import Clock, capture
 from offcert.runtime.capture.capture import Capture
-from offcert.runtime.capture.run import uncounted_bytes_of
+from offcert.runtime.capture.run import batch_bytes, uncounted_bytes_of
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.interface import Device
 from offcert.runtime.hardware import Hardware
@@ -85,8 +85,10 @@ def profile(
         `nn.Embedding` is fed with token numbers, any other with floats. A step has a batch.
     clock : str
         What an operation of the trace is: ``"modules"`` (what happens between two events at the
-        boundaries of leaf modules), ``"operators"``, or ``"stages"`` (what lies between two places
-        where a single value is live; for the papers' algorithms).
+        boundaries of leaf modules), ``"operators"``, ``"graphs"`` (what TorchInductor would fuse of
+        the graphs that `torch.compile` makes of the step, here; for `offcert.backend`), or
+        ``"stages"`` (what lies between two places where a single value is live; for the papers'
+        algorithms).
     hardware : str or Hardware, optional
         Name of a hardware model (`offcert.runtime.hardware.HARDWARE`), or of a TOML file that
         describes one: a roofline. ``hardware(name, peak=True)`` is one in which all operations
@@ -133,9 +135,8 @@ def profile(
     Returns
     -------
     Problem
-        Its ``source`` has what training by a plan needs. With the clocks ``modules`` and
-        ``operators`` it is about a `Network`, whose computations may run again; about a trace
-        if it is not clear what the step computes from what, because of changes in place.
+        Its ``source`` has what training by a plan needs. But with the clock ``stages``, it is about
+        a `Network`, whose computations may run again; about a trace if it is not clear what the step computes from what, because of changes in place.
 
     Raises
     ------
@@ -171,7 +172,8 @@ def profile(
     workload = Workload(spec, shape, _with_stages(spec, chosen, options or {}), dtype, loss, seed)
     label = _label(model, shape)
     try:
-        loaded = workload.load(shapes_only=not measure) if isinstance(model, str) else model
+        real = measure or chosen is Clock.GRAPHS
+        loaded = workload.load(shapes_only=not real) if isinstance(model, str) else model
         if device_memory is not None:
             require_optimiser_known(loaded, optimiser)
         made = _made(loaded, workload, asked)
@@ -262,6 +264,8 @@ def _made(made: nn.Module | TrainingStep, workload: Workload, asked: _Asked) -> 
     """Return the capture and times of a step with the clock that was asked for."""
     if asked.clock is Clock.STAGES:
         return _stages(made, workload, asked.hardware)
+    if asked.clock is Clock.GRAPHS:
+        return _graphs(made, workload, asked)
     if asked.measure:
         return _measured(made, workload, asked)
     return _modelled(made, workload, asked)
@@ -327,6 +331,19 @@ def _modelled(made: nn.Module | TrainingStep, workload: Workload, asked: _Asked)
     tensors = "fake" if without_data(step.model) else step.tensors
     captured = capture(step, clock=asked.clock, hardware=hardware, tensors=tensors)
     return _described(step, captured, modelled(captured.trace, hardware, asked.link))
+
+
+def _graphs(made: nn.Module | TrainingStep, workload: Workload, asked: _Asked) -> _Made:
+    # The compiler takes a second to load.
+    from offcert.runtime.compiled.graph_profile import profile_graphs
+
+    assert asked.hardware is not None
+    step = _step(made, workload)
+    network, source = profile_graphs(step, asked.hardware)
+    found = modelled(network.trace(), asked.hardware, asked.link)
+    source = dict(step.source) | {"clock": str(Clock.GRAPHS), "compiled": source}
+    batch = batch_bytes(step.make_batch())
+    return _Made(found, network, source, uncounted_bytes_of(step, batch))
 
 
 def _described(step: TrainingStep, captured: Capture, found: Measurement) -> _Made:
