@@ -126,13 +126,7 @@ def borrowed(*objects: Any, replace: Replace | None = None) -> Iterator[None]:
 
 @contextmanager
 def python_state_kept(*objects: Any) -> Iterator[None]:
-    """Put back attributes, lists, dictionaries and sets, but nothing that a step computes.
-
-    Parameters
-    ----------
-    *objects : object
-        As for `borrowed`.
-    """
+    """Put back attributes, lists, dictionaries and sets, but nothing that a step computes."""
     state = PythonState(numbers=False)
     for thing in objects:
         state.visit(thing)

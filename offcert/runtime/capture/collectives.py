@@ -56,13 +56,6 @@ def sharding_kept(
 ) -> Iterator[None]:
     """Put back what `fully_shard` remembers of a model as it was before the block.
 
-    Parameters
-    ----------
-    sharded : Sharded
-        Sharded parameters of the model.
-    replace : callable, optional
-        Gives the tensor that stands for another one in the block.
-
     Raises
     ------
     InputError

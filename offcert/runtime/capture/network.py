@@ -26,17 +26,6 @@ def build_network(
     Operations of the model's forward pass may run again; those of the loss and of the backward
     passes may not. What lives on after its last reader is held by the program.
 
-    Parameters
-    ----------
-    recorder : Recorder or Recording
-        Finished.
-    cut : CutStep
-        Its moments, cut into operations.
-    groups : sequence of Group
-        The storages of each tensor of the trace.
-    computations : sequence of Computation
-        Name, duration and workspace of each operation; the rest is filled in.
-
     Returns
     -------
     Network

@@ -28,19 +28,6 @@ def find_ranges(
 
     Left out are compiled modules, script modules, what the program itself checkpoints, the model as
     a whole, and calls that compute nothing.
-
-    Parameters
-    ----------
-    moments : sequence of Moment
-        Of the recording, for the clock of modules.
-    ticks : sequence of int
-        The moments with which operations begin.
-    root : nn.Module
-        The recorded model.
-    only_once : collection of Event, optional
-        Calls that cannot be made again.
-    lines : sequence of sequence of Event, optional
-        Calls of which each takes only what the one before returned.
     """
     return _Finder(moments, ticks, root, only_once).ranges(lines)
 

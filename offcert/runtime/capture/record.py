@@ -65,21 +65,7 @@ def build_within(
     operations: Sequence[Operation],
     unpacked: Iterable[tuple[int, int]],
 ) -> Within:
-    """Return the events within the operations of a recorded step: memory made, tensors asked for.
-
-    Parameters
-    ----------
-    lives : sequence of Life
-        Of all storages.
-    value_of : mapping of int to int
-        The value of the network that each is a part of, by `id`.
-    cut : CutStep
-        Moments, cut into operations.
-    operations : sequence of Operation
-        The operations of the trace.
-    unpacked : iterable of (int, int)
-        The moment at which autograd asked for something, and the one at which it had saved it.
-    """
+    """Return the events within the operations of a recorded step: memory made, tensors asked for."""
     insides, surviving = _insides(lives, value_of, cut)
     makings = (
         _making(index, inside, surviving[index], operations[index].workspace)
@@ -162,19 +148,7 @@ def build_record(
     groups: Sequence[Group],
     operations: Sequence[Operation],
 ) -> StepRecord:
-    """Return the record of a recorded step.
-
-    Parameters
-    ----------
-    recorder : Recorder or Recording
-        Finished.
-    cut : CutStep
-        Its moments, cut into operations.
-    groups : sequence of Group
-        The storages of each value of the network.
-    operations : sequence of Operation
-        The operations of the trace.
-    """
+    """Return the record of a recorded step."""
     return _Builder(recorder, cut, groups).record(operations)
 
 

@@ -35,13 +35,6 @@ Record = Callable[[], tuple[Recorder, int]]
 def repeated(root: nn.Module, record: Record) -> tuple[Recording, int] | None:
     """Return the recording of a step of a model with equal layers, if it has enough of them.
 
-    Parameters
-    ----------
-    root : nn.Module
-        The model; it has fewer layers while `record` runs.
-    record : callable
-        Records the step of the model as it is then; returns that, and the bytes of the batch.
-
     Returns
     -------
     tuple of Recording and int, or None

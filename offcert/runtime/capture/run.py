@@ -110,21 +110,7 @@ def captured(
     tensors: str,
     batch: int,
 ) -> Capture:
-    """Return the capture of a recorded step.
-
-    Parameters
-    ----------
-    step : TrainingStep
-        The step whose model was recorded.
-    recorder : Recorder or Recording
-        Finished.
-    clock : Clock
-        ``modules`` or ``operators``.
-    tensors : str
-        ``"fake"`` or ``"real"``: what was recorded.
-    batch : int
-        Bytes of the batch.
-    """
+    """Return the capture of a recorded step."""
     built = build(recorder, clock)
     return Capture(
         built.trace,

@@ -57,17 +57,6 @@ def mark_segments(
     it computes. What nodes outside of it save stays saved. Inputs that the step changes, such as
     the running statistics of a batch norm, are copied for what reads them again.
 
-    Parameters
-    ----------
-    program : PlacedProgram
-        The segments.
-    joint : torch.fx.GraphModule
-        Forward and backward pass in one.
-    outputs : int
-        How many of its results are those of the forward pass.
-    calls : NodeCalls
-        The calls of modules to which its nodes belong.
-
     Returns
     -------
     list of Marked

@@ -73,6 +73,8 @@ class DividedGraph:
         Gradients that the backward graph is given.
     made : dict
         For each storage that passes between stretches, the node that makes it.
+    gradients : set of Key
+        Gradients of parameters that no other stretch reads, which nobody counts.
     held : set of Key
         Storages among results: the caller holds them until the backward graph has ended.
 
@@ -201,9 +203,11 @@ class DividedGraph:
         self._put_back -= others
         ends = results_of(self.backward.graph)
         held = [*self.results, *(each for n, each in enumerate(ends) if n not in owned)]
+        gradients = {k for each in ends if isinstance(each, fx.Node) and (k := self.key(each))}
         self.held = {k for each in held if isinstance(each, fx.Node) and (k := self.key(each))}
         crossing.update(dict.fromkeys(k for k in self.held if k in maker or k in tangents))
         self._put_back -= self.held
+        self.gradients = gradients - crossing.keys()
         self.made = {key: node for key, node in makes.items() if key in crossing}
         self.made |= {key: tangents[key] for key in self.tangents}
         for key in makes:

@@ -99,13 +99,6 @@ def network_of(
     What a graph returns to its caller is there until its backward graph has ended; gradients of
     parameters, and what the step is given, are not counted.
 
-    Parameters
-    ----------
-    graphs : sequence of DividedGraph
-        In the order of the forward pass.
-    time : callable
-        Gives the nanoseconds of a stretch.
-
     Raises
     ------
     InputError
@@ -118,7 +111,8 @@ def network_of(
         for key, node in graph.made.items():
             number[n, key] = len(values)
             moves = graph.moves(key) and graph.size(key) >= least
-            values.append(Value(f"x:{_label(graphs, n)}{node.name}", graph.size(key), moves))
+            side = "x" if node.graph is graph.forward.graph else "g"
+            values.append(Value(f"{side}:{_label(graphs, n)}{node.name}", graph.size(key), moves))
     computations = []
     for place in places_of([GraphRecord("", *map(len, each.sides)) for each in graphs]):
         n, graph = place.graph, graphs[place.graph]
@@ -172,9 +166,9 @@ def _workspace(graph: DividedGraph, stretch: Stretch) -> int:
     last = {key: n for n, node in enumerate(stretch.nodes) for key in _near(graph, node)}
     total = most = 0
     for n, node in enumerate(stretch.nodes):
-        value = tensor_of(node)
         key = graph.own_key(node)
-        if value is not None and key not in live and (key in kept or not is_fused(node)):
+        counted = tensor_of(node) is not None and key not in graph.gradients
+        if counted and key not in live and (key in kept or not is_fused(node)):
             live[key] = bytes_of(node)
             total += live[key]
             most = max(most, total)

@@ -35,17 +35,7 @@ Pair = tuple[fx.GraphModule, fx.GraphModule]
 def divided_by_least_cut(
     joint: fx.GraphModule, inputs: Any, options: Mapping[str, Any]
 ) -> tuple[Pair, DividedGraph]:
-    """Divide a joint graph as plain compiling does, and cut both parts into stretches.
-
-    Parameters
-    ----------
-    joint : torch.fx.GraphModule
-        As Inductor hands it to a partitioner.
-    inputs : object
-        The inputs, likewise.
-    options : mapping
-        The options, likewise.
-    """
+    """Divide a joint graph as plain compiling does, and cut both parts into stretches."""
     options = {name: value for name, value in options.items() if name != "compiler"}
     pair = partitioners.min_cut_rematerialization_partition(joint, inputs, **options)
     owned = set(options.get("static_lifetime_input_indices") or ())

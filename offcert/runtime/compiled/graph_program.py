@@ -178,15 +178,6 @@ def carry_out(plan: GraphPlan, number: int, graph: DividedGraph) -> list[str] | 
     begin and end between them. What the plan does while other graphs run is done at the end of the
     forward graph, or at the beginning of the backward graph: no copy is under way between them.
 
-    Parameters
-    ----------
-    plan : GraphPlan
-        The plan.
-    number : int
-        Which of its graphs this is.
-    graph : DividedGraph
-        The graph, whose modules are changed.
-
     Returns
     -------
     list of str or None

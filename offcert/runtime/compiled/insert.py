@@ -53,13 +53,6 @@ def insert(transfers: Sequence[GraphTransfer], pair: GraphPair) -> None:
     What has been copied to the host is freed by the last reference to it: the wait for the copy
     holds it until then. Nothing is freed by force, as somebody else may look at the same memory.
     The host's copy, too, lives as long as it is saved: a second backward pass finds it.
-
-    Parameters
-    ----------
-    transfers : sequence of GraphTransfer
-        In the order in which they leave.
-    pair : GraphPair
-        The graphs.
     """
     if transfers:
         _Insertion(transfers, pair).run()

@@ -174,15 +174,7 @@ class GraphReport:
 
 
 def together(reports: Sequence[GraphReport], peak: int | None) -> GraphReport:
-    """Return one report for the graphs of a step.
-
-    Parameters
-    ----------
-    reports : sequence of GraphReport
-        At least one.
-    peak : int or None
-        The most bytes of the buffers of all.
-    """
+    """Return one report for the graphs of a step."""
     carried = {moved.place: moved for each in reports for moved in each.carried}
     stays: dict[SavedPlace, Stays] = {}
     for stay in (stay for each in reports for stay in each.stays):

@@ -14,19 +14,7 @@ from offcert.runtime.torch_private import OrderedSet, divided_by, has_storage, p
 def divided(
     joint: fx.GraphModule, saved: Sequence[fx.Node], outputs: int, owned: Collection[fx.Node]
 ) -> tuple[fx.GraphModule, fx.GraphModule]:
-    """Return the graphs that PyTorch's partitioner makes if these nodes are saved.
-
-    Parameters
-    ----------
-    joint : torch.fx.GraphModule
-        The joint graph, which stays as it is.
-    saved : sequence of torch.fx.Node
-        As `torch._functorch.partitioners.solve_min_cut` returns them.
-    outputs : int
-        How many results are those of the forward pass.
-    owned : collection of torch.fx.Node
-        Inputs that are parameters and buffers.
-    """
+    """Return the graphs that PyTorch's partitioner makes if these nodes are saved."""
     sizes = [node for node in saved if partitioners.is_sym_node(node)]
     opaque = [node for node in saved if partitioners.is_opaque_node(node)]
     tensors = [node for node in saved if node not in sizes and node not in opaque]
@@ -47,13 +35,6 @@ def peak_of(forward: fx.Graph, backward: fx.Graph, outputs: int) -> int:
 
     Nodes run one after the other, and what no later node reads is freed. Results of the forward
     pass are there until the backward pass ends. Scratch memory inside of a kernel is not known.
-
-    Parameters
-    ----------
-    forward, backward : torch.fx.Graph
-        As a partitioner has made them.
-    outputs : int
-        How many results of the forward graph are the caller's; the others are saved.
     """
     inputs = {key_of(node) for node in forward.find_nodes(op="placeholder")}
     results = list(next(iter(forward.find_nodes(op="output"))).args[0])

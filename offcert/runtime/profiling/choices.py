@@ -13,19 +13,7 @@ from offcert.runtime.hardware import Hardware
 def require_one_choice(
     clock: Clock, hardware: str | Hardware | None, measure: bool, device: Device | None
 ) -> None:
-    """Raise an `InputError` unless times come either from a hardware model or from measuring.
-
-    Parameters
-    ----------
-    clock : Clock
-        The clock that was asked for; some are not measured.
-    hardware : str, Hardware or None
-        The hardware model that was given.
-    measure : bool
-        Whether to measure.
-    device : Device or None
-        The device on which to measure.
-    """
+    """Raise an `InputError` unless times come either from a hardware model or from measuring."""
     if device is not None:
         _require_measurable(clock, measure)
     if device is not None and device.tensors.type == "cpu":

@@ -49,13 +49,7 @@ def mark() -> AbstractContextManager[Any]:
 
 
 def read_profile(events: Iterable[Mapping[str, Any]]) -> tuple[list[int], list[Kernel]]:
-    """Return the marks and the kernels of a profile, each in the order of time.
-
-    Parameters
-    ----------
-    events : iterable of mapping
-        Those of a Chrome trace, which has microseconds.
-    """
+    """Return the marks and the kernels of a profile, each in the order of time."""
     marks: list[int] = []
     launched: dict[Any, int] = {}
     ran: list[tuple[Any, int, int]] = []
@@ -85,13 +79,6 @@ def kernel_times(marks: Sequence[int], kernels: Sequence[Kernel]) -> list[int]:
     A kernel belongs to the operation in which it was launched. What lies between the end of the
     kernels before it and its own end is its time, but for what the device waited for its launch:
     where it was launched when nothing was left to do, only its own duration counts.
-
-    Parameters
-    ----------
-    marks : sequence of int
-        When the host began to hand over each operation, and when it had handed over the last.
-    kernels : sequence of Kernel
-        In the order in which they began.
     """
     times = [0] * (len(marks) - 1)
     done = None

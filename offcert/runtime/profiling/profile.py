@@ -135,8 +135,9 @@ def profile(
     Returns
     -------
     Problem
-        Its ``source`` has what training by a plan needs. But with the clock ``stages``, it is about
-        a `Network`, whose computations may run again; about a trace if it is not clear what the step computes from what, because of changes in place.
+        Its ``source`` has what training by a plan needs. Other than with ``stages``, it is about
+        a `Network`, whose computations may run again; about a trace if it is not clear what the
+        step computes from what, because of changes in place.
 
     Raises
     ------
@@ -372,15 +373,7 @@ def _on_device(made: nn.Module | TrainingStep, device: Device | None) -> nn.Modu
 
 
 def require_optimiser_known(made: nn.Module | TrainingStep, optimiser: Optimiser | None) -> None:
-    """Raise an `InputError` before a step is captured if its optimiser's state is not known.
-
-    Parameters
-    ----------
-    made : nn.Module or TrainingStep
-        The model, or the step, which may have an optimiser.
-    optimiser : str, torch.optim.Optimizer or None
-        The optimiser that is given for it.
-    """
+    """Raise an `InputError` before a step is captured if its optimiser's state is not known."""
     if optimiser is None and not (isinstance(made, TrainingStep) and made.optimiser is not None):
         require_optimiser_counted({})
 
