@@ -86,7 +86,7 @@ def named(room: str, name: str) -> Callable[..., Any]:
     room : str
         Package below which it is: ``"verify"``.
     name : str
-        Module below that package and name in it, as ``"heads.check:atomic_heads"``.
+        Module below that package and name in it, as ``"ends.check:heads"``.
     """
     module, _, attribute = name.partition(":")
     found: Callable[..., Any] = getattr(import_module(f"offcert.{room}.{module}"), attribute)

@@ -74,7 +74,7 @@ class Provable:
     proof : type
         The dataclass of what a document holds for it.
     verifier : str
-        Module and function below `offcert.verify`, as ``"heads.verifier:atomic_heads"``. The
+        Module and function below `offcert.verify`, as ``"ends.check:heads"``. The
         function takes the problem, the bound's value, the proof and limits, and returns what is
         wrong, or None.
     summary : str
