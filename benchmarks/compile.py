@@ -63,7 +63,7 @@ def least_seconds(work: Callable[[], object]) -> float:
 
 def rates(name: str = PROBLEM, labels: int = LABELS, steps: int = STEPS) -> dict[str, float]:
     """Return labels and annealing steps a second of a core."""
-    from offcert.formulations.labels.atomic_heads.bound import heads_bound
+    from offcert.formulations.labels.ends.heads import heads_bound
     from offcert.formulations.labels.pivot.bound import pivot_bound
     from offcert.heuristics.evictions.rules import sequential
     from offcert.heuristics.orders.annealing import Annealer

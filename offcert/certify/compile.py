@@ -71,17 +71,16 @@ class Compilation:
 @compiling("verification")
 def warm_verification() -> None:
     """Compile the kernels of `verify`; the answers do not matter here."""
-    from offcert.verify.heads.check import ends_fault
-    from offcert.verify.matched.check import matched_fault
+    from offcert.proofs.kinds.labels import Ends, Heads, Pivot
+    from offcert.verify.ends.check import ends_fault, heads_fault
     from offcert.verify.pivot.check import pivot_fault
 
     warm_outward()
     problem = small()
-    ends_fault(problem, 2, (7, 8), ((2,), (2,)), (1, 1))
+    ends_fault(problem, 2, Ends(head=7, tail=8, head_counted=(2,), tail_counted=(2,)))
     # As if head and tail took no time, so that there is something to search, on two levels.
-    claim = (0, 0), ((), ()), (1, 1), 15
-    matched_fault(problem, 2, *claim, unit=1, free_below=0, levels=[(), (2, 3)], spare=1)
-    pivot_fault(problem, 2, (15, 15), 15)
+    heads_fault(problem, 15, Heads(pivot=2, head=0, tail=0, levels=((), (2, 3)), spare=1))
+    pivot_fault(problem, 15, Pivot(pivot=2, front_limit=15, back_limit=15))
 
 
 def compile_all(

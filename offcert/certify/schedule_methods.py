@@ -72,21 +72,21 @@ def warm_order_search() -> None:
 @compiling("pivot program")
 def warm_heads() -> None:
     """Compile the search for heads and tails, and what says whether it can be verified."""
-    from offcert.formulations.labels.atomic_heads.bound import heads_bound
-    from offcert.formulations.labels.atomic_heads.kernel import grown, new_labels
-    from offcert.verify.heads.check import within_reach
+    from offcert.formulations.labels.ends.heads import heads_bound
+    from offcert.formulations.labels.store import grown, new_store
+    from offcert.verify.ends.check import within_reach
 
     outcome = heads_bound(tiny(), upper_bound=10, time_limit=NO_LIMIT)
-    ends = (outcome.pivot, outcome.head, outcome.tail)
-    within_reach(tiny(), *ends, counted=outcome.counted, units=outcome.units)
+    assert outcome.proof is not None
+    within_reach(tiny(), outcome.lower_bound, outcome.proof)
     # Only many labels need more room.
-    grown(new_labels(4))
+    grown(new_store(4, 2, 0))
 
 
 @compiling("matched heads and tails")
 def warm_matched() -> None:
     """Compile the search for heads and tails that move the same."""
-    from offcert.formulations.labels.matched_heads.bound import MatchedHeadsSearch
+    from offcert.formulations.labels.ends.targets import MatchedHeadsSearch
 
     warm_heads()
     MatchedHeadsSearch(small()).improve(30, NO_LIMIT)
@@ -102,18 +102,16 @@ def warm_outward() -> None:
     problem = tiny()
     with_insertions(problem, [0], [0], [])
     outcome = OutwardSearch(problem).improve(10, NO_LIMIT, lambda schedule: 10)
-    proof = outcome.proof
-    advice = proof.free_below, proof.windows, proof.splits
-    outward_fault(problem, proof.pivot, outcome.lower_bound, *advice)
+    outward_fault(problem, outcome.lower_bound, outcome.proof)
 
 
 @compiling("pivot program")
 def warm_pivot() -> None:
     """Compile the pivot dynamic program, and what makes room for more labels."""
-    from offcert.formulations.labels.pivot.arrays import grown
     from offcert.formulations.labels.pivot.bound import pivot_bound
     from offcert.formulations.labels.pivot.cut import Cut
     from offcert.formulations.labels.pivot.model import nested
+    from offcert.formulations.labels.store import grown
 
     warm_heads()
     problem = tiny()

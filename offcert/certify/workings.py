@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from offcert.formulations.labels.atomic_heads.bound import SideEnds
+    from offcert.proofs.kinds.labels import Heads
 
 Begun = TypeVar("Begun")
 
@@ -20,7 +20,7 @@ class Workings:
     ----------
     searches : dict of str to object
         Searches that go on where they stopped, by names that their steps choose.
-    ends : list of SideEnds
+    ends : list of Heads
         Heads and tails that verification can establish; searches with a pivot begin with them.
     shares : dict of int to float
         For computations, what share of them runs again in the relaxation of a joint problem.
@@ -33,7 +33,7 @@ class Workings:
     """
 
     searches: dict[str, Any] = field(default_factory=dict)
-    ends: list[SideEnds] = field(default_factory=list)
+    ends: list[Heads] = field(default_factory=list)
     shares: dict[int, float] = field(default_factory=dict)
     outward_open: float = 1.0
     outward_tried: tuple[int, float] = (0, 0.0)

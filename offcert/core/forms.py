@@ -384,6 +384,6 @@ def integer(minimum: int | None = None, default: Any = MISSING) -> Any:
     return formed(Integer(minimum), default)
 
 
-def integers(minimum: int) -> Any:
+def integers(minimum: int, default: Any = MISSING) -> Any:
     """Return a field that holds a list of integers."""
-    return formed(Integers(minimum))
+    return formed(Integers(minimum), default)

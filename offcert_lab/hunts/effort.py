@@ -18,7 +18,7 @@ from fractions import Fraction
 from typing import Any
 
 from offcert.core.errors import MethodError, PlanError
-from offcert.formulations.labels.atomic_heads.bound import heads_bound
+from offcert.formulations.labels.ends.heads import heads_bound
 from offcert.formulations.labels.pivot.bound import pivot_bound
 from offcert.heuristics.evictions.rules import greedy_gaps, sequential
 from offcert.heuristics.orders.annealing import Annealer

@@ -15,20 +15,18 @@ from offcert.core.platform import Kind
 from offcert.core.trace import LARGEST_TOTAL
 from offcert.proofs.claims import proved, searched
 from offcert.questions.schedule.simulate import simulate
-from offcert.verify.heads import check as heads_check
+from offcert.verify.ends import check as ends_check
 from offcert.verify.limits import BeyondLimitsError
-from offcert.verify.matched import check as matched_check
 from offcert.verify.outward import check as outward_check
-from offcert.verify.pivot.check import within_reach
+from offcert.verify.pivot import check as pivot_check
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from offcert.formulations.labels.atomic_heads.bound import SideEnds
-    from offcert.formulations.labels.atomic_heads.orders import Orders
-    from offcert.formulations.labels.matched_heads.bound import MatchedOutcome
+    from offcert.formulations.labels.ends.heads import HeadsOutcome
+    from offcert.formulations.labels.ends.orders import Orders
+    from offcert.formulations.labels.ends.targets import MatchedOutcome
     from offcert.formulations.labels.outward.bound import OutwardOutcome
-    from offcert.formulations.labels.pivot import PivotOutcome
     from offcert.proofs.proof import Proof
     from offcert.questions.schedule.problem import Problem
     from offcert.questions.schedule.schedule import Schedule
@@ -72,7 +70,7 @@ def climb_heads(search: Search, effort: Effort) -> None:
     """
     search.begin("atomic heads and tails")
     with held_interrupts():
-        from offcert.formulations.labels.atomic_heads.bound import heads_bound
+        from offcert.formulations.labels.ends.heads import heads_bound
         from offcert.heuristics.orders.ordered import ordered_plan, ordered_schedule
     outcome = heads_bound(
         search.problem,
@@ -87,32 +85,34 @@ def climb_heads(search: Search, effort: Effort) -> None:
     for orders in outcome.orders if search.schedule is not None else ():
         with suppress(MethodError):
             search.offer(ordered_schedule(search.problem, orders.offloads, orders.prefetches))
-    ends = outcome.ends
-    confirmable = outcome.labels <= MOST_CONFIRMED_LABELS and _ends_within_reach(search, ends)
-    if confirmable and outcome.pivot >= 0:
+    if outcome.proof is None:
+        return
+    if _add_heads(search, search.problem, "atomic-heads", outcome):
         # The pivot program does better with what is proved about the ends of its sides.
-        search.workings.ends.append(ends)
-    if outcome.lower_bound > search.proved_bound:
-        _add_searched(search, "atomic-heads", outcome.lower_bound, ends.to_proof(), confirmable)
+        search.workings.ends.append(outcome.proof)
 
 
-def _ends_within_reach(search: Search, ends: SideEnds) -> bool:
-    """Return whether verification can work with such numbers at all."""
-    return heads_check.within_reach(
-        search.problem,
-        ends.pivot,
-        ends.head,
-        ends.tail,
-        counted=ends.counted,
-        units=ends.units,
+def _add_heads(
+    search: Search, problem: Problem, name: str, outcome: HeadsOutcome | MatchedOutcome
+) -> bool:
+    """Add a bound that says anything new; return whether verification can establish it.
+
+    `problem` is what the bound was found for.
+    """
+    assert outcome.proof is not None
+    confirmable = outcome.labels <= MOST_CONFIRMED_LABELS and ends_check.within_reach(
+        problem, outcome.lower_bound, outcome.proof
     )
+    if outcome.lower_bound > search.proved_bound:
+        _add_searched(search, name, outcome.lower_bound, outcome.proof, confirmable)
+    return confirmable
 
 
 def climb_matched(search: Search, effort: Effort) -> None:
     """Search for the best head and tail that move the same tensors, on any trace and link."""
     search.begin("matched heads and tails")
     with held_interrupts():
-        from offcert.formulations.labels.matched_heads.bound import MatchedHeadsSearch
+        from offcert.formulations.labels.ends.targets import MatchedHeadsSearch
     most = _MOST_MATCHED_OF_FINE if is_fine(search.problem) else _MOST_MATCHED
     program = search.workings.search(
         "matched", lambda: MatchedHeadsSearch(search.problem, max_labels=most)
@@ -124,8 +124,7 @@ def climb_matched(search: Search, effort: Effort) -> None:
         outcome = program.improve(search.objective, search.remaining - rest)
         for orders in outcome.orders:
             _offer_orders(search, orders)
-        if outcome.lower_bound > search.proved_bound:
-            _add_matched(search, outcome, search.problem, "matched-heads")
+        _add_heads(search, search.problem, "matched-heads", outcome)
         if outcome.finished or search.done or search.remaining <= rest:
             return
 
@@ -138,7 +137,7 @@ def climb_joined(search: Search, effort: Effort) -> None:
     search.begin("matched heads and tails, gaps joined")
     with held_interrupts():
         from offcert.formulations.labels.common import joined_gaps
-        from offcert.formulations.labels.matched_heads.bound import MatchedHeadsSearch
+        from offcert.formulations.labels.ends.targets import MatchedHeadsSearch
     problem = joined_gaps(search.problem)
     most = _MOST_MATCHED_OF_FINE if is_fine(search.problem) else _MOST_MATCHED
     program = search.workings.search("joined", lambda: MatchedHeadsSearch(problem, max_labels=most))
@@ -147,8 +146,7 @@ def climb_joined(search: Search, effort: Effort) -> None:
     while not finished and not search.done and search.remaining > rest:
         assert search.objective is not None
         outcome = program.improve(search.objective, search.remaining - rest)
-        if outcome.lower_bound > search.proved_bound:
-            _add_matched(search, outcome, problem, "matched-heads-joined")
+        _add_heads(search, problem, "matched-heads-joined", outcome)
         finished = outcome.finished
 
 
@@ -170,23 +168,6 @@ def _offer_completed(
     others = sorted(set(range(len(trace.gaps))) - set(offloads), key=trace.gap_size)
     with suppress(MethodError):
         search.offer(complete(search.problem, offloads, prefetches, others[:_MOST_INSERTED]))
-
-
-def _add_matched(search: Search, outcome: MatchedOutcome, problem: Problem, name: str) -> None:
-    proof = outcome.to_proof()
-    confirmable = outcome.proof.labels <= MOST_CONFIRMED_LABELS and matched_check.within_reach(
-        problem,
-        proof.pivot,
-        proof.times,
-        proof.counted,
-        proof.units,
-        outcome.lower_bound,
-        unit=proof.unit,
-        free_below=proof.free_below,
-        levels=proof.levels,
-        spare=proof.spare,
-    )
-    _add_searched(search, name, outcome.lower_bound, proof, confirmable)
 
 
 def climb_outward(search: Search, effort: Effort) -> None:
@@ -256,11 +237,8 @@ def _add_outward(search: Search, outcome: OutwardOutcome, seconds: float, worker
     try:
         fault = outward_check.outward_fault(
             search.problem,
-            proof.pivot,
             outcome.lower_bound,
-            proof.free_below,
-            proof.windows,
-            proof.splits,
+            proof,
             max_labels=min(_MOST_CONFIRMED_OUTWARD, 2 * outcome.labels),
             max_seconds=seconds,
             workers=workers,
@@ -289,8 +267,10 @@ def climb_pivot(search: Search, effort: Effort) -> None:
         search.offer(outcome.schedule)
     # A bound that says nothing new would only cost its verification.
     if _says_enough(search, outcome.lower_bound):
-        confirmable = _pivot_is_confirmable(search, outcome)
-        _add_searched(search, "pivot", outcome.lower_bound, outcome.to_proof(), confirmable)
+        bound, proof = outcome.lower_bound, outcome.proof
+        confirmable = outcome.labels <= _MOST_CONFIRMED_PIVOT
+        confirmable = confirmable and pivot_check.within_reach(search.problem, bound, proof)
+        _add_searched(search, "pivot", bound, proof, confirmable)
 
 
 def _says_enough(search: Search, bound: int) -> bool:
@@ -301,15 +281,6 @@ def _says_enough(search: Search, bound: int) -> bool:
     assert search.objective is not None
     gained, still_open = bound - search.proved_bound, search.objective - bound
     return gained > 0 and not (search.late and gained < _HARDLY * still_open)
-
-
-def _pivot_is_confirmable(search: Search, outcome: PivotOutcome) -> bool:
-    """Return whether verification can search as much, with such numbers."""
-    return (
-        outcome.labels <= _MOST_CONFIRMED_PIVOT
-        and within_reach(search.problem, outcome.pivot, outcome.lower_bound)
-        and (outcome.ends is None or _ends_within_reach(search, outcome.ends))
-    )
 
 
 def _add_searched(search: Search, method: str, value: int, proof: Proof, confirmable: bool) -> None:

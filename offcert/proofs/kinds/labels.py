@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from offcert.core.forms import IntegerLists, Lists, Nested, formed, integer, integers
@@ -10,8 +10,7 @@ from offcert.core.later import Later
 from offcert.proofs.proof import SIMPLEX, Proof, ProofKind
 
 if TYPE_CHECKING:
-    import offcert.verify.heads.check
-    import offcert.verify.matched.verifier
+    import offcert.verify.ends.check
     import offcert.verify.outward.check
     import offcert.verify.pivot.check
 
@@ -32,10 +31,10 @@ class Ends(Proof):
 
     head: int = integer(0)
     tail: int = integer(0)
-    head_counted: tuple[int, ...] = integers(1)
-    tail_counted: tuple[int, ...] = integers(1)
-    head_unit: int = integer(1)
-    tail_unit: int = integer(1)
+    head_counted: tuple[int, ...] = integers(1, ())
+    tail_counted: tuple[int, ...] = integers(1, ())
+    head_unit: int = integer(1, default=1)
+    tail_unit: int = integer(1, default=1)
 
     @property
     def times(self) -> tuple[int, int]:
@@ -54,38 +53,35 @@ class Ends(Proof):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AtomicHeads(Ends):
-    """A head and a tail with whole tensors that add up to the bound.
+class Heads(Ends):
+    """A head and a tail that add up to the bound, or do so where they move the same tensors.
 
     Attributes
     ----------
     pivot : int
         The operation at whose start schedules are cut.
-    """
-
-    pivot: int = integer(0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class MatchedHeads(AtomicHeads):
-    """A head and a tail that move the same tensors.
-
-    Attributes
-    ----------
     unit : int
         Bytes to whose multiples sizes are rounded up where both sides are joined.
     free_below : int
-        Bytes below which tensors are absent whenever they may be, at no cost.
+        Bytes below which tensors are absent whenever they may be, at no cost, where sides are
+        joined.
     levels : tuple of tuple of int
-        Sizes that each search tells apart; each has those of the one before, and more.
+        Sizes that each search of joined sides tells apart; each has those of the one before, and
+        more. Without any, head and tail must add up to the bound.
     spare : int
         How many tensors may move on one side without being absent at the pivot.
     """
 
-    unit: int = integer(1)
-    free_below: int = integer(0)
-    levels: tuple[tuple[int, ...], ...] = formed(IntegerLists(1))
+    pivot: int = integer(0)
+    unit: int = integer(1, default=1)
+    free_below: int = integer(0, default=0)
+    levels: tuple[tuple[int, ...], ...] = formed(IntegerLists(1), ())
     spare: int = integer(0, default=0)
+
+    @property
+    def ends(self) -> Ends:
+        """Head and tail alone, for a proof that names the pivot itself."""
+        return Ends(**{each.name: getattr(self, each.name) for each in fields(Ends)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +95,7 @@ class Pivot(Proof):
     front_limit, back_limit : int
         Ticks after which a side may end without being searched.
     once : tuple of int
-        Gaps whose tensors must not leave twice.
+        Gaps whose tensors must not leave twice; none if absent.
     ends : Ends or None
         Proved ends of both sides, if they are needed.
     """
@@ -107,7 +103,7 @@ class Pivot(Proof):
     pivot: int = integer(-1)
     front_limit: int = integer()
     back_limit: int = integer()
-    once: tuple[int, ...] = integers(0)
+    once: tuple[int, ...] = integers(0, ())
     ends: Ends | None = formed(Nested(Ends), None)
 
 
@@ -135,29 +131,28 @@ class Outward(Proof):
 
 
 PROOFS = (
-    ProofKind(
-        "atomic-heads",
-        AtomicHeads,
-        Later(lambda: offcert.verify.heads.check.atomic_heads),
-        "the least time before a pivot, and from it on, with whole tensors",
-        page="heads",
-        searched=True,
-    ),
-    ProofKind(
-        "matched-heads",
-        MatchedHeads,
-        Later(lambda: offcert.verify.matched.verifier.matched_heads),
-        "head and tail that move the same tensors",
-        page="matched",
-        searched=True,
-    ),
-    ProofKind(
-        "matched-heads-joined",
-        MatchedHeads,
-        Later(lambda: offcert.verify.matched.verifier.matched_heads_joined),
-        "head and tail that move the same tensors, as if every tensor had one gap",
-        page="matched",
-        searched=True,
+    *(
+        ProofKind(method, Heads, verifier, summary, page=page, searched=True)
+        for method, verifier, summary, page in (
+            (
+                "atomic-heads",
+                Later(lambda: offcert.verify.ends.check.heads),
+                "the least time before a pivot, and from it on, with whole tensors",
+                "heads",
+            ),
+            (
+                "matched-heads",
+                Later(lambda: offcert.verify.ends.check.heads),
+                "head and tail that move the same tensors",
+                "matched",
+            ),
+            (
+                "matched-heads-joined",
+                Later(lambda: offcert.verify.ends.check.heads_joined),
+                "head and tail that move the same tensors, as if every tensor had one gap",
+                "matched",
+            ),
+        )
     ),
     ProofKind(
         "pivot",

@@ -1,16 +1,14 @@
-"""Verification of outward bounds; see `offcert.verify.outward.check`."""
+"""Bounds of both sides of a cut followed outward, established again as the advice divides them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
 
 from offcert.core.platform import Link
 from offcert.core.threads import cores
 from offcert.proofs.kinds.labels import Outward
 from offcert.questions.schedule.problem import Problem, Transfers
-from offcert.verify.limits import Allowance, BeyondLimitsError, TooLargeError
+from offcert.verify.limits import Allowance, TooLargeError
 from offcert.verify.outward.sets import FaultError, order_fault
 from offcert.verify.outward.tables import cut_at
 from offcert.verify.outward.walk import Budget, Walk
@@ -20,60 +18,17 @@ _LARGEST = 2**61
 # Labels to be searched in all, unless the caller wants less. Arbitrary.
 MOST_LABELS = 40_000_000
 
-Advice = Sequence[Sequence[Any]]
 
-
-def confirm_outward(
-    problem: Problem,
-    pivot: int,
-    claimed: int,
-    *,
-    free_below: Sequence[int] = (1,),
-    windows: Sequence[int] = (1,),
-    splits: Advice = (),
-    max_labels: int = MOST_LABELS,
-) -> bool:
-    """Return whether no schedule of `problem` is shorter than `claimed` ticks.
-
-    Parameters
-    ----------
-    problem : Problem
-        Atomic transfers over a simplex link, any trace; false for others.
-    pivot : int
-        The operation at which schedules are cut.
-    claimed : int
-        The bound, in ticks.
-    free_below : sequence of int
-        Bytes below which tensors are absent at no cost, decreasing.
-    windows : sequence of int
-        A side is followed until this part of the bytes that the pivot needs is back: 20 is a
-        twentieth.
-    splits : sequence of sequence
-        How parts are divided, each before what it is divided into: ``()`` not at all,
-        ``("class", bytes, count)``, ``("bytes", least)``, ``("ticks", least)``, ``("sets", counts,
-        ...)``, ``("window",)``, ``("detail", parts)``; the last goes back to the first window.
-    max_labels : int
-        How much to search at most.
-
-    Returns
-    -------
-    bool
-        False if the bound is wrong, the advice is insufficient, or the search is too large.
-    """
-    advice = free_below, windows, splits
-    try:
-        return outward_fault(problem, pivot, claimed, *advice, max_labels=max_labels) is None
-    except BeyondLimitsError:
-        return False
+def outward(problem: Problem, value: int, proof: Outward, allowance: Allowance) -> str | None:
+    """Return None if no schedule is shorter than `value` ticks, or why that is not shown."""
+    labels = allowance.labels(MOST_LABELS)
+    return outward_fault(problem, value, proof, max_labels=labels, max_seconds=allowance.seconds)
 
 
 def outward_fault(
     problem: Problem,
-    pivot: int,
     claimed: int,
-    free_below: Sequence[int],
-    windows: Sequence[int],
-    splits: Advice,
+    proof: Outward,
     *,
     max_labels: int = MOST_LABELS,
     max_seconds: float = math.inf,
@@ -81,14 +36,25 @@ def outward_fault(
 ) -> str | None:
     """Return None if no schedule is shorter than `claimed` ticks, or where that fails to be shown.
 
-    Parameters are those of `confirm_outward`. It gives up after `max_seconds` as well, and uses
-    `workers` threads, or one for each processor.
+    Parameters
+    ----------
+    problem : Problem
+        Any; it is a fault if transfers are not atomic or the link is duplex.
+    claimed : int
+        The bound, in ticks.
+    proof : Outward
+        The advice.
+    max_labels, max_seconds
+        How much to search at most, and for how long.
+    workers : int
+        Threads, or one for each processor.
 
     Raises
     ------
     BeyondLimitsError
         If the search is too large, or the time is over.
     """
+    pivot, free_below, windows = proof.pivot, proof.free_below, proof.windows
     trace = problem.trace
     if trace.least_memory > problem.platform.memory or claimed <= sum(trace.durations):
         return None
@@ -111,23 +77,9 @@ def outward_fault(
                 f"{min(free_below)} bytes has to be absent, not {pivot}"
             )
         budget = Budget(max_labels, max_seconds)
-        Walk(cuts, windows, claimed - 1, budget).follow(splits, workers or cores())
+        Walk(cuts, windows, claimed - 1, budget).follow(proof.splits, workers or cores())
     except TooLargeError:
         return "its numbers are too large for the search"
     except FaultError as error:
         return str(error)
     return None
-
-
-def outward(problem: Problem, value: int, proof: Outward, allowance: Allowance) -> str | None:
-    """Return None if no schedule is shorter than `value` ticks, or why that is not shown."""
-    return outward_fault(
-        problem,
-        proof.pivot,
-        value,
-        proof.free_below,
-        proof.windows,
-        proof.splits,
-        max_labels=allowance.labels(MOST_LABELS),
-        max_seconds=allowance.seconds,
-    )

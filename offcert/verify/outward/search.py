@@ -47,18 +47,9 @@ MOVED, SPENT, FREE, WAITED, RUN, GONE, LENGTH, LINK, MERIT, ALIVE, NEXT = range(
 def search(
     tables: Tables, low: IntArray, high: IntArray, asked: Asked, max_labels: int
 ) -> tuple[int, int, int, int]:
-    """Search one side.
+    """Search one side for ends that meet the limits asked for.
 
-    Parameters
-    ----------
-    tables : Tables
-        The side.
-    low, high : int64 array, shape (C,)
-        Least and most of each class that are out at the cut.
-    asked : Asked
-        The question: the limits that an end of the side has to meet.
-    max_labels : int
-        To be stored at most.
+    `low` and `high` are the least and most of each class that are out at the cut.
 
     Returns
     -------

@@ -194,23 +194,9 @@ def tightened(cut: Cut, limits: SetLimits, longest: int) -> SetLimits | None:
 
 
 def listed(cut: Cut, limits: SetLimits, ticks: int, longest: int) -> IntArray | None:
-    """Return all sets within the limits that leave and return within so many ticks.
+    """Return all sets within the limits that leave and return in so many ticks; None if too many.
 
-    Parameters
-    ----------
-    cut : Cut
-        Of the problem.
-    limits : SetLimits
-        As tight as they get.
-    ticks : int
-        For leaving and returning together.
-    longest : int
-        Ticks that a schedule may take.
-
-    Returns
-    -------
-    int64 array, shape (S, C), or None
-        None if there are too many.
+    `longest` are the ticks that a schedule may take; each row of the answer has a count a class.
     """
     low, high = (np.array(counts, dtype=np.int64) for counts in (limits.low, limits.high))
     choices = (high - low + 1).tolist()

@@ -13,7 +13,7 @@ from offcert.core.compiled import IntArray
 from offcert.core.platform import Kind
 from offcert.core.trace import Tensor
 from offcert.questions.schedule.problem import Problem
-from offcert.verify.heads.check import link_rate, ticks_of
+from offcert.verify.ends.sides import link_rate, ticks_of
 from offcert.verify.limits import TooLargeError
 from offcert.verify.outward.view import Tables
 

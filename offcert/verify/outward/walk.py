@@ -318,12 +318,8 @@ def _takes(cut: Cut, crossing: Crossing) -> int:
 def shortest(first: int, last: int, near: tuple[int, int], far: tuple[int, int]) -> int:
     """Return the least length of both sides together, over all begins of what is under way.
 
-    Parameters
-    ----------
-    first, last : int
-        Ticks of what is under way that may lie before the cut.
-    near, far : pair of int
-        Front and back, each with its earliest and its latest begin.
+    Of its ticks `first` to `last` may lie before the cut; `near` and `far` are front and back, each
+    with its earliest and its latest begin.
     """
 
     def length(before: int) -> int:

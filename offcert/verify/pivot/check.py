@@ -1,10 +1,9 @@
-"""Verification of pivot bounds; see `offcert.verify.pivot.check`."""
+"""The pivot dynamic program, run again: both sides of a cut, and what they join to."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator
-from fractions import Fraction
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -13,91 +12,74 @@ from offcert.core.platform import Kind, Link
 from offcert.core.threads import cores, in_threads
 from offcert.proofs.kinds.labels import Pivot
 from offcert.questions.schedule.problem import Problem, Transfers
-from offcert.verify.heads.check import ends
-from offcert.verify.limits import Allowance, BeyondLimitsError, TooLargeError
+from offcert.verify.ends.check import MOST_LABELS as MOST_OF_ENDS
+from offcert.verify.ends.check import ends_fault, ends_within_reach
+from offcert.verify.ends.sides import ticks_of
+from offcert.verify.limits import Allowance, TooLargeError
 from offcert.verify.pivot.side import Evictable, Found, Side, nothing_found
 
 # Labels to be searched on each side, unless the caller wants less. Arbitrary.
 MOST_LABELS = 16_000_000
 
 
-def confirm(
-    problem: Problem,
-    pivot: int,
-    front_limit: int,
-    back_limit: int,
-    claimed: int,
-    *,
-    once: Collection[int] = (),
-    max_labels: int = MOST_LABELS,
-) -> bool:
-    """Return whether no schedule of `problem` is shorter than `claimed` ticks.
-
-    Parameters
-    ----------
-    problem : Problem
-        Atomic transfers, simplex link, one gap per evictable tensor, nested gaps; false for others.
-    pivot : int
-        The operation at whose start schedules are cut; -1 if the bound needs no search.
-    front_limit, back_limit : int
-        How late the two sides may end, each in its own time, and still be searched.
-    claimed : int
-        The bound, in ticks.
-    once : collection of int
-        Gaps whose tensors must not leave twice.
-    max_labels : int
-        How much to search at most.
-
-    Returns
-    -------
-    bool
-        False if the bound is wrong, the advice is insufficient, or the search is too large.
-    """
-    limits = (front_limit, back_limit)
-    try:
-        return pivot_fault(problem, pivot, limits, claimed, once, max_labels) is None
-    except BeyondLimitsError:
-        return False
+def pivot(problem: Problem, value: int, proof: Pivot, allowance: Allowance) -> str | None:
+    """Return None if no schedule is shorter than `value` ticks, or why that is not shown."""
+    most = allowance.labels(MOST_LABELS, searches=2), allowance.labels(MOST_OF_ENDS)
+    return pivot_fault(problem, value, proof, *most)
 
 
 def pivot_fault(
     problem: Problem,
-    pivot: int,
-    limits: tuple[int, int],
     claimed: int,
-    once: Collection[int] = (),
+    proof: Pivot,
     max_labels: int = MOST_LABELS,
-    ends: tuple[int, int] = (0, 0),
+    most_of_ends: int = MOST_OF_ENDS,
 ) -> str | None:
     """Return None if no schedule is shorter than `claimed` ticks, or which part fails to show it.
 
-    Parameters are those of `confirm`. `ends` are times before which no front and no back of a
-    schedule ends, established elsewhere; a side whose limit is below its time is not searched.
+    Parameters
+    ----------
+    problem : Problem
+        Any; it is a fault if transfers are not atomic, the link is duplex, an evictable tensor has
+        several gaps, or gaps are not nested.
+    claimed : int
+        The bound, in ticks.
+    proof : Pivot
+        The advice. A side whose limit is below its proved end is not searched.
+    max_labels, most_of_ends : int
+        How much to search at most on each side, and for each of the ends.
 
     Raises
     ------
     BeyondLimitsError
-        If the search is too large.
+        If a search is too large.
     """
     trace = problem.trace
-    front_limit, back_limit = limits
+    limits = front_limit, back_limit = proof.front_limit, proof.back_limit
     if trace.least_memory > problem.platform.memory or claimed <= sum(trace.durations):
         return None
+    ends = (0, 0)
+    if proof.ends is not None:
+        fault = ends_fault(problem, proof.pivot, proof.ends, most_of_ends, "details.ends")
+        if fault is not None:
+            return fault
+        ends = proof.ends.times
     classes = classes_of(problem)
     if not classes:
         return "the program is for atomic transfers, simplex links and nested traces"
-    if not 0 <= pivot < len(trace):
-        return f"details.pivot must name an operation, not {pivot}"
+    if not 0 <= proof.pivot < len(trace):
+        return f"details.pivot must name an operation, not {proof.pivot}"
     for name, limit in (("front", front_limit), ("back", back_limit)):
         if limit > 2 * claimed:
             # No shorter schedule has a side that long: it would only make the search endless.
             return f"details.{name}_limit must be at most {2 * claimed}, not {limit}"
-    front = Side(problem, classes, pivot, claimed - 1, front_limit, once, backwards=False)
-    back = Side(problem, classes, pivot, claimed - 1, back_limit, once, backwards=True)
+    sides = front, back = [
+        Side(problem, classes, proof.pivot, claimed - 1, limits[index], proof.once, index == 1)
+        for index in range(2)
+    ]
 
     def searched(index: int) -> Found:
-        side, limit = (front, back)[index], limits[index]
-        return side.search(max_labels) if limit >= ends[index] else nothing_found()
+        return sides[index].search(max_labels) if limits[index] >= ends[index] else nothing_found()
 
     try:
         one, two = in_threads(searched, range(2), cores())
@@ -110,13 +92,13 @@ def pivot_fault(
         return f"details.back_limit is too small: a back of more than {back_limit} may do"
     shortest = min(_lengths(front, one, back, two), default=claimed)
     if shortest < claimed:
-        return f"at details.pivot {pivot} two sides are joined in {shortest}"
+        return f"at details.pivot {proof.pivot} two sides are joined in {shortest}"
     return None
 
 
-def within_reach(problem: Problem, pivot: int, claimed: int) -> bool:
-    """Return whether `confirm` can work with the numbers of such a claim at all."""
-    classes = classes_of(problem)
+def within_reach(problem: Problem, claimed: int, proof: Pivot) -> bool:
+    """Return whether `pivot_fault` can work with the numbers of such a claim at all."""
+    pivot, classes = proof.pivot, classes_of(problem)
     if not classes or not 0 <= pivot < len(problem.trace):
         return claimed <= problem.trace.compute_time
     try:
@@ -124,7 +106,7 @@ def within_reach(problem: Problem, pivot: int, claimed: int) -> bool:
             Side(problem, classes, pivot, claimed - 1, claimed, (), backwards).tables()
     except TooLargeError:
         return False
-    return True
+    return proof.ends is None or ends_within_reach(problem, pivot, proof.ends)
 
 
 def _lengths(front: Side, one: Found, back: Side, two: Found) -> Iterator[int]:
@@ -158,11 +140,6 @@ def _pairs(one: IntArray, two: IntArray) -> Iterator[tuple[int, int]]:
             yield row, other
 
 
-def _whole_ticks(size: int, rate: Fraction) -> int:
-    whole, rest = divmod(size * rate.denominator, rate.numerator)
-    return whole + (1 if rest else 0)
-
-
 def classes_of(problem: Problem) -> list[list[Evictable]] | None:
     """Return equal tensors in order, outermost first; None if the method does not apply."""
     trace, platform = problem.trace, problem.platform
@@ -172,7 +149,7 @@ def classes_of(problem: Problem) -> list[list[Evictable]] | None:
     for index, gap in enumerate(trace.gaps):
         size, uses = trace.tensors[gap.tensor].size, trace.tensors[gap.tensor].uses
         leaving, returning = (
-            _whole_ticks(size, platform.rate(kind)) for kind in (Kind.OFFLOAD, Kind.PREFETCH)
+            ticks_of(problem, kind, size) for kind in (Kind.OFFLOAD, Kind.PREFETCH)
         )
         tensors.append(Evictable(index, size, leaving, returning, uses[0], gap.before, gap.after))
     if len({gap.tensor for gap in trace.gaps}) < len(tensors):
@@ -190,16 +167,3 @@ def classes_of(problem: Problem) -> list[list[Evictable]] | None:
         else:
             classes.append([tensor])
     return classes
-
-
-def pivot(problem: Problem, value: int, proof: Pivot, allowance: Allowance) -> str | None:
-    """Return None if no schedule is shorter than `value` ticks, or why that is not shown."""
-    times = (0, 0)
-    if proof.ends is not None:
-        fault = ends(problem, proof.pivot, proof.ends, allowance)
-        if fault is not None:
-            return fault
-        times = proof.ends.times
-    limits = proof.front_limit, proof.back_limit
-    labels = allowance.labels(MOST_LABELS, searches=2)
-    return pivot_fault(problem, proof.pivot, limits, value, proof.once, labels, times)

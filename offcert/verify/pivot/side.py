@@ -11,6 +11,7 @@ from offcert.core.compiled import IntArray
 from offcert.core.platform import Kind
 from offcert.questions.schedule.problem import Problem
 from offcert.verify.absence import cheapest_cover
+from offcert.verify.ends.prospects import floors
 from offcert.verify.limits import BeyondLimitsError, TooLargeError
 from offcert.verify.pivot.search import search
 from offcert.verify.pivot.tables import Tables, new_standing
@@ -120,7 +121,6 @@ class Side:
         for j, operation in enumerate(columns):
             spanning = [v.size for m in classes for v in m if v.before < operation < v.after]
             self.need[j] = cheapest_cover(spanning, self.need[j])
-        self.head = self._head()
         # What may be out at the cut passes the link on the other side, too: the earliest begin
         # there, with class and rank, latest first.
         total = sum(trace.durations)
@@ -136,25 +136,23 @@ class Side:
             reverse=True,
         )
 
-    def _ticks_out(self, amount: int) -> int:
-        return -(-amount * self.out_rate.denominator // self.out_rate.numerator)
-
-    def _head(self) -> list[int]:
+    def _head(self) -> IntArray:
         """For each operation, how early the side can end if nothing has waited before it."""
-        head = [self.clock[-1]] * (self.count + 1)
-        for start in range(self.count - 1, -1, -1):
-            head[start] = head[start + 1]
-            for j in range(start + 1, self.count + 1):
-                late = self.need[j] - sum(
-                    self.sizes[c]
-                    for c, members in enumerate(self.movable)
-                    for move in members[: self.spans[c][j]]
-                    if move.ready < start
-                )
-                if late > 0:
-                    begin = self.clock[start + 1] + self._ticks_out(late)
-                    head[start] = max(head[start], begin - self.clock[j] + head[j])
-        return head
+        movable = [
+            (self.sizes[c], move.ready, [rank < spanning for spanning in self.spans[c]])
+            for c, members in enumerate(self.movable)
+            for rank, move in enumerate(members)
+        ]
+        sizes, ready, absent = zip(*movable, strict=True)
+        rate = self.out_rate.numerator, self.out_rate.denominator
+        return floors(
+            _array(self.clock),
+            _array(self.need),
+            _array(sizes),
+            _array(ready),
+            np.array(absent, dtype=np.bool_),
+            _array(rate),
+        )
 
     def ends(self, labels: IntArray) -> IntArray:
         """When the side is over, for labels that have run everything."""
@@ -226,7 +224,7 @@ class Side:
             clock=_array(self.clock),
             need=_array(self.need),
             idle_need=_array(self.idle_need),
-            head=_array(self.head),
+            head=self._head(),
             sizes=_array(self.sizes),
             out_times=_array(self.out_times),
             back_times=_array(self.back_times),

@@ -149,7 +149,7 @@ def _exact_dynprog(problem: Problem) -> int | None:
 
 
 def _atomic_heads(problem: Problem) -> int:
-    from offcert.formulations.labels.atomic_heads.bound import heads_bound
+    from offcert.formulations.labels.ends.heads import heads_bound
 
     # No optimum is above it, so cutting the bound off there hides nothing.
     upper = quick_upper(problem)

@@ -43,7 +43,7 @@ NEEDED = {
     "set search": "offcert.heuristics.orders.set_search",
     "interval CP-SAT, dives": "offcert.formulations.models.interval_cpsat",
     "local search": "offcert.heuristics.orders.local_search",
-    "atomic heads and tails": "offcert.formulations.labels.atomic_heads.bound",
+    "atomic heads and tails": "offcert.formulations.labels.ends.heads",
     "pivot program": "offcert.formulations.labels.pivot.bound",
     "stage MILP": "offcert.formulations.models.stage_milp",
     "interval CP-SAT": "offcert.formulations.models.interval_cpsat",

@@ -17,17 +17,17 @@ from offcert.certify.ladder import certify
 from offcert.certify.methods import solve
 from offcert.certify.schedule_methods import warm_heads
 from offcert.core.errors import MethodError
-from offcert.verify.heads import check as heads_check
+from offcert.verify.ends import sides as heads_sides
 from support.problems.random_instances import mixed_problem
 
 WARMING = {act.__name__: act for group in GROUPS.values() for act in group.acts}
 # Each searches more than one kernel deep; the last is what verification searches with.
 AMONG = {
     "warm_plans": "offcert.heuristics.orders.ordered_kernel",
-    "warm_heads": "offcert.verify.heads.search",
-    "warm_matched": "offcert.formulations.labels.matched_heads.level",
+    "warm_heads": "offcert.verify.ends.prospects",
+    "warm_matched": "offcert.formulations.labels.ends.level",
     "warm_outward": "offcert.verify.outward.search",
-    "warm_pivot": "offcert.formulations.labels.pivot.arrays.rebuild",
+    "warm_pivot": "offcert.formulations.labels.store.rebuild",
 }
 
 
@@ -35,13 +35,13 @@ def test_what_judges_heads_and_tails_is_compiled_with_their_search(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     called = []
-    honest = heads_check.floors
+    honest = heads_sides.floors
 
     def noting(*arguments: Any) -> Any:
         called.append(arguments)
         return honest(*arguments)
 
-    monkeypatch.setattr(heads_check, "floors", noting)
+    monkeypatch.setattr(heads_sides, "floors", noting)
     warm_heads.__wrapped__()
     # One call for each side.
     assert len(called) == 2

@@ -343,8 +343,8 @@ def test_verification_reaches_questions_and_proofs_only() -> None:
     "planted",
     [
         "from offcert.formulations.labels.outward.model import NOTHING",
-        "from offcert.formulations.labels import atomic_heads",
-        "import offcert.formulations.labels.matched_heads.bound as bound",
+        "from offcert.formulations.labels import ends",
+        "import offcert.formulations.labels.ends.targets as bound",
         "def late():\n    from offcert.formulations.labels.pivot import cut",
         "from offcert.certify.search import Search",
         "from offcert.questions.schedule.simulate import simulate",

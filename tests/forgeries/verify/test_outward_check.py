@@ -26,7 +26,7 @@ from offcert.verify.limits import BeyondLimitsError
 from offcert.verify.outward import sets as outward_sets
 from offcert.verify.outward import tables as outward_tables
 from offcert.verify.outward import walk as outward_walk
-from offcert.verify.outward.check import confirm_outward, outward_fault
+from offcert.verify.outward.check import outward_fault
 from offcert.verify.recheck import recheck
 from support.oracles.schedules import brute_force
 from support.problems.outward import cases, no_pause
@@ -56,12 +56,7 @@ def overreaching(
 
 
 def fault(problem: Problem, proof: Outward, claim: int, **changes: Any) -> str | None:
-    parts: Advice = {
-        "free_below": proof.free_below,
-        "windows": proof.windows,
-        "splits": list(proof.splits),
-    } | changes
-    return outward_fault(problem, proof.pivot, claim, **parts)
+    return outward_fault(problem, claim, replace(proof, **changes))
 
 
 @pytest.mark.slow
@@ -297,10 +292,9 @@ def test_threads_find_the_same_and_name_the_same_place(monkeypatch: pytest.Monke
     monkeypatch.setattr(outward_walk, "AT_ONCE", 2)
     said = []
     for problem, optimum, proof in overreaching(range(3000, 3030), 5, 0):
-        advice = proof.free_below, proof.windows, proof.splits
         for claim in (optimum, optimum + 1):
-            alone = outward_fault(problem, proof.pivot, claim, *advice, workers=1)
-            assert outward_fault(problem, proof.pivot, claim, *advice, workers=3) == alone
+            alone = outward_fault(problem, claim, proof, workers=1)
+            assert outward_fault(problem, claim, proof, workers=3) == alone
             said.append(alone)
     assert len(set(said)) > 3
     assert said.count(None) > len(said) // 4
@@ -315,31 +309,25 @@ def test_the_advice_on_each_part_is_found() -> None:
 
 def test_more_than_it_may_search_is_said() -> None:
     problem, optimum, proof = example()
-    advice = proof.free_below, proof.windows, proof.splits
     with pytest.raises(BeyondLimitsError, match="the search is too large"):
-        outward_fault(problem, proof.pivot, optimum, *advice, max_labels=1)
+        outward_fault(problem, optimum, proof, max_labels=1)
     with pytest.raises(BeyondLimitsError, match="the time is over"):
-        outward_fault(problem, proof.pivot, optimum, *advice, max_seconds=-1.0)
-    assert "too large" in (outward_fault(problem, proof.pivot, 2**80, *advice) or "")
+        outward_fault(problem, optimum, proof, max_seconds=-1.0)
+    assert "too large" in (outward_fault(problem, 2**80, proof) or "")
 
 
 def test_it_applies_to_what_it_is_for() -> None:
     problem, optimum, proof = example()
-    advice: Advice = {
-        "free_below": proof.free_below,
-        "windows": proof.windows,
-        "splits": list(proof.splits),
-    }
-    assert confirm_outward(problem, proof.pivot, optimum, **advice)
+    assert outward_fault(problem, optimum, proof) is None
     paused = replace(problem, transfers=Transfers.INTERRUPTIBLE)
-    assert not confirm_outward(paused, proof.pivot, optimum, **advice)
+    assert "interruptible" in (outward_fault(paused, optimum, proof) or "")
     duplex = replace(problem, platform=replace(problem.platform, link=Link.DUPLEX))
-    assert not confirm_outward(duplex, proof.pivot, optimum, **advice)
+    assert "duplex" in (outward_fault(duplex, optimum, proof) or "")
     # What needs no search is true whatever the advice.
-    compute = problem.trace.compute_time
-    assert confirm_outward(duplex, -1, compute, splits=[["nonsense"]])
+    nonsense = replace(proof, pivot=-1, splits=(["nonsense"],))
+    assert outward_fault(duplex, problem.trace.compute_time, nonsense) is None
     infeasible = problem.with_memory(problem.trace.least_memory - 1)
-    assert confirm_outward(infeasible, proof.pivot, 10**9, **advice)
+    assert outward_fault(infeasible, 10**9, proof) is None
 
 
 @pytest.mark.parametrize("bits", [40, 50, 52])
@@ -353,7 +341,8 @@ def test_numbers_that_do_not_fit_are_no_exceptions(bits: int) -> None:
         Trace(trace.operations, tensors),
         replace(platform, memory=platform.memory << bits, bandwidth=rate),
     )
-    said = outward_fault(large, proof.pivot, optimum + 1, (1,), (1,), [[]])
+    undivided = replace(proof, free_below=(1,), windows=(1,), splits=([],))
+    said = outward_fault(large, optimum + 1, undivided)
     assert said is not None
 
 

@@ -25,17 +25,21 @@ from offcert.core.platform import Kind, Link, Platform
 from offcert.core.result import Evidence
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.combinatorial.relaxations import required_absent
-from offcert.formulations.labels.atomic_heads import search as searching
-from offcert.formulations.labels.atomic_heads.bound import HeadsOutcome, heads_bound
-from offcert.formulations.labels.atomic_heads.search import SideSearch
-from offcert.formulations.labels.atomic_heads.side import HeadSide, back, front
+from offcert.formulations.labels.ends import alone as searching
+from offcert.formulations.labels.ends.alone import SideSearch
+from offcert.formulations.labels.ends.heads import heads_bound
+from offcert.formulations.labels.ends.side import HeadSide, back, front
+from offcert.proofs.kinds.labels import Heads
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.verify.document import verify
-from offcert.verify.heads import check as verifier
-from offcert.verify.heads.check import confirm_heads, within_reach
-from offcert.verify.heads.search import IN_TIME, TOO_LARGE, TOO_LATE, Tables, search
+from offcert.verify.ends import check as verifier
+from offcert.verify.ends.check import can_end, within_reach
+from offcert.verify.ends.prospects import Tables
+from offcert.verify.ends.search import DONE, REACHED, TOO_LARGE
 from support.oracles.schedules import brute_force
 from support.oracles.side_sequences import least_end, random_side
+from support.problems import claims as heads
+from support.problems.claims import advice
 from support.problems.random_instances import mixed_problem
 from support.seeds import by_seeds
 
@@ -59,16 +63,19 @@ def claims(
             yield pivot, head, tail
 
 
-def confirms(problem: Problem, outcome: HeadsOutcome, more: int = 0) -> bool:
-    return confirm_heads(
-        problem,
-        outcome.pivot,
-        outcome.head + more,
-        outcome.tail,
-        outcome.lower_bound + more,
-        counted=outcome.counted,
-        units=outcome.units,
-    )
+def confirms(problem: Problem, proof: Heads, more: int = 0, claimed: int | None = None) -> bool:
+    """Return whether head and tail are confirmed, a head that is so much longer."""
+    value = sum(proof.times) if claimed is None else claimed
+    rest = proof.pivot, proof.head + more, proof.tail, value + more
+    return heads.confirms(problem, *rest, counted=proof.counted, units=proof.units)
+
+
+def proved_by_search(problem: Problem, **options: Any) -> tuple[Heads, int]:
+    """Return head and tail as they are found, and the labels that took."""
+    outcome = heads_bound(problem, **{"upper_bound": ANY, "time_limit": 30} | options)
+    assert outcome.proof is not None
+    assert outcome.lower_bound == sum(outcome.proof.times)
+    return outcome.proof, outcome.labels
 
 
 @by_seeds(5000, 5240, 60)
@@ -86,11 +93,12 @@ def test_what_the_search_proves_is_confirmed_and_no_tick_more(
         monkeypatch.setattr(searching, "STRIDE", 1 if few < PLENTY else 10**4)
         for pivot, head, tail in claims(problem, units, limit, few):
             total = head.bound + tail.bound
-            advice: dict[str, Any] = {"counted": (head.counted, tail.counted), "units": units}
+            claim: dict[str, Any] = {"counted": (head.counted, tail.counted), "units": units}
             if total <= compute:
                 continue
-            assert confirm_heads(problem, pivot, head.bound, tail.bound, total, **advice)
-            assert within_reach(problem, pivot, head.bound, tail.bound, **advice)
+            times = head.bound, tail.bound
+            assert heads.confirms(problem, pivot, *times, total, **claim)
+            assert within_reach(problem, total, advice(pivot, times, **claim))
             confirmed += 1
             coarse += units != (1, 1)
             partial += not (head.exact and tail.exact)
@@ -101,7 +109,7 @@ def test_what_the_search_proves_is_confirmed_and_no_tick_more(
                 for more in ((1, 0), (0, 1)):
                     times = head.bound + more[0], tail.bound + more[1]
                     best = {"counted": (everything[0], everything[1]), "units": units}
-                    assert not confirm_heads(problem, pivot, *times, total + 1, **best)
+                    assert not heads.confirms(problem, pivot, *times, total + 1, **best)
                     refused += 1
     assert min(confirmed, refused) > 40
     assert min(coarse, partial) > 10
@@ -127,7 +135,7 @@ def test_no_advice_makes_a_false_bound_true(seeds: range) -> None:
                 ]
                 units = rng.choice((1, 1, 2, 3, 5)), rng.choice((1, 1, 2, 4))
                 times = head, optimum + 1 - head
-                assert not confirm_heads(
+                assert not heads.confirms(
                     problem,
                     pivot,
                     *times,
@@ -139,87 +147,88 @@ def test_no_advice_makes_a_false_bound_true(seeds: range) -> None:
     assert tried > 1000
 
 
-def waiting_problem() -> tuple[Problem, HeadsOutcome]:
+def waiting_problem() -> tuple[Problem, Heads]:
     """Return a problem whose bound exceeds its compute time."""
     chain = Chain((3, 5, 4, 6), (6, 9, 8, 11), (9, 7, 9, 5, 1), (1, 1, 1, 1, 1))
     problem = Problem("waiting", chain, Platform(chain.trace().least_memory, Fraction(1, 3)))
-    outcome = heads_bound(problem, upper_bound=ANY, time_limit=30)
-    assert problem.trace.compute_time < outcome.lower_bound <= (brute_force(problem) or 0)
-    assert confirms(problem, outcome)
-    return problem, outcome
+    proof, _ = proved_by_search(problem)
+    assert problem.trace.compute_time < sum(proof.times) <= (brute_force(problem) or 0)
+    assert confirms(problem, proof)
+    return problem, proof
 
 
-def long_problem() -> tuple[Problem, HeadsOutcome]:
+def long_problem() -> tuple[Problem, Heads]:
     """Return a chain whose head has to be searched for, with some sizes counted."""
     problem = cnn_chain(24, 1)
     problem = problem.with_memory(problem.memory_at(Fraction(0)))
-    outcome = heads_bound(problem, upper_bound=ANY, time_limit=30, max_labels=10_000)
-    assert outcome.labels > 10
-    assert outcome.counted[0]
-    assert confirms(problem, outcome)
-    return problem, outcome
+    proof, labels = proved_by_search(problem, max_labels=10_000)
+    assert labels > 10
+    assert proof.counted[0]
+    assert confirms(problem, proof)
+    return problem, proof
 
 
 def test_every_part_of_the_advice_matters() -> None:
-    problem, outcome = long_problem()
-    size = outcome.counted[0][0]
-    assert not confirms(problem, outcome, 1)
+    problem, proof = long_problem()
+    head, tail = proof.times
+    counted = proof.head_counted
+    assert not confirms(problem, proof, 1)
     for wrong in (
-        replace(outcome, head=outcome.head + 1),
-        replace(outcome, tail=outcome.tail + 1),
-        replace(outcome, head=outcome.head - 1),
-        replace(outcome, tail=outcome.tail - 1),
-        replace(outcome, head=-1, tail=outcome.lower_bound + 1),
-        replace(outcome, head=outcome.lower_bound + 1, tail=-1),
-        replace(outcome, pivot=-1),
-        replace(outcome, pivot=len(problem.trace)),
-        replace(outcome, pivot=0),
-        replace(outcome, counted=((), outcome.counted[1])),
-        replace(outcome, counted=((-size,), ())),
-        replace(outcome, counted=((*outcome.counted[0], size), ())),
-        replace(outcome, units=(0, 1)),
-        replace(outcome, units=(1, -3)),
-        replace(outcome, units=(2**70, 1)),
-        replace(outcome, units=(1000, 1000)),
-        replace(outcome, head=2**70),
+        {"head": head + 1},
+        {"tail": tail + 1},
+        {"head": head - 1},
+        {"tail": tail - 1},
+        {"head": -1, "tail": head + tail + 1},
+        {"head": head + tail + 1, "tail": -1},
+        {"pivot": -1},
+        {"pivot": len(problem.trace)},
+        {"pivot": 0},
+        {"head_counted": ()},
+        {"head_counted": (-counted[0],), "tail_counted": ()},
+        {"head_counted": (*counted, counted[0])},
+        {"head_unit": 0},
+        {"tail_unit": -3},
+        {"head_unit": 2**70},
+        {"head_unit": 1000, "tail_unit": 1000},
+        {"head": 2**70},
     ):
-        assert not confirms(problem, wrong), wrong
+        assert not confirms(problem, replace(proof, **wrong), claimed=head + tail), wrong
 
 
 def test_what_the_finder_uses_of_a_problem_is_not_taken_for_granted() -> None:
-    problem, outcome = long_problem()
+    problem, proof = long_problem()
     roomier = problem.with_memory(problem.memory_at(Fraction(1, 20)))
     faster = problem.with_bandwidth(problem.platform.bandwidth * Fraction(101, 100))
     for other in (roomier, faster, replace(problem, transfers=Transfers.FRACTIONAL)):
-        assert not confirms(other, outcome)
+        assert not confirms(other, proof)
     # Head and tail use one direction each, so a duplex link does not help.
     duplex = replace(problem.platform, link=Link.DUPLEX)
-    assert confirms(replace(problem, platform=duplex), outcome)
+    assert confirms(replace(problem, platform=duplex), proof)
 
 
-def test_bounds_that_need_no_search() -> None:
+def test_bounds_that_need_no_can_end() -> None:
     problem, _ = waiting_problem()
     compute = problem.trace.compute_time
-    assert confirm_heads(problem, -1, 0, 0, compute)
-    assert not confirm_heads(problem, -1, compute + 1, 0, compute + 1)
+    assert heads.confirms(problem, -1, 0, 0, compute)
+    assert not heads.confirms(problem, -1, compute + 1, 0, compute + 1)
     infeasible = problem.with_memory(problem.trace.least_memory - 1)
-    assert confirm_heads(infeasible, -1, 0, 0, 10**9)
-    assert not within_reach(problem, -1, 0, 0)
-    assert not within_reach(problem, len(problem.trace), 0, 0)
+    assert heads.confirms(infeasible, -1, 0, 0, 10**9)
+    for pivot in (-1, len(problem.trace)):
+        assert not within_reach(problem, 0, advice(pivot, (0, 0)))
 
 
 @pytest.mark.parametrize(("stages", "seed"), [(24, 0), (24, 1), (30, 0)])
 def test_chains_like_networks(stages: int, seed: int) -> None:
     problem = cnn_chain(stages, seed)
     problem = problem.with_memory(problem.memory_at(Fraction(0)))
-    outcome = heads_bound(problem, upper_bound=ANY, time_limit=2, max_labels=5_000)
-    advice: dict[str, Any] = {"counted": outcome.counted, "units": outcome.units}
-    claim = outcome.pivot, outcome.head, outcome.tail, outcome.lower_bound
+    proof, labels = proved_by_search(problem, max_labels=1_000)
+    claim: dict[str, Any] = {"counted": proof.counted, "units": proof.units}
+    claimed = proof.pivot, *proof.times, sum(proof.times)
     # Each label is compared with all that could replace it before it is expanded.
-    assert confirm_heads(problem, *claim, **advice, max_labels=outcome.labels)
-    if outcome.labels > 1000:
-        assert not confirm_heads(problem, *claim, **advice, max_labels=10)
-    assert not confirms(problem, outcome, 1000)
+    assert heads.confirms(problem, *claimed, **claim, max_labels=labels)
+    if labels > 1000:
+        assert not heads.confirms(problem, *claimed, **claim, max_labels=10)
+    assert not confirms(problem, proof, 1000)
 
 
 def alone(**changes: Any) -> Tables:
@@ -243,17 +252,17 @@ def alone(**changes: Any) -> Tables:
 
 def test_a_search_says_when_a_side_can_end() -> None:
     # Both leave after the operation: 3 + 4 + 4.
-    assert search(alone(), 11, 100) == IN_TIME
-    assert search(alone(), 10, 100) == TOO_LATE
-    assert search(alone(), 11, 0) == TOO_LARGE
+    assert can_end(alone(), 11, 100) == REACHED
+    assert can_end(alone(), 10, 100) == DONE
+    assert can_end(alone(), 11, 0) == TOO_LARGE
     # One tensor is not enough, unless nobody counts.
     few = {"amount": [1], "ready": [[0]], "at_hand": [0, 10]}
-    assert search(alone(**few), 100, 100) == TOO_LATE
-    assert search(alone(**few, radix=[0]), 11, 100) == IN_TIME
+    assert can_end(alone(**few), 100, 100) == DONE
+    assert can_end(alone(**few, radix=[0]), 11, 100) == REACHED
     # Even then no more can move than there is.
-    assert search(alone(**(few | {"at_hand": [0, 9]}), radix=[0]), 100, 100) == TOO_LATE
-    assert search(alone(need=[0, 0]), 3, 100) == IN_TIME
-    assert search(alone(need=[0, 0]), 2, 100) == TOO_LATE
+    assert can_end(alone(**(few | {"at_hand": [0, 9]}), radix=[0]), 100, 100) == DONE
+    assert can_end(alone(need=[0, 0]), 3, 100) == REACHED
+    assert can_end(alone(need=[0, 0]), 2, 100) == DONE
 
 
 def test_one_label_has_waited_less_and_the_other_has_a_free_link() -> None:
@@ -271,9 +280,9 @@ def test_one_label_has_waited_less_and_the_other_has_a_free_link() -> None:
         rate=[1, 1],
     )
     # The small one first: the operation runs from 3 to 103, and what it writes leaves until 104.
-    assert search(side, 103, 100) == TOO_LATE
+    assert can_end(side, 103, 100) == DONE
     # With more time the other label survives, too, but alone it would end at 106.
-    assert search(side, 104, 100) == search(side, 105, 100) == IN_TIME
+    assert can_end(side, 104, 100) == can_end(side, 105, 100) == REACHED
 
 
 @pytest.mark.parametrize(("one", "two"), [(1, 5), (5, 1)])
@@ -292,8 +301,8 @@ def test_the_label_with_the_free_link_may_be_the_one(one: int, two: int) -> None
         radix=[1, 2, 4, 8],
         rate=[5, 1],
     )
-    assert search(side, 50, 100) == TOO_LATE
-    assert search(side, 51, 100) == search(side, 52, 100) == IN_TIME
+    assert can_end(side, 50, 100) == DONE
+    assert can_end(side, 51, 100) == can_end(side, 52, 100) == REACHED
 
 
 @pytest.mark.parametrize("bandwidth", [Fraction(1), Fraction(2, 3), Fraction(3)])
@@ -303,13 +312,13 @@ def test_the_search_equals_all_sequences(bandwidth: Fraction) -> None:
         side = random_side(rng, bandwidth)
         end = least_end(side)
         exact = tables_of(side, bandwidth, counted=True, unit=1)
-        assert search(exact, end - 1, 10**4) == TOO_LATE
+        assert can_end(exact, end - 1, 10**4) == DONE
         # What a tight limit drops early must not crowd out what is needed under a loose one.
         for limit in (*range(end, end + 8), 2 * end, 10**6):
-            assert search(exact, limit, 10**4) == IN_TIME
+            assert can_end(exact, limit, 10**4) == REACHED
         for counted, unit in ((False, 1), (True, 3), (False, 2)):
             tables = tables_of(side, bandwidth, counted=counted, unit=unit)
-            assert search(tables, end, 10**4) == IN_TIME
+            assert can_end(tables, end, 10**4) == REACHED
 
 
 def tables_of(side: HeadSide, bandwidth: Fraction, *, counted: bool, unit: int) -> Tables:
@@ -348,16 +357,15 @@ def scaled(problem: Problem, factor: int) -> Problem:
 
 @pytest.mark.parametrize("factor", [10**6, 2**50])
 def test_large_sizes_are_searched_in_coarse_units(factor: int) -> None:
-    problem, outcome = waiting_problem()
+    problem, proof = waiting_problem()
     large = scaled(problem, factor)
-    again = heads_bound(large, upper_bound=ANY, time_limit=30)
-    assert again.lower_bound == outcome.lower_bound
+    again, _ = proved_by_search(large)
+    assert sum(again.times) == sum(proof.times)
     assert confirms(large, again)
     assert not confirms(large, again, 1)
-    fine = {"counted": again.counted, "units": (1, 1)}
-    claim = again.pivot, again.head, again.tail
-    assert within_reach(large, *claim, counted=again.counted, units=again.units)
-    assert within_reach(large, *claim, **fine) == (max(required_absent(large)) < 2**22)
+    assert within_reach(large, 0, again)
+    fine = replace(again, head_unit=1, tail_unit=1)
+    assert within_reach(large, 0, fine) == (max(required_absent(large)) < 2**22)
 
 
 @pytest.mark.parametrize(
@@ -367,10 +375,10 @@ def test_large_sizes_are_searched_in_coarse_units(factor: int) -> None:
 def test_bandwidths_beyond_64_bits(bandwidth: Fraction) -> None:
     problem, _ = waiting_problem()
     problem = problem.with_bandwidth(bandwidth)
-    outcome = heads_bound(problem, upper_bound=ANY, time_limit=30)
-    assert outcome.lower_bound > problem.trace.compute_time
-    assert confirms(problem, outcome)
-    assert not confirms(problem, outcome, 1)
+    proof, _ = proved_by_search(problem)
+    assert sum(proof.times) > problem.trace.compute_time
+    assert confirms(problem, proof)
+    assert not confirms(problem, proof, 1)
 
 
 def test_bandwidths_beyond_64_bits_where_nothing_can_move() -> None:
@@ -379,8 +387,8 @@ def test_bandwidths_beyond_64_bits_where_nothing_can_move() -> None:
     compute = problem.trace.compute_time
     # Before the first operation and after the last one nothing is over.
     for pivot, times in ((0, (0, compute)), (len(problem.trace) - 1, (compute, 0))):
-        assert within_reach(problem, pivot, *times)
-        assert not confirm_heads(problem, pivot, *times, compute + 1)
+        assert within_reach(problem, 0, advice(pivot, times))
+        assert not heads.confirms(problem, pivot, *times, compute + 1)
 
 
 def test_times_beyond_64_bits_are_out_of_reach() -> None:
@@ -388,10 +396,10 @@ def test_times_beyond_64_bits_are_out_of_reach() -> None:
     trace = Trace(operations, [Tensor("a", 1, (0, 39)), Tensor("b", 1, (20,))])
     for exponent, reached in ((50, True), (59, False)):
         problem = Problem("long", trace, Platform(1, Fraction(1, 2**exponent)))
-        outcome = heads_bound(problem, upper_bound=2**63, time_limit=30)
-        assert outcome.lower_bound == 2 * 2**exponent + 3 == brute_force(problem)
-        assert within_reach(problem, outcome.pivot, outcome.head, outcome.tail) == reached
-        assert confirms(problem, outcome) == reached
+        proof, _ = proved_by_search(problem, upper_bound=2**63)
+        assert sum(proof.times) == 2 * 2**exponent + 3 == brute_force(problem)
+        assert within_reach(problem, 0, proof) == reached
+        assert confirms(problem, proof) == reached
 
 
 @cache
@@ -452,7 +460,7 @@ def test_forged_details_are_refused() -> None:
     assert forged(pivot=-1)
     assert forged(pivot=details["pivot"] + 5)
     assert forged(solver="offcert")
-    for name in details:
+    for name in ("pivot", "head", "tail"):
         tampered = document()
         del tampered["bounds"][-1]["details"][name]
         assert any(f"details.{name}" in text for text in verify(resealed(tampered)).faults)

@@ -19,7 +19,7 @@ from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.questions.schedule.simulate import simulate
-from offcert.verify.matched.verifier import with_joined_gaps
+from offcert.verify.ends.check import with_joined_gaps
 from offcert.verify.recheck import recheck
 from support.oracles.schedules import brute_force
 from support.problems.random_instances import mixed_problem

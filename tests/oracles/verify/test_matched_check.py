@@ -23,14 +23,16 @@ from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.simulate import Simulator
 from offcert.verify.document import verify
-from offcert.verify.heads.check import ends_fault, gap_at, side_tables
-from offcert.verify.heads.search import Tables
+from offcert.verify.ends import check as matched_check
+from offcert.verify.ends.check import ends_fault, within_reach
+from offcert.verify.ends.join import joined
+from offcert.verify.ends.prospects import Tables
+from offcert.verify.ends.sides import gap_at, side_tables
 from offcert.verify.limits import BeyondLimitsError
-from offcert.verify.matched import check as matched_check
-from offcert.verify.matched.check import confirm_matched, matched_fault, within_reach
-from offcert.verify.matched.join import joined
 from offcert.verify.recheck import recheck
 from support.oracles.schedules import brute_force
+from support.problems import claims as heads
+from support.problems.claims import fault_of as matched_fault
 from support.problems.random_instances import mixed_problem, problem_on, seeded
 from support.seeds import by_seeds
 
@@ -70,7 +72,7 @@ def longest_ends(problem: Problem, pivot: int, most: int) -> tuple[Any, Any]:
         while low < high:
             middle = (low + high + 1) // 2
             claim = (middle, 0) if side == 0 else (0, middle)
-            if ends_fault(problem, pivot, claim, (across, across), (1, 1)) is None:
+            if ends_fault(problem, pivot, heads.advice(pivot, claim, (across, across))) is None:
                 low = middle
             else:
                 high = middle - 1
@@ -151,7 +153,7 @@ def test_no_advice_makes_a_false_bound_true(block: int) -> None:
             for claim in {*claims[:2], *claims[-2:], *rng.sample(claims, min(4, len(claims)))}:
                 if matched_fault(problem, pivot, *ends, claim, **advice) is None:
                     confirmed += 1
-                    assert within_reach(problem, pivot, *ends, claim, **advice)
+                    assert within_reach(problem, claim, heads.advice(pivot, *ends, **advice))
                     longer += claim == optimum
     assert refused > 300
     assert early > 100
@@ -380,8 +382,8 @@ def test_what_must_move_the_same_takes_longer_than_head_and_tail() -> None:
     assert sum(times) == 407
     assert [fault_of(claim) for claim in (407, 408, 409)] == [None] * 3
     more = {"counted": counted, "units": units} | advice
-    assert confirm_matched(problem, pivot, *times, 409, **more)
-    assert not confirm_matched(problem, pivot, *times, 410, **more)
+    assert heads.confirms(problem, pivot, *times, 409, **more)
+    assert not heads.confirms(problem, pivot, *times, 410, **more)
     # Without the number of tensors of that size, the sides agree in bytes alone.
     fault = fault_of(409, levels=[[]])
     assert fault is not None
@@ -390,9 +392,9 @@ def test_what_must_move_the_same_takes_longer_than_head_and_tail() -> None:
     assert fault_of(409, levels=[[27]]) is None
     assert problem.platform.duplex
     simplex = replace(problem, platform=replace(problem.platform, link=Link.SIMPLEX))
-    assert confirm_matched(simplex, pivot, *times, 409, **more)
+    assert heads.confirms(simplex, pivot, *times, 409, **more)
     paused = replace(problem, transfers=Transfers.INTERRUPTIBLE)
-    assert not confirm_matched(paused, pivot, *times, 409, **more)
+    assert not heads.confirms(paused, pivot, *times, 409, **more)
 
 
 def test_without_head_and_tail_the_sides_need_not_move_the_same() -> None:
@@ -512,7 +514,7 @@ def test_forged_details_are_refused_by_name(place: str, changes: dict[str, Any])
     assert place in fault, fault
 
 
-@pytest.mark.parametrize("name", sorted(NAMES))
+@pytest.mark.parametrize("name", ["pivot", "head", "tail"])
 def test_details_that_are_missing_are_named(name: str) -> None:
     kept = {other: value for other, value in details().items() if other != name}
     fault = recheck(Bound("matched-heads", 409, Evidence.PROVED, kept), matched_problem()[0])
@@ -521,18 +523,18 @@ def test_details_that_are_missing_are_named(name: str) -> None:
 
 def test_numbers_that_are_too_large_are_no_exceptions() -> None:
     problem, cut, advice = matched_problem()
-    assert within_reach(problem, *cut, 409, **advice)
+    assert within_reach(problem, 409, heads.advice(*cut, **advice))
     for changes in ({"unit": 2**62}, {"unit": 2**80}, {"unit": -1}, {"unit": 0}):
-        assert not within_reach(problem, *cut, 409, **(advice | changes))
+        assert not within_reach(problem, 409, heads.advice(*cut, **(advice | changes)))
         assert fault_of(409, **changes) is not None
     for changes in ({"free_below": 2**80}, {"levels": [[2**80]]}, {"levels": [[-27]]}):
-        assert not within_reach(problem, *cut, 409, **(advice | changes))
+        assert not within_reach(problem, 409, heads.advice(*cut, **(advice | changes)))
         assert fault_of(409, **changes) is not None
     for claim in (2**62, 2**80):
-        assert not within_reach(problem, *cut, claim, **advice)
+        assert not within_reach(problem, claim, heads.advice(*cut, **advice))
         assert fault_of(claim) is not None
-    assert not within_reach(problem, -1, *cut[1:], 409, **advice)
-    assert not within_reach(problem, cut[0], (-1, 220), *cut[2:], 409, **advice)
+    assert not within_reach(problem, 409, heads.advice(-1, *cut[1:], **advice))
+    assert not within_reach(problem, 409, heads.advice(cut[0], (-1, 220), *cut[2:], **advice))
     with pytest.raises(BeyondLimitsError, match="is too large"):
         fault_of(409, max_labels=1)
 

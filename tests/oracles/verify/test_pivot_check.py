@@ -13,9 +13,10 @@ from offcert.core.result import Bound, Evidence
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.labels.pivot import PivotOutcome, pivot_bound
 from offcert.questions.schedule.problem import Problem
-from offcert.verify.pivot.check import confirm
+from offcert.verify.pivot.check import pivot_fault
 from offcert.verify.recheck import recheck
 from support.oracles.schedules import brute_force
+from support.problems.claims import confirm
 from support.problems.nested import nested_problems
 from support.problems.random_instances import counterexample
 
@@ -31,14 +32,11 @@ def bound(problem: Problem, upper: int, pivot: int | None = None) -> PivotOutcom
 
 
 def confirms(problem: Problem, outcome: PivotOutcome) -> bool:
-    return confirm(
-        problem,
-        outcome.pivot,
-        outcome.front_limit,
-        outcome.back_limit,
-        outcome.lower_bound,
-        once=outcome.once,
-    )
+    return pivot_fault(problem, outcome.lower_bound, outcome.proof) is None
+
+
+def limits_of(outcome: PivotOutcome) -> tuple[int, int, int]:
+    return outcome.proof.pivot, outcome.proof.front_limit, outcome.proof.back_limit
 
 
 @pytest.mark.parametrize("problem", nested_problems(40, 0, 4), ids=lambda problem: problem.name)
@@ -82,14 +80,15 @@ def test_limits_that_are_too_small_are_not_enough():
     problem, outcome = waiting_problem()
     assert confirms(problem, outcome)
     assert not confirms(problem, replace(outcome, lower_bound=outcome.lower_bound + 1))
-    for front, back in ((0, 0), (-1, outcome.back_limit), (outcome.front_limit, -1)):
-        assert not confirms(problem, replace(outcome, front_limit=front, back_limit=back))
+    pivot, front_limit, back_limit = limits_of(outcome)
+    assert confirm(problem, pivot, front_limit, back_limit, outcome.lower_bound)
+    for limits in ((0, 0), (-1, back_limit), (front_limit, -1)):
+        assert not confirm(problem, pivot, *limits, outcome.lower_bound)
 
 
 def test_a_search_that_is_too_large_confirms_nothing():
     problem, outcome = waiting_problem()
-    limits = outcome.front_limit, outcome.back_limit
-    assert not confirm(problem, outcome.pivot, *limits, outcome.lower_bound, max_labels=1)
+    assert not confirm(problem, *limits_of(outcome), outcome.lower_bound, max_labels=1)
 
 
 def test_bounds_that_need_no_search():
@@ -119,19 +118,8 @@ def searched_problems(seed: int) -> Iterator[tuple[Problem, int, dict[str, Any]]
         optimum = brute_force(problem)
         assert optimum is not None
         outcome = pivot_bound(problem, upper_bound=2 * optimum, time_limit=60, max_labels=10**6)
-        if outcome.ends is None or outcome.lower_bound <= problem.trace.compute_time:
-            continue
-        yield (
-            problem,
-            optimum,
-            {
-                "pivot": outcome.pivot,
-                "front_limit": outcome.front_limit,
-                "back_limit": outcome.back_limit,
-                "once": list(outcome.once),
-                "ends": outcome.ends.to_ends().write(),
-            },
-        )
+        if outcome.proof.ends is not None and outcome.lower_bound > problem.trace.compute_time:
+            yield problem, optimum, outcome.proof.write()
 
 
 @pytest.mark.slow

@@ -12,8 +12,9 @@ import pytest
 from offcert.core.platform import Platform
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.questions.schedule.problem import Problem
-from offcert.verify.pivot.check import classes_of, confirm
+from offcert.verify.pivot.check import classes_of
 from support.oracles.schedules import brute_force
+from support.problems.claims import confirm
 from support.problems.random_instances import RATES
 from support.seeds import by_seeds
 

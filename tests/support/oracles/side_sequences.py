@@ -6,7 +6,7 @@ import random
 from fractions import Fraction
 from itertools import permutations
 
-from offcert.formulations.labels.atomic_heads.side import HeadSide, Movable
+from offcert.formulations.labels.ends.side import HeadSide, Movable
 
 
 def least_end(side: HeadSide, strict: bool = False) -> int:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from offcert.formulations.labels.common import NONE
 from offcert.formulations.labels.outward import kernel
-from offcert.formulations.labels.outward.labels import STORED, Labels, forget, new_labels
+from offcert.formulations.labels.outward.labels import Labels, forget, new_labels
 from offcert.formulations.labels.outward.model import CutProblem, OutwardSide
 from offcert.formulations.labels.outward.outlook import SideQuestion, new_outlook
 from offcert.formulations.labels.outward.sums import BACK, FRONT, Counts, Region, least_ticks
+from offcert.formulations.labels.store import LABELS, NONE
 
 # Labels that one search has room for. Arbitrary.
 CAPACITY = 1 << 17
@@ -181,19 +181,8 @@ class Evaluator:
     def straight(self, region: Region, limit: int, room: int) -> Evaluation | None:
         """Look for ways to the ends of both sides, without much ado.
 
-        Parameters
-        ----------
-        region : Region
-            Of one set; what straddles the cut does so by a fixed number of ticks.
-        limit : int
-            On the schedule.
-        room : int
-            Labels that a search of one side may store.
-
-        Returns
-        -------
-        Evaluation or None
-            Its length is that of a schedule, not a bound. None says nothing.
+        The region is one set, and what straddles the cut does so by a fixed number of ticks. The
+        length found is that of a schedule, not a bound; None says nothing.
         """
         found = self.evaluate(region, limit, region.least, room=room, to_end=True)
         if found is None or not all(way.complete for way in found.ways):
@@ -295,12 +284,12 @@ class Evaluator:
         way = None
         if status != kernel.REFUTED:
             way = Way(
-                int(store.length[label]),
+                int(store.fv[label]),
                 kernel.least_link(store, label) - asked.ticks[side],
                 _steps(store, label),
                 status == kernel.FOUND,
             )
-        self.labels += int(store.counters[STORED])
+        self.labels += int(store.counters[LABELS])
         forget(store)
         return way
 
@@ -314,12 +303,12 @@ def new_question(side: OutwardSide) -> SideQuestion:
 
 def _steps(store: Labels, label: int) -> tuple[SideTransfer, ...]:
     steps = []
-    while store.before[label] >= 0:
+    while store.parent[label] >= 0:
         action = int(store.action[label])
         steps.append(
             SideTransfer(
                 abs(action) - 1, action > 0, int(store.began[label]), int(store.kept[label])
             )
         )
-        label = int(store.before[label])
+        label = int(store.parent[label])
     return tuple(reversed(steps))

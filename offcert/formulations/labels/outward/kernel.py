@@ -7,30 +7,11 @@ those that have left; when the link is free; how many operations have run, each 
 could, and their idle time. The end of an operation that has run is its idle time plus the sum of
 durations; if the device has waited since, that is too late, but then it has waited for a transfer,
 so both the true end and this one are at most ``free``, and every use takes a maximum with ``free``.
+docs/theory/outward.md says when an operation runs, what a return and a departure lead to, and what
+bounds a label promises.
 
-*An operation runs* when enough can be absent while it runs, as far as bytes and classes tell, and
-when nothing that must be back by then is surely out: by class, as far as ``low`` tells, and by
-bytes.
-
-*A return* takes its memory when it begins. Operations that have run and need that memory have ended
-by then. Or they have not run yet, nor has what comes after them, and they wait for a departure.
-Both ways are followed. If `O` is one set, the second is not needed: departures come first. For take
-the transfers between a return and the start of the next operation, and suppose that this operation
-lacks what has returned. All departures among them may as well come before the returns, as nothing
-else waits for these: memory is free earlier and taken later, the operation starts when it did, and
-the last transfer ends when it did. (With limits on `O` that is as true. But then the bound would
-not always rise as limits get tighter: the more operations can run at once, the more a return has to
-wait for. A verifier makes limits tighter than the search did.)
-
-*A departure* frees memory when it ends. What must not run while its tensor is out, has not run yet.
-
-*Bounds.* The device has to run what is left. The link has to return what is out. For each operation
-to come, the link has to return all that must be back before it, and then it and what follows have
-to run. An operation that needs more absent than can be waits for departures, which take time and
-have to return.
-
-*Dominance.* Of labels with the same tensors back, one that is free no later, with no more idle time
-and no fewer operations run, makes the other superfluous.
+With limits on `O` departures before returns would do as well as for one set. But then the bound
+would not always rise as limits get tighter, and a verifier makes them tighter than the search did.
 
 The first label off the heap that has moved ``WINDOW`` bytes ends the search: no side is shorter.
 Ties go to what is urgent, so that a search whose bound is tight runs straight outward.
@@ -39,15 +20,7 @@ Ties go to what is urgent, so that a search whose bound is tight runs straight o
 from __future__ import annotations
 
 from offcert.core.compiled import inlined, inlined_and_entered, plain, plain_inner
-from offcert.formulations.labels.common import place_of
-from offcert.formulations.labels.outward.labels import (
-    NONE,
-    STORED,
-    WAITING,
-    Labels,
-    take,
-    wait,
-)
+from offcert.formulations.labels.outward.labels import Labels
 from offcert.formulations.labels.outward.model import PARTS, OutwardSide
 from offcert.formulations.labels.outward.outlook import (
     BEGIN,
@@ -70,6 +43,7 @@ from offcert.formulations.labels.outward.outlook import (
     overdue,
     prepare,
 )
+from offcert.formulations.labels.store import HEAP, LABELS, NONE, enter, place_of, take
 
 FOUND, REFUTED, FULL = range(3)
 
@@ -129,31 +103,39 @@ def _enter(
     spent = labels.spent[parent] + change * side.back[c]
     free = began + (side.back[c] if change > 0 else side.away[c])
     left = 1 if change < 0 else labels.left[parent]
-    idle, k = run(side, question, outlook, c, change, moved, free, labels.idle[parent], kept)
+    idle, k = run(side, question, outlook, c, change, moved, free, labels.s[parent], kept)
     length, link = bounds(side, question, outlook, c, change, moved, spent, free, idle, k, left)
-    length = max(length, labels.length[parent])
-    link = max(link, labels.link[parent])
-    if length > question.asked[LIMIT]:
-        return
-    place = place_of(labels.table, labels.returned, outlook.now)
-    other, last = labels.table[place], NONE
-    while other >= 0:
-        if labels.free[other] <= free and labels.idle[other] <= idle and labels.run[other] >= k:
-            return
-        after = labels.following[other]
-        if free <= labels.free[other] and idle <= labels.idle[other] and k >= labels.run[other]:
-            labels.alive[other] = 0
-            if last >= 0:
-                labels.following[last] = after
-        else:
-            last = other
-        other = after
-    label = _store(outlook, labels, place, moved, spent, free, idle, k)
-    labels.progress[label] = labels.progress[parent] + _urgency(side, question, outlook, c, change)
-    labels.length[label], labels.link[label], labels.left[label] = length, link, left
-    labels.before[label], labels.action[label] = parent, change * (c + 1)
-    labels.began[label], labels.kept[label] = began, kept
-    wait(labels, label)
+    urgent = labels.ft[parent] + _urgency(side, question, outlook, c, change)
+    _keep(
+        outlook,
+        labels,
+        (free, idle, k),
+        (max(length, labels.fv[parent]), max(link, labels.link[parent]), urgent),
+        (moved, spent, left),
+        (parent, change * (c + 1), began, kept),
+    )
+
+
+@inlined
+def _keep(
+    outlook: Outlook,
+    labels: Labels,
+    times: tuple[int, int, int],
+    ends: tuple[int, int, int],
+    done: tuple[int, int, int],
+    origin: tuple[int, int, int, int],
+) -> None:
+    """Store a label unless it is hopeless or dominated; ``outlook.now`` is its key."""
+    label = labels.counters[LABELS]
+    free, idle, k = times
+    length, link, urgent = ends
+    parent, action, began, kept = origin
+    key, limits = outlook.now, labels.limits
+    enter(labels, key, labels.nothing, free, idle, k, length, urgent, parent, action, limits)
+    if labels.counters[LABELS] > label:
+        labels.moved[label], labels.spent[label], labels.left[label] = done
+        labels.link[label], labels.began[label], labels.kept[label] = link, began, kept
+        labels.bucket[label] = place_of(labels.table, labels.key, key)
 
 
 @inlined
@@ -163,29 +145,6 @@ def _urgency(
     """Return how urgent the last return was, or minus that of a departure."""
     rank = question.high[c] - outlook.now[c] - (change < 0)
     return change * side.urgent[c, min(max(rank, 0), side.urgent.shape[1] - 1)]
-
-
-@inlined
-def _store(
-    outlook: Outlook,
-    labels: Labels,
-    place: int,
-    moved: int,
-    spent: int,
-    free: int,
-    idle: int,
-    k: int,
-) -> int:
-    label = labels.counters[STORED]
-    labels.counters[STORED] += 1
-    for c in range(outlook.now.size):
-        labels.returned[label, c] = outlook.now[c]
-    labels.moved[label], labels.spent[label] = moved, spent
-    labels.free[label], labels.idle[label], labels.run[label] = free, idle, k
-    labels.alive[label], labels.bucket[label] = 1, place
-    labels.following[label] = labels.table[place]
-    labels.table[place] = label
-    return int(label)
 
 
 @plain_inner
@@ -206,15 +165,7 @@ def _start(side: OutwardSide, question: SideQuestion, outlook: Outlook, labels: 
     idle, k = run(side, question, outlook, c, change, moved, 0, 0, 0)
     free = asked[BEGIN]
     length, link = bounds(side, question, outlook, c, change, moved, spent, free, idle, k, 0)
-    if length > asked[LIMIT]:
-        return
-    place = place_of(labels.table, labels.returned, outlook.now)
-    label = _store(outlook, labels, place, moved, spent, free, idle, k)
-    labels.length[label], labels.link[label], labels.progress[label] = length, link, 0
-    labels.left[label] = 0
-    labels.before[label], labels.action[label] = NONE, 0
-    labels.began[label], labels.kept[label] = 0, k
-    wait(labels, label)
+    _keep(outlook, labels, (free, idle, k), (length, link, 0), (moved, spent, 0), (NONE, 0, 0, k))
 
 
 @inlined
@@ -226,7 +177,7 @@ def _return(
     moved = labels.moved[label] + side.size[c]
     if now >= question.high[c] or moved > asked[MOST]:
         return 0
-    idle, k, begin = labels.idle[label], labels.run[label], labels.free[label]
+    idle, k, begin = labels.s[label], labels.k[label], labels.t[label]
     left, size, limits = question.high[c] - now - 1, side.size[c], side.absent[c]
     if asked[ONE_SET] == 1 and k < side.need.size:
         can = can_be(outlook.absent[k], size, 1, left, limits[k])
@@ -270,14 +221,14 @@ def _leave(
     side: OutwardSide, question: SideQuestion, outlook: Outlook, labels: Labels, label: int, c: int
 ) -> int:
     """Write down when a tensor of class `c` can leave; return how many ways there are."""
-    out, begin, asked = question.low[c] - outlook.now[c] + 1, labels.free[label], question.asked
+    out, begin, asked = question.low[c] - outlook.now[c] + 1, labels.t[label], question.asked
     if out > side.here[c]:
         return 0
     link = begin + side.away[c] + side.back[c] - labels.spent[label] + asked[TICKS]
     if link > asked[LIMIT]:
         return 0
     kept = 0
-    while kept < labels.run[label] and out <= side.out[c, kept]:
+    while kept < labels.k[label] and out <= side.out[c, kept]:
         kept += 1
     outlook.began[0], outlook.kept[0] = begin, kept
     return 1
@@ -287,41 +238,27 @@ def _leave(
 def search(
     side: OutwardSide, question: SideQuestion, outlook: Outlook, labels: Labels
 ) -> tuple[int, int]:
-    """Search a side; the store is empty.
+    """Search a side; the store is empty, the outlook scratch space.
 
-    Parameters
-    ----------
-    side : OutwardSide
-        Of a pivot.
-    question : SideQuestion
-        The question about the side.
-    outlook : Outlook
-        Scratch space.
-    labels : Labels
-        The store.
-
-    Returns
-    -------
-    status : int
-        ``FOUND``; ``REFUTED`` if no side ends within the limit; ``FULL`` if there is no room.
-    label : int
-        The label off the heap: its ``length`` bounds the end of the side unless it is refuted.
+    Return ``FOUND``, ``REFUTED`` if no side ends within the limit, or ``FULL`` if there is no room;
+    and the label off the heap: its ``length`` bounds the end of the side unless it is refuted.
     """
+    labels.limits[0] = labels.limits[2] = question.asked[LIMIT]
     prepare(side, question)
     _start(side, question, outlook, labels)
     classes = question.low.size
-    while labels.counters[WAITING] > 0:
+    while labels.counters[HEAP] > 0:
         label = take(labels)
         if labels.alive[label] == 0:
             continue
-        done = question.asked[TO_END] == 0 or labels.run[label] == side.need.size
+        done = question.asked[TO_END] == 0 or labels.k[label] == side.need.size
         if labels.moved[label] >= question.asked[WINDOW] and done:
             return FOUND, label
-        stored, room = labels.counters[STORED], classes * (labels.run[label] + 3)
-        if stored >= question.asked[ROOM] or stored + room > labels.free.size:
+        stored, room = labels.counters[LABELS], classes * (labels.k[label] + 3)
+        if stored >= question.asked[ROOM] or stored + room > labels.t.size:
             return FULL, label
         for c in range(classes):
-            outlook.now[c] = labels.returned[label, c]
+            outlook.now[c] = labels.key[label, c]
         look(side, question, outlook)
         for each in range(2 * classes):
             c, change = each // 2, 1 - 2 * (each % 2)
@@ -341,7 +278,7 @@ def search(
 def least_link(labels: Labels, label: int) -> int:
     """Return the least link bound of a label and of all that are still waiting."""
     least = labels.link[label]
-    for place in range(labels.counters[WAITING]):
+    for place in range(labels.counters[HEAP]):
         waiting = labels.heap[place]
         if labels.alive[waiting] == 1:
             least = min(least, labels.link[waiting])

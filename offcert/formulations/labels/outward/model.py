@@ -1,22 +1,15 @@
 """A schedule seen from one operation, the *pivot*, outward: the numbers of both sides.
 
-Cut a schedule where the pivot starts. The *back* is the pivot and all that comes after it; the
-*front* is what comes before it, in reversed time, so that both begin at the cut and lead away from
-it. `O` are the tensors that are out at the cut: they have left before it and return after it. In
-reversed time a tensor that leaves comes back, so on either side all of `O` has to *return*, and the
-side's operations run one after the other while it does. Between cut and end a tensor that is in may
-also *leave* and return again, on one side only; in the front, in true time, it has then left early
-and is back before the pivot.
-
-For an operation of a side three things matter: the bytes that must be absent while it runs; which
-tensors can be absent then, because their gap is over it; and which may be out when it starts. In
-the back those are the same tensors. In the front more may be out than can be absent: a tensor may
-be on its way to the host while operations still read it, but not before it is written.
-
-docs/theory/outward.md has the argument, with an example on paper.
+The *back* is the pivot and all that comes after it; the *front* is what comes before it, in
+reversed time, so that both begin at the cut and lead away from it. On either side all of `O`, the
+tensors that are out at the cut, has to *return*, and the side's operations run one after the other
+while it does; a tensor that is in may also *leave* and return again. In the back the same tensors
+can be absent while an operation runs and out when it starts. In the front more may be out: a tensor
+may be on its way to the host while operations still read it, but not before it is written.
 
 Tensors below a certain size, and such with several gaps, are *free*: absent whenever they may be,
-at no cost. All others are told apart by their size alone, in *classes*.
+at no cost. All others are told apart by their size alone, in *classes*. docs/theory/outward.md has
+the argument, with an example on paper.
 """
 
 from __future__ import annotations
@@ -34,7 +27,7 @@ from offcert.core.compiled import IntArray
 from offcert.core.errors import MethodError
 from offcert.core.platform import Kind
 from offcert.core.trace import Gap, Trace
-from offcert.formulations.labels.atomic_heads.side import link_rate
+from offcert.formulations.labels.ends.side import link_rate
 from offcert.questions.schedule.problem import Problem, Transfers
 
 # Bytes, fewer than any need. By definition.
@@ -133,16 +126,9 @@ class CutProblem:
 
 
 def cut(problem: Problem, operation: int, free_below: int) -> CutProblem:
-    """Return the numbers of both sides of an operation.
+    """Return the numbers of both sides of an operation of a feasible problem.
 
-    Parameters
-    ----------
-    problem : Problem
-        A feasible one.
-    operation : int
-        The pivot.
-    free_below : int
-        Bytes: smaller tensors are free, as are those of no bytes.
+    Tensors of fewer bytes than `free_below` are free, as are those of no bytes.
 
     Raises
     ------

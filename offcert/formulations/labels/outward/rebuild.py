@@ -35,19 +35,7 @@ class Replay:
 
 
 def replay(pivot: CutProblem, region: Region, index: int, way: Way) -> Replay:
-    """Follow the steps of a side.
-
-    Parameters
-    ----------
-    pivot : CutProblem
-        The cut problem that was searched.
-    region : Region
-        Likewise.
-    index : int
-        The side.
-    way : Way
-        The way to end the side that was found.
-    """
+    """Follow the steps of a side, `index`, that were found for a region."""
     return _Follower(pivot, region, index).follow(way)
 
 
@@ -134,17 +122,9 @@ class Half:
 def schedule_of(pivot: CutProblem, region: Region, evaluation: Evaluation) -> Schedule | None:
     """Return the schedule in which both sides go as they were found to, or None.
 
-    Of each class the last out returns first. The problem need not admit the schedule: tensors were
-    told apart by their sizes alone, and memory was not looked at while the device is idle.
-
-    Parameters
-    ----------
-    pivot : CutProblem
-        The cut problem that was searched.
-    region : Region
-        Of one set; what straddles the cut does so by as many ticks as `evaluation` says.
-    evaluation : Evaluation
-        Of it, as far outward as there is anything.
+    The region is one set, and `evaluation` goes as far outward as there is anything. Of each class
+    the last out returns first. The problem need not admit the schedule: tensors were told apart by
+    their sizes alone, and memory was not looked at while the device is idle.
     """
     sides = zip((FRONT, BACK), evaluation.ways, strict=True)
     halves = [half_of(pivot, region, index, way, evaluation.before) for index, way in sides]
@@ -154,16 +134,7 @@ def schedule_of(pivot: CutProblem, region: Region, evaluation: Evaluation) -> Sc
 def half_of(pivot: CutProblem, region: Region, index: int, way: Way, before: int) -> Half | None:
     """Return a side that goes as it was found to; None if there are too few tensors for it.
 
-    Parameters
-    ----------
-    pivot, region
-        As for `schedule_of`.
-    index : int
-        The side.
-    way : Way
-        How it goes.
-    before : int
-        Ticks of what straddles the cut that lie before it.
+    `before` are the ticks of what straddles the cut that lie before it.
     """
     try:
         transfers = _transfers(pivot, region, index, way, before)

@@ -46,19 +46,7 @@ class Remains:
 
 
 def few_sets(pivot: CutProblem, region: Region, limit: int, most: int) -> list[Counts] | None:
-    """Return all sets of a region that bytes and link time admit; None if it is one, or too many.
-
-    Parameters
-    ----------
-    pivot : CutProblem
-        The cut problem that is searched.
-    region : Region
-        Where schedules are looked for.
-    limit : int
-        Ticks.
-    most : int
-        More sets than this are too many.
-    """
+    """Return all sets of a region that bytes and link time admit; None if one, or too many."""
     if region.is_one():
         return None
     smaller = squeeze(pivot, with_most_ticks(pivot, region, limit), limit)
@@ -80,20 +68,8 @@ def examine(
 ) -> Remains | None:
     """Take away from a region what cannot hold schedules within a limit; None if nothing is left.
 
-    Parameters
-    ----------
-    evaluator : Evaluator
-        Of a pivot.
-    region : Region
-        Where schedules are looked for.
-    limit : int
-        Ticks.
-    window : int
-        Bytes that are followed outward.
-    ticks : pair of int
-        In which what is out is known to leave, and to return, at least.
-    room : int
-        Labels that a search of one side may store.
+    `window` are the bytes that are followed outward, `ticks` those in which what is out is known to
+    leave, and to return, at least, and `room` the labels that a search of one side may store.
     """
     pivot = evaluator.pivot
     while True:
@@ -210,20 +186,9 @@ class RegionDivision:
 def best_division(
     evaluator: Evaluator, remains: Remains, splits: Iterable[RegionSplit], limit: int, window: int
 ) -> RegionDivision | None:
-    """Return the division whose parts gain most, or None if there is none.
+    """Return the division, of some splits, whose parts gain most; None if there is none.
 
-    Parameters
-    ----------
-    evaluator : Evaluator
-        Of the pivot.
-    remains : Remains
-        The rest of the region, which is divided.
-    splits : iterable of RegionSplit
-        To choose from.
-    limit : int
-        Ticks; longer schedules are of no interest.
-    window : int
-        Bytes that are followed outward.
+    Schedules longer than `limit` are of no interest; `window` bytes are followed outward.
     """
     region, known = remains.region, remains.evaluation.length
     begun, best = evaluator.labels, None

@@ -91,19 +91,10 @@ def whole(pivot: CutProblem) -> Region:
 
 
 def crossed(pivot: CutProblem, region: Region, size_classes: range) -> list[Region]:
-    """Return a region, and those like it in which a tensor straddles the cut.
+    """Return a region, and those like it in which a tensor of some classes straddles the cut.
 
-    What straddles the cut is not out, so one tensor less of its class can be; if none is left for
-    that, the region is empty.
-
-    Parameters
-    ----------
-    pivot : CutProblem
-        The cut problem that is searched.
-    region : Region
-        With nothing under way at the cut.
-    size_classes : range
-        Of the tensors in question.
+    In the region nothing is under way at the cut. What straddles the cut is not out, so one tensor
+    less of its class can be; if none is left for that, the region is empty.
     """
     parts = [region]
     for side in (FRONT, BACK):
@@ -234,15 +225,10 @@ def _extra(pivot: CutProblem, region: Region, side: int, ticks: int) -> int:
 
 
 def sets_of(pivot: CutProblem, region: Region, ticks: int, limit: int) -> Sets | None:
-    """Return the sets of a region that leave and return within so many ticks.
+    """Return the sets of a region that leave and return within so many ticks; None if too many.
 
     Classes are divided in two halves; for every choice in one of them, those in the other that make
     the bytes right lie next to each other.
-
-    Returns
-    -------
-    Sets or None
-        None if there are too many to be listed.
     """
     ranges = [high - low + 1 for low, high in zip(region.low, region.high, strict=True)]
     parts = _parts(ranges)

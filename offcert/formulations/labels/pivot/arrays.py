@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from offcert.core.compiled import IntArray, inlined, plain, plain_inner
+from offcert.core.compiled import IntArray, plain_inner
 from offcert.core.platform import Kind
-from offcert.formulations.labels.common import Ints32, place_of, pop, push
 from offcert.formulations.labels.pivot.model import NestedProblem, NestedSide
-
-# Places in `LabelPool.counters`.
-LABELS, HEAP, DEFERRED, BUCKETS, FINALS, STRADDLES, BEST, POPPED = range(8)
-
-# Larger than every time, and far enough from overflow to add two.
-NEVER = np.int64(2**62 - 1)
+from offcert.formulations.labels.store import FIRST_CAPACITY, Ints32, new_store
 
 
 class SideArrays(NamedTuple):
@@ -65,12 +58,11 @@ class SideArrays(NamedTuple):
 
 
 class LabelPool(NamedTuple):
-    """The labels of a side, the structures over them, and scratch space (from ``m`` on).
+    """The labels of a side, as in `store.Store`, and more.
 
-    By label: ``t``, ``s``, ``k``, both bounds, the ``parent``, the ``action`` that led here (class
-    + 1 out, minus that back, 0 for the root), whether it is ``alive`` or dominated, the next one
-    with the same counts (``following``), the packed counts (``key``) and the ``mask``. ``table``
-    hashes keys to labels; ``straddle`` lists label, class and start of returns across the cut.
+    The key are packed counts, the action is class + 1 out, minus that back, 0 for the root;
+    ``straddle`` lists label, class and start of returns across the cut; from ``m`` on follows
+    scratch space.
     """
 
     t: IntArray
@@ -87,9 +79,11 @@ class LabelPool(NamedTuple):
     table: Ints32
     heap: Ints32
     deferred: Ints32
+    counters: IntArray
+    order: IntArray
+    tie: IntArray
     final: Ints32
     straddle: IntArray
-    counters: IntArray
     m: IntArray
     need: IntArray
     owed: IntArray
@@ -102,108 +96,6 @@ class LabelPool(NamedTuple):
 
 
 @plain_inner
-def bucket(pool: LabelPool, key: IntArray) -> int:
-    """Return the first label with these counts, or -1; `pool.following` leads to the others."""
-    return pool.table[place_of(pool.table, pool.key, key)]
-
-
-@plain
-def rebuild(old: Ints32, new: LabelPool) -> None:
-    """Enter the buckets of one table into another, larger one."""
-    for i in range(old.size):
-        head = old[i]
-        if head >= 0:
-            new.table[place_of(new.table, new.key, new.key[head])] = head
-
-
-@inlined
-def _subset(pool: LabelPool, label: int, mask: IntArray) -> bool:
-    """Whether `mask` has every class that has returned in `label`."""
-    for i in range(mask.size):  # noqa: SIM110, compiled code has no generators
-        if pool.mask[label, i] & ~mask[i]:
-            return False
-    return True
-
-
-@inlined
-def _superset(pool: LabelPool, label: int, mask: IntArray) -> bool:
-    for i in range(mask.size):  # noqa: SIM110
-        if mask[i] & ~pool.mask[label, i]:
-            return False
-    return True
-
-
-@inlined
-def wait(pool: LabelPool, label: int) -> None:
-    """Put a label on the heap, the least ``t`` first."""
-    push(pool.heap, pool.counters[HEAP], label, pool.t, pool.t)
-    pool.counters[HEAP] += 1
-
-
-@inlined
-def take(pool: LabelPool) -> int:
-    """Take the first label off the heap."""
-    label = pop(pool.heap, pool.counters[HEAP], pool.t, pool.t)
-    pool.counters[HEAP] -= 1
-    return label
-
-
-@inlined
-def enter(
-    pool: LabelPool,
-    key: IntArray,
-    mask: IntArray,
-    t: int,
-    s: int,
-    k: int,
-    fv: int,
-    ft: int,
-    parent: int,
-    action: int,
-    limits: IntArray,
-) -> None:
-    """Add a label unless it is hopeless or dominated; drop those that it dominates."""
-    if fv > limits[2] or ft > limits[3]:
-        return
-    place = place_of(pool.table, pool.key, key)
-    head = pool.table[place]
-    previous = -1
-    label = head
-    while label >= 0:
-        after = pool.following[label]
-        lt, ls, lk = pool.t[label], pool.s[label], pool.k[label]
-        if lt <= t and ls <= s and lk >= k and _subset(pool, label, mask):
-            return
-        if t <= lt and s <= ls and k >= lk and _superset(pool, label, mask):
-            pool.alive[label] = 0
-            if previous < 0:
-                head = after
-            else:
-                pool.following[previous] = after
-        else:
-            previous = label
-        label = after
-    new = pool.counters[LABELS]
-    pool.counters[LABELS] += 1
-    if pool.table[place] < 0:
-        pool.counters[BUCKETS] += 1
-    pool.t[new], pool.s[new], pool.k[new] = t, s, k
-    pool.fv[new], pool.ft[new] = fv, ft
-    pool.parent[new], pool.action[new], pool.alive[new] = parent, action, 1
-    for i in range(key.size):
-        pool.key[new, i] = key[i]
-    for i in range(mask.size):
-        pool.mask[new, i] = mask[i]
-    pool.following[new] = head
-    pool.table[place] = new
-    if fv <= limits[0] and ft <= limits[1]:
-        wait(pool, new)
-    else:
-        pool.deferred[pool.counters[DEFERRED]] = new
-        pool.counters[DEFERRED] += 1
-
-
-@plain_inner
 def decode(side: SideArrays, key: IntArray, m: IntArray) -> None:
     """Write the counts of a key to `m`."""
     for c in range(m.size):
@@ -211,10 +103,8 @@ def decode(side: SideArrays, key: IntArray, m: IntArray) -> None:
         m[c] = (key[side.word[c]] >> side.shift[c]) & ((np.int64(1) << (after - side.shift[c])) - 1)
 
 
-# Bits of a word of a key, and of a mask, that are used, so that the sign stays free; labels that a
-# store has room for at first. By definition.
+# Bits of a word of a key, and of a mask, that are used, so that the sign stays free. By definition.
 WORD = 62
-FIRST_CAPACITY = 1 << 12
 
 
 def pack(data: NestedProblem) -> tuple[IntArray, IntArray]:
@@ -272,8 +162,8 @@ def side_arrays(
         way_head=_array(heads),
         way_at=_places(data, way),
         least_head=_array([min(heads, default=0)]),
-        rate_out=_rate(data.problem.platform.rate(side.out)),
-        rate_back=_rate(data.problem.platform.rate(side.back)),
+        rate_out=_array(side.rates[0]),
+        rate_back=_array(side.rates[1]),
         word=word,
         shift=shift,
         tracked=_array([int(c in tracked) for c in range(len(data.classes))]),
@@ -302,18 +192,6 @@ def _table(rows: Sequence[Sequence[int]]) -> IntArray:
     for index, row in enumerate(rows):
         table[index, : len(row)] = row
     return table
-
-
-def _rate(bandwidth: Fraction) -> IntArray:
-    """Return numerator and denominator, made small enough for 64 bits by rounding the rate up."""
-    numerator, denominator = bandwidth.numerator, bandwidth.denominator
-    if numerator * max(numerator, denominator) < 2**62:
-        return _array([numerator, denominator])
-    # A power of two as the new numerator; the denominator (ticks) is rounded down.
-    bits = 30
-    while bits > 0 and (denominator << 2 * bits) // numerator >= 2**61:
-        bits -= 1
-    return _array([1 << bits, (denominator << bits) // numerator])
 
 
 def _events(data: NestedProblem, side: NestedSide) -> tuple[IntArray, IntArray, IntArray, IntArray]:
@@ -346,24 +224,11 @@ def new_pool(arrays: SideArrays) -> LabelPool:
     masks = -(-arrays.size.size // WORD)
     classes, columns, tensors = arrays.size.size, arrays.prefix.size, arrays.way_class.size
     capacity = max(FIRST_CAPACITY, 1 << (4 * classes * (columns + 2)).bit_length())
-    pool = LabelPool(
-        t=np.empty(capacity, np.int64),
-        s=np.empty(capacity, np.int64),
-        k=np.empty(capacity, np.int32),
-        parent=np.empty(capacity, np.int32),
-        action=np.empty(capacity, np.int32),
-        alive=np.empty(capacity, np.int8),
-        fv=np.empty(capacity, np.int64),
-        ft=np.empty(capacity, np.int64),
-        following=np.empty(capacity, np.int32),
-        key=np.empty((capacity, words), np.int64),
-        mask=np.empty((capacity, masks), np.int64),
-        table=np.full(2 * capacity, -1, np.int32),
-        heap=np.empty(capacity, np.int32),
-        deferred=np.empty(capacity, np.int32),
+    store = new_store(capacity, words, masks)
+    return LabelPool(
+        *store,
         final=np.empty(capacity, np.int32),
         straddle=np.empty((capacity, 3), np.int64),
-        counters=np.zeros(8, np.int64),
         m=np.zeros(classes, np.int64),
         need=np.zeros(columns, np.int64),
         owed=np.zeros(columns, np.int64),
@@ -374,21 +239,3 @@ def new_pool(arrays: SideArrays) -> LabelPool:
         at_key=np.zeros(words, np.int64),
         at_mask=np.zeros(masks, np.int64),
     )
-    pool.counters[BEST] = NEVER
-    return pool
-
-
-def grown(pool: LabelPool) -> LabelPool:
-    """Return the pool with twice the room."""
-    capacity = 2 * pool.t.size
-    larger = {}
-    for name, array in pool._asdict().items():
-        if array.shape[0] != pool.t.size:
-            # The table, which is rebuilt, and what does not grow.
-            continue
-        copy = np.empty((capacity, *array.shape[1:]), array.dtype)
-        copy[: array.shape[0]] = array
-        larger[name] = copy
-    new = pool._replace(table=np.full(2 * capacity, -1, np.int32), **larger)
-    rebuild(pool.table, new)
-    return new

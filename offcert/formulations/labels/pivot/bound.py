@@ -1,20 +1,9 @@
 """The pivot dynamic program: exact for atomic transfers on nested single-gap traces, no solver.
 
-Why it is a lower bound. Take any schedule and a pivot, and cut it where the pivot starts. The
-operations before the cut and the transfers that end before it are one side. The pivot, what follows
-and the transfers that start after it, in reversed time, are the other. By the symmetry argument
-(``model``) the schedule may be assumed canonical. Then the search of either side (``kernel``) holds
-a label that is at least as good as that side of the schedule in everything that matters, and
-joining the two (``join``) gives at most its length. After every round, all labels have been
-searched whose sides can end by ``front_limit`` and ``back_limit``. A schedule that was missed has a
-side that ends later, while its other side does not end before its own least end: that makes a
-bound. docs/theory/pivot.md has the proof, with an example on paper.
-
-Why it is exact. A join is a schedule: transfers do not overlap, and memory is kept during and
-between operations. Only a class that is not tracked may leave again after it has returned. If it
-does in the best join, its length is still a bound. The class is tracked from then on, and the
-search starts anew; few problems need any tracked class, and there are finitely many. Any pivot
-gives the optimum; pivots differ in effort.
+Searches of both sides (``kernel``) are joined (``cut``), at several pivots that compete; what was
+searched up to limits makes a bound. A class that leaves again after it has returned, in the best
+join, is tracked from then on, and the search starts anew. docs/theory/pivot.md has the proofs, with
+an example on paper.
 """
 
 from __future__ import annotations
@@ -28,11 +17,10 @@ import numpy as np
 
 from offcert.core.platform import Kind, Platform
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.formulations.labels.atomic_heads.bound import SideEnds
 from offcert.formulations.labels.common import Deadline, OutOfLabelsError, Race
 from offcert.formulations.labels.pivot.cut import Cut
 from offcert.formulations.labels.pivot.model import NestedProblem, nested
-from offcert.proofs.kinds.labels import Pivot
+from offcert.proofs.kinds.labels import Heads, Pivot
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
@@ -62,41 +50,25 @@ class PivotOutcome:
         Whether no schedule is shorter than the upper bound given or the schedule found.
     schedule : Schedule or None
         A schedule shorter than the upper bound given, if one was found.
-    pivot : int
-        The operation at which the bound was proved; -1 if it needs no cut.
-    front_limit, back_limit : int
-        Ends of the two sides up to which an independent search has to look to confirm the bound.
-    once : tuple of int
-        Gaps of the tensors that the proof does not allow to leave twice; others may, a relaxation.
+    proof : Pivot
+        What an independent search has to look at to confirm the bound.
     labels : int
         Labels stored for this proof.
     searched : int
         Labels stored by all pivots that competed: what the search cost, the same on every machine
         unless the time or `stop` ended it.
-    ends : SideEnds or None
-        Ends of the sides that the search took as proved; None if it needs no cut.
     """
 
     lower_bound: int
     complete: bool
     schedule: Schedule | None
-    pivot: int
-    front_limit: int
-    back_limit: int
-    once: tuple[int, ...]
-    labels: int
+    proof: Pivot
+    labels: int = 0
     searched: int = 0
-    ends: SideEnds | None = None
 
-    def to_proof(self) -> Pivot:
-        """Return the proof for certificates."""
-        return Pivot(
-            pivot=self.pivot,
-            front_limit=self.front_limit,
-            back_limit=self.back_limit,
-            once=tuple(self.once),
-            ends=None if self.ends is None else self.ends.to_ends(),
-        )
+
+# The proof of a bound that needs no cut.
+_NO_CUT = Pivot(pivot=-1, front_limit=-1, back_limit=-1)
 
 
 def default_pivots(data: NestedProblem) -> tuple[int, ...]:
@@ -133,11 +105,6 @@ def pivot_bound(
     stop : callable, optional
         Asked from time to time; if it returns true, the search ends with what is proved by then.
 
-    Returns
-    -------
-    PivotOutcome
-        A valid bound whatever ended the search.
-
     Raises
     ------
     MethodError
@@ -160,10 +127,10 @@ def _unconstrained(problem: Problem, upper_bound: int) -> PivotOutcome:
     """Nothing ever has to leave."""
     length = problem.trace.compute_time
     if length >= upper_bound:
-        return PivotOutcome(upper_bound, True, None, -1, -1, -1, (), 0)
+        return PivotOutcome(upper_bound, True, None, _NO_CUT)
     ends = np.cumsum(problem.trace.durations).tolist()
     starts = [end - d for end, d in zip(ends, problem.trace.durations, strict=True)]
-    return PivotOutcome(length, True, Schedule(starts, ends, ()), -1, -1, -1, (), 0)
+    return PivotOutcome(length, True, Schedule(starts, ends, ()), _NO_CUT)
 
 
 class PivotSearch:
@@ -204,7 +171,7 @@ class PivotSearch:
         _compile()
 
     def improve(
-        self, upper_bound: int, time_limit: float, known: Sequence[SideEnds] = ()
+        self, upper_bound: int, time_limit: float, known: Sequence[Heads] = ()
     ) -> PivotOutcome:
         """Search on, for a schedule shorter than `upper_bound` and a higher bound.
 
@@ -214,12 +181,12 @@ class PivotSearch:
             Makespan, in ticks; not more than the time before.
         time_limit : float
             Seconds.
-        known : sequence of SideEnds
+        known : sequence of Heads
             Of pivots that are worth a search of their own for that.
         """
         problem = self.data.problem
         if problem.trace.least_memory > problem.platform.memory:
-            return PivotOutcome(upper_bound, True, None, -1, -1, -1, (), 0)
+            return PivotOutcome(upper_bound, True, None, _NO_CUT)
         if not (self._pivots or self._race.runners) or max(self.data.required) == 0:
             return _unconstrained(problem, upper_bound)
         self.upper = upper_bound
@@ -237,7 +204,7 @@ class PivotSearch:
             searched=self.searched,
         )
 
-    def _set_up(self, known: Sequence[SideEnds]) -> None:
+    def _set_up(self, known: Sequence[Heads]) -> None:
         """Cut at every pivot, and use known ends of the sides of some."""
         cuts = self._race.runners
         for ends in known:
@@ -327,14 +294,11 @@ class PivotSearch:
         front_limit = bound - 1 - cut.minimum[1]
         # A search of the front up to its limit shows no larger minimum than this.
         front = min(cut.minimum[0], front_limit + 1)
-        self.best = PivotOutcome(
-            lower_bound=bound,
-            complete=False,
-            schedule=None,
+        proof = Pivot(
             pivot=cut.pivot,
             front_limit=front_limit,
             back_limit=bound - 1 - front,
             once=tuple(item.gap for c in sorted(cut.tracked) for item in self.data.classes[c]),
-            labels=cut.labels,
-            ends=cut.ends,
+            ends=cut.ends.ends,
         )
+        self.best = PivotOutcome(bound, False, None, proof, cut.labels)

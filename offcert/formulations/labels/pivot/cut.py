@@ -8,20 +8,14 @@ import numpy as np
 
 from offcert.core.compiled import IntArray, plain, plain_inner
 from offcert.core.platform import Kind
-from offcert.formulations.labels.atomic_heads.bound import SideEnds, quick_ends
+from offcert.formulations.labels import store
 from offcert.formulations.labels.common import OutOfLabelsError
+from offcert.formulations.labels.ends.heads import quick_ends
 from offcert.formulations.labels.pivot import arrays, kernel
-from offcert.formulations.labels.pivot import arrays as store
-from offcert.formulations.labels.pivot.arrays import (
-    FINALS,
-    NEVER,
-    STRADDLES,
-    LabelPool,
-    SideArrays,
-    bucket,
-    decode,
-)
+from offcert.formulations.labels.pivot.arrays import LabelPool, SideArrays, decode
 from offcert.formulations.labels.pivot.model import NestedProblem, NestedSide, back_side, front_side
+from offcert.formulations.labels.store import FINALS, NEVER, STRADDLES, bucket
+from offcert.proofs.kinds.labels import Heads
 from offcert.questions.schedule.schedule import Schedule, Transfer
 
 # (whether out, class, rank, start, end), in the side's own time.
@@ -226,7 +220,7 @@ class Cut:
         data: NestedProblem,
         pivot: int,
         tracked: frozenset[int] = frozenset(),
-        ends: SideEnds | None = None,
+        ends: Heads | None = None,
     ) -> None:
         self.data = data
         self.pivot = pivot
@@ -252,7 +246,7 @@ class Cut:
             pool.deferred[0] = 0
         self._raise_minimum()
 
-    def take(self, ends: SideEnds) -> None:
+    def take(self, ends: Heads) -> None:
         """Use known bounds on the ends of the sides, unless these are less for one of them.
 
         Then a proof holds one pair of searches, not a head of one and a tail of another.
@@ -329,7 +323,7 @@ class Cut:
             if self.stored(i) >= most:
                 raise OutOfLabelsError
             if status == kernel.FULL:
-                self.pools[i] = arrays.grown(self.pools[i])
+                self.pools[i] = store.grown(self.pools[i])
         pool = self.pools[i]
         waiting = pool.deferred[: pool.counters[store.DEFERRED]]
         waiting = waiting[pool.alive[waiting] == 1]

@@ -3,26 +3,14 @@
 A label is what a sequence of transfers leads to: counts ``m`` of tensors that are out, the time
 ``t`` at which the link is free, ``k`` operations that have been run as early as possible, and their
 accumulated idle time ``s``. The last of them ended at ``s + prefix[k]``; for an earlier one that
-estimate is only right if the device has not waited since, but a wait ends when a transfer ends,
-so both the estimate and the true end are then at most ``t``, and every use here takes a maximum
-with ``t`` or compares with something that is at least ``t``.
+estimate is only right if the device has not waited since, but a wait ends when a transfer ends, so
+both the estimate and the true end are then at most ``t``, and every use here takes a maximum with
+``t`` or compares with something that is at least ``t``. docs/theory/pivot.md says what a transfer
+out and one back lead to, and why labels may replace others. Labels are expanded in order of ``t``,
+which every transfer increases.
 
-*Out.* The next tensor of a class starts at the later of ``t`` and the end of ``available``. What
-this unblocks runs. Operations from its deadline on, if they have run already, are taken back.
-
-*Back.* The last tensor ``v`` of a class takes memory from the start ``b`` of its transfer on. For
-each operation ``n`` that has been run, ends after ``b`` and needs ``v`` absent, either ``n`` and
-what follows are taken back (it waits for something else to leave) or ``b`` becomes the end of
-``n``. While the device then waits, memory must do between operations, too.
-
-*Canonical form.* See the module ``model``: no tensor of a class leaves after one has returned. A
-mask remembers which classes have, but only among the *tracked* ones: leaving a class untracked is a
-relaxation with far fewer labels. And a transfer out never follows a transfer back that it could
-have preceded: had ``u`` been available when ``v`` started back, exchanging the two would free
-memory earlier and take it later.
-
-*Dominance* at equal ``m``: ``t``, ``s`` and the mask no larger, ``k`` no smaller. Labels are
-expanded in order of ``t``, which every transfer increases.
+A transfer out never follows a transfer back that it could have preceded: had ``u`` been available
+when ``v`` started back, exchanging the two would free memory earlier and take it later.
 
 *Pruning.* ``fv`` bounds the end of the side: by the idle time plus the head bound, and for every
 operation not yet run by the time to move what it lacks. ``ft`` bounds the whole schedule: what is
@@ -35,7 +23,8 @@ from __future__ import annotations
 import numpy as np
 
 from offcert.core.compiled import IntArray, inlined, plain
-from offcert.formulations.labels.pivot.arrays import (
+from offcert.formulations.labels.pivot.arrays import LabelPool, SideArrays, decode
+from offcert.formulations.labels.store import (
     BEST,
     BUCKETS,
     DEFERRED,
@@ -44,9 +33,6 @@ from offcert.formulations.labels.pivot.arrays import (
     LABELS,
     POPPED,
     STRADDLES,
-    LabelPool,
-    SideArrays,
-    decode,
     enter,
     take,
     wait,
@@ -57,13 +43,12 @@ DONE, PAUSED, FULL = range(3)
 
 @inlined
 def _floor_ticks(rate: IntArray, amount: int) -> int:
-    whole = amount // rate[0]
-    return whole * rate[1] + (amount - whole * rate[0]) * rate[1] // rate[0]
+    return amount * rate[1] // rate[0]
 
 
 @inlined
 def _ticks(rate: IntArray, amount: int) -> int:
-    return -_floor_ticks(rate, -amount)
+    return -(-amount * rate[1] // rate[0])
 
 
 @inlined

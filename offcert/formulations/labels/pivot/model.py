@@ -3,41 +3,23 @@
 The trace is cut just before one operation, the *pivot*. The *front* side holds the operations
 before it; the *back* side holds the pivot and all later ones in reversed time. In reversed time a
 prefetch is a transfer after which memory is free, and an offload is one from whose start on memory
-is taken, so both sides are the same problem and share one search. This module derives their
-numbers.
-
-Classes and the symmetry argument
----------------------------------
-Tensor ``v`` has a writer ``a_v``, a gap from ``p_v`` to ``q_v`` and a transfer time ``w_v``. Fix
-the start times of the operations and the slots of the transfers. Take two tensors of equal size
-with ``a_u <= a_v``, ``p_u <= p_v`` and ``q_u >= q_v`` (``u`` is *outer*).
-
-- If ``v`` is transferred and ``u`` is not, ``u`` can use both slots of ``v``: it is available no
-  later, needed back no earlier, and absent at least as long.
-- If ``v`` leaves before ``u``, they can swap slots: with ends ``e1 < e2`` the releases
-  ``max(e1, p_v), max(e2, p_u)`` become ``max(e1, p_u), max(e2, p_v)``; the first is no later than
-  either was, the second no later than the later one was. Prefetches are the mirror image.
-- If after that ``v`` would return before it has left (or before ``p_v`` has ended), dropping both
-  of its slots leaves ``u`` absent whenever one of the two was.
-
-So, where equal tensors are totally ordered by all three, the transferred ones are a prefix, they
-leave in order, return in reverse order, and none returns before a later departure among them. The
-tensors that are out at any time are a vector of counts, one per *class*. Gaps are nested, so ``p``
-and ``q`` always agree; the order of the writers need not, and equal tensors whose writers disagree
-are put into separate classes. A network's traces need no such split: input ``x_i`` and internals
-``z_i`` of stage ``i`` have the writers ``F_{i-1} <= F_i`` and the same gap, and ``z_i`` and
-``x_{i+1}`` have the same writer and nested gaps.
+is taken, so both sides are the same problem and share one search. Equal tensors of which each is
+written, opened and closed outside the next one form a *class*: what is out is a count for each
+(Lemma 1 of docs/theory/pivot.md).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
+
+import numpy as np
 
 from offcert.core.errors import MethodError
 from offcert.core.platform import Kind
 from offcert.formulations.combinatorial.relaxations import required_absent
+from offcert.formulations.labels.ends.side import floor_of, link_rate
 from offcert.questions.schedule.problem import Problem, Transfers
 
 
@@ -86,6 +68,12 @@ class NestedProblem:
     required: tuple[int, ...]
     idle_required: tuple[int, ...]
 
+    @property
+    def volume(self) -> int:
+        """Bytes of all evictable tensors, and what operations need of them at most."""
+        total = sum(members[0].size * len(members) for members in self.classes)
+        return total + max(self.required, default=0)
+
 
 @dataclass
 class NestedSide:
@@ -112,6 +100,8 @@ class NestedSide:
         time just before it.
     floor : list of int, length K+1
         ``floor[j]`` plus the idle time before operation ``j`` is a lower bound on the side's end.
+    rates : list of (int, int), length 2
+        Bytes and ticks of the link, out and back, at least as fast as it is.
     """
 
     out: Kind
@@ -129,6 +119,7 @@ class NestedSide:
     spans: list[list[int]] = field(default_factory=list)
     between: list[list[int]] = field(default_factory=list)
     floor: list[int] = field(default_factory=list)
+    rates: list[tuple[int, int]] = field(default_factory=list)
 
 
 def nested(problem: Problem) -> NestedProblem:
@@ -209,7 +200,7 @@ def front_side(data: NestedProblem, pivot: int) -> NestedSide:
         out=Kind.OFFLOAD,
         back=Kind.PREFETCH,
         operations=pivot,
-        prefix=_prefix(durations),
+        prefix=list(accumulate(durations, initial=0)),
         required=list(data.required[: pivot + 1]),
         idle_required=list(data.idle_required[: pivot + 1]),
         available=[[item.writer for item in members] for members in data.classes],
@@ -241,7 +232,7 @@ def back_side(data: NestedProblem, pivot: int) -> NestedSide:
         out=Kind.PREFETCH,
         back=Kind.OFFLOAD,
         operations=len(durations),
-        prefix=_prefix(durations),
+        prefix=list(accumulate(durations, initial=0)),
         # What is out at the cut must satisfy the pivot; nothing is idle before the first operation.
         required=[*required, data.required[pivot]],
         idle_required=[0, *idle],
@@ -259,13 +250,6 @@ def back_side(data: NestedProblem, pivot: int) -> NestedSide:
     return side
 
 
-def _prefix(durations: Sequence[int]) -> list[int]:
-    sums = [0]
-    for duration in durations:
-        sums.append(sums[-1] + duration)
-    return sums
-
-
 def _complete(data: NestedProblem, side: NestedSide, cut_repeats_pivot: bool) -> None:
     columns = range(side.operations + 1)
     for index in range(len(data.classes)):
@@ -275,32 +259,18 @@ def _complete(data: NestedProblem, side: NestedSide, cut_repeats_pivot: bool) ->
             spans[-1] = spans[-2]
         side.spans.append(spans)
         side.between.append([sum(p < j <= q for p, q in gaps) for j in columns])
-    side.floor = _floor(data, side)
-
-
-def _floor(data: NestedProblem, side: NestedSide) -> list[int]:
-    """Return the head bound: what the link cannot have moved before an operation, whatever it did.
-
-    Of the bytes absent when operation ``j`` starts, at least ``required[j]`` minus the sizes of the
-    tensors available before operation ``a`` ended have been transferred after that end. So ``j``
-    starts no earlier than the end of ``a`` plus the time to move them, and this idle time adds to
-    whatever comes later. Returns only lengthen this.
-    """
-    ticks = data.problem.platform.transfer_time
-    prefix, last = side.prefix, side.operations
-    early = [[0] * (last + 1) for _ in range(last + 1)]
-    for j, row in enumerate(early):
-        for c, members in enumerate(data.classes):
-            for available in side.available[c][: side.spans[c][j]]:
-                row[available + 1] += members[0].size
-        for start in range(last):
-            row[start + 1] += row[start]
-    floor = [0] * last + [prefix[last]]
-    for start in range(last - 1, -1, -1):
-        best = floor[start + 1]
-        for j in range(start + 1, last + 1):
-            late = side.required[j] - early[j][start]
-            if late > 0:
-                best = max(best, prefix[start + 1] + ticks(late, side.out) - prefix[j] + floor[j])
-        floor[start] = best
-    return floor
+    side.rates = [
+        link_rate(data.problem.platform.rate(kind), 2 * data.volume)
+        for kind in (side.out, side.back)
+    ]
+    here = [(c, r) for c, r in data.items if r < side.count[c]]
+    side.floor = floor_of(
+        side.prefix,
+        side.required,
+        side.rates[0],
+        [data.classes[c][r].size for c, r in here],
+        [side.available[c][r] for c, r in here],
+        np.array([[r < spanning for spanning in side.spans[c]] for c, r in here], bool).reshape(
+            len(here), len(side.prefix)
+        ),
+    )

@@ -5,7 +5,7 @@ import random
 
 import numpy as np
 
-from offcert.formulations.labels.common import NONE, place_of, pop, push
+from offcert.formulations.labels.store import NONE, place_of, pop, push
 
 
 def test_the_heap_gives_the_least_first_and_of_these_the_most() -> None:

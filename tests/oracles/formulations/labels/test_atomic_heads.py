@@ -16,10 +16,10 @@ from offcert.formulations.combinatorial.relaxations import (
     heads_and_tails,
     required_absent,
 )
-from offcert.formulations.labels.atomic_heads import search as searching
-from offcert.formulations.labels.atomic_heads.bound import HeadsOutcome, heads_bound
-from offcert.formulations.labels.atomic_heads.search import SideSearch
-from offcert.formulations.labels.atomic_heads.side import HeadSide, Movable, back, front, link_rate
+from offcert.formulations.labels.ends import alone as searching
+from offcert.formulations.labels.ends.alone import SideSearch
+from offcert.formulations.labels.ends.heads import HeadsOutcome, heads_bound
+from offcert.formulations.labels.ends.side import HeadSide, Movable, back, front, link_rate
 from offcert.questions.schedule.problem import Problem
 from support.oracles.schedules import brute_force
 from support.oracles.side_sequences import end_of, least_end, random_side
@@ -169,8 +169,9 @@ def test_a_later_tensor_of_a_size_cannot_leave_as_early_as_the_first() -> None:
 
 def test_each_round_only_raises_the_bound_and_a_limit_stops_it() -> None:
     problem = chain(24, 1)
-    pivot = heads_bound(problem, upper_bound=ANY, time_limit=30, max_labels=10_000).pivot
-    for side in sides(problem, pivot):
+    proof = heads_bound(problem, upper_bound=ANY, time_limit=30, max_labels=10_000).proof
+    assert proof is not None
+    for side in sides(problem, proof.pivot):
         best = searched(problem, side).bound
         for limit in (best - 40, best - 1, best, best + 40):
             search = searched(problem, side, limit)
@@ -246,12 +247,13 @@ def test_chains_like_networks_need_more_than_the_fractional_bound_sees(seed: int
     problem = chain(24, seed)
     outcome = heads_bound(problem, upper_bound=ANY, time_limit=30, max_labels=10_000)
     assert outcome.lower_bound > fractional_bound(problem, subset_sum=True).value
-    assert outcome.lower_bound == outcome.head + outcome.tail
+    assert outcome.proof is not None
+    assert outcome.lower_bound == sum(outcome.proof.times)
     assert len(outcome.sets) == 2
     for gaps in outcome.sets:
         assert len(set(gaps)) == len(gaps)
         absent = sum(problem.trace.gap_size(gap) for gap in gaps)
-        assert absent >= required_absent(problem, subset_sum=True)[outcome.pivot]
+        assert absent >= required_absent(problem, subset_sum=True)[outcome.proof.pivot]
 
 
 def bounded(problem: Problem, upper: int) -> HeadsOutcome:
@@ -272,11 +274,10 @@ def test_the_race_respects_the_optimum_and_any_upper_bound(seeds: range) -> None
         assert compute <= best <= optimum
         for upper in (optimum // 4, optimum - 1, optimum, optimum + 5):
             outcome = bounded(problem, upper)
-            if outcome.pivot >= 0:
+            if outcome.proof is not None:
                 # Pivots whose head and tail already reach the upper bound end the race.
-                assert outcome.lower_bound == min(best, upper)
-                assert outcome.lower_bound == outcome.head + outcome.tail
-                assert min(outcome.head, outcome.tail) >= 0
+                assert outcome.lower_bound == min(best, upper) == sum(outcome.proof.times)
+                assert min(outcome.proof.times) >= 0
     assert attained >= 12
 
 
@@ -284,7 +285,7 @@ def test_nothing_to_move_is_the_compute_time() -> None:
     problem = mixed_problem(1, 4)
     roomy = problem.with_memory(problem.trace.peak_memory)
     outcome = bounded(roomy, ANY)
-    assert (outcome.lower_bound, outcome.pivot) == (problem.trace.compute_time, -1)
+    assert (outcome.lower_bound, outcome.proof) == (problem.trace.compute_time, None)
 
 
 def scaled(problem: Problem, size: int, time: int = 1) -> Problem:

@@ -7,12 +7,12 @@ from functools import cache
 import numpy as np
 import pytest
 
-from offcert.formulations.labels.atomic_heads import search as arrays
-from offcert.formulations.labels.atomic_heads.kernel import SideTables, bound_on_end
-from offcert.formulations.labels.atomic_heads.search import SideSearch
-from offcert.formulations.labels.atomic_heads.side import HeadSide, put
-from offcert.verify.heads.search import Tables as CheckTables
-from offcert.verify.heads.search import prospects
+from offcert.formulations.labels.ends import tables as arrays
+from offcert.formulations.labels.ends.alone import SideSearch
+from offcert.formulations.labels.ends.side import HeadSide
+from offcert.formulations.labels.ends.tables import SideTables, bound_on_end, put
+from offcert.verify.ends.prospects import Tables as CheckTables
+from offcert.verify.ends.prospects import prospects
 from support.oracles.side_sequences import least_end, random_side
 
 NEVER = 2**62

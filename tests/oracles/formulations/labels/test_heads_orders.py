@@ -8,10 +8,10 @@ import pytest
 from benchmarks.chains import cnn_chain
 from offcert.core.errors import MethodError
 from offcert.formulations.combinatorial.relaxations import required_absent
-from offcert.formulations.labels.atomic_heads.bound import heads_bound
-from offcert.formulations.labels.atomic_heads.orders import good_way
-from offcert.formulations.labels.atomic_heads.search import SideSearch
-from offcert.formulations.labels.atomic_heads.side import HeadSide, back, front, only
+from offcert.formulations.labels.ends.alone import SideSearch
+from offcert.formulations.labels.ends.heads import heads_bound
+from offcert.formulations.labels.ends.orders import good_way
+from offcert.formulations.labels.ends.side import HeadSide, back, front, only
 from offcert.heuristics.orders.ordered import ordered_schedule
 from offcert.questions.schedule.check import check
 from support.oracles.schedules import brute_force

@@ -13,15 +13,16 @@ from offcert.certify.search_steps.labels import climb_matched
 from offcert.core.errors import MethodError
 from offcert.core.result import Evidence
 from offcert.formulations.combinatorial.relaxations import required_absent
-from offcert.formulations.labels.atomic_heads.bound import SideEnds, quick_ends
 from offcert.formulations.labels.common import OutOfLabelsError
-from offcert.formulations.labels.matched_heads.bound import MatchedHeadsSearch
-from offcert.formulations.labels.matched_heads.search import FINEST, MatchedSearch
+from offcert.formulations.labels.ends.heads import quick_ends
+from offcert.formulations.labels.ends.matched import FINEST, MatchedSearch
+from offcert.formulations.labels.ends.targets import MatchedHeadsSearch
 from offcert.heuristics.orders.ordered import ordered_schedule
+from offcert.proofs.kinds.labels import Heads
 from offcert.proofs.settings import Settings
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.verify.document import verify
-from offcert.verify.matched.check import matched_fault
+from offcert.verify.ends.check import heads_fault
 from support.oracles.schedules import brute_force
 from support.problems.random_instances import mixed_problem, random_problem
 from support.seeds import by_seeds
@@ -37,7 +38,7 @@ def needs(problem: Problem) -> list[int]:
     return required_absent(problem, subset_sum=True)
 
 
-def ends_at(problem: Problem, pivot: int) -> SideEnds:
+def ends_at(problem: Problem, pivot: int) -> Heads:
     return quick_ends(problem, needs(problem), pivot, PLENTY)
 
 
@@ -61,19 +62,7 @@ def searches(
 
 
 def fault(problem: Problem, search: MatchedSearch, claim: int) -> str | None:
-    ends, proof = search.ends, search.proof
-    return matched_fault(
-        problem,
-        ends.pivot,
-        (ends.head, ends.tail),
-        ends.counted,
-        ends.units,
-        claim,
-        unit=proof.unit,
-        free_below=proof.free_below,
-        levels=proof.levels,
-        spare=proof.spare,
-    )
+    return heads_fault(problem, claim, search.proof)
 
 
 @pytest.mark.slow
@@ -191,7 +180,7 @@ def test_the_program_goes_on_where_it_stopped_and_ends_by_itself() -> None:
 def test_the_program_stops_when_told() -> None:
     problem, optimum = small_network()
     outcome = MatchedHeadsSearch(problem, stop=lambda: True).improve(optimum, 60.0)
-    assert outcome.lower_bound == outcome.ends.head + outcome.ends.tail
+    assert outcome.lower_bound == sum(outcome.proof.times)
     assert not outcome.proof.levels
 
 

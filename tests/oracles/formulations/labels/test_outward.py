@@ -72,9 +72,7 @@ def grown(tree: Tree, upper: int, offer: Callable[[Schedule], int]) -> int:
 
 
 def fault(problem: Problem, tree: Tree, claim: int) -> str | None:
-    proof = proof_of(tree, claim)
-    advice = proof.free_below, proof.windows, proof.splits
-    return outward_fault(problem, proof.pivot, claim, *advice)
+    return outward_fault(problem, claim, proof_of(tree, claim))
 
 
 @pytest.mark.slow
@@ -245,9 +243,7 @@ def test_the_program_goes_on_where_it_was() -> None:
     for _ in range(500):
         outcome = program.improve(upper, 60.0, lambda schedule: upper)
         bounds.append(outcome.lower_bound)
-        proof = outcome.proof
-        advice = proof.free_below, proof.windows, proof.splits
-        assert outward_fault(problem, proof.pivot, outcome.lower_bound, *advice) is None
+        assert outward_fault(problem, outcome.lower_bound, outcome.proof) is None
         if outcome.finished:
             break
     assert bounds == sorted(bounds)
@@ -278,9 +274,7 @@ def test_searches_near_the_bound_come_to_the_same(monkeypatch: pytest.MonkeyPatc
         for _ in range(20):
             outcome = outward.improve(optimum + 300, 60.0, lambda schedule: 10**9)
         assert outcome.lower_bound <= optimum
-        proof = outcome.proof
-        advice = proof.free_below, proof.windows, proof.splits
-        assert outward_fault(problem, proof.pivot, outcome.lower_bound, *advice) is None
+        assert outward_fault(problem, outcome.lower_bound, outcome.proof) is None
         nearby += outward._best is not outward._whole.tree
     assert nearby > 1
 

@@ -13,9 +13,10 @@ from offcert.formulations.labels.pivot.model import (
     front_side,
     nested,
 )
+from offcert.formulations.labels.store import NEVER
 from support.problems.nested import nested_problems
 
-UNLIMITED = np.full(4, arrays.NEVER)
+UNLIMITED = np.full(4, NEVER)
 
 
 def settled(

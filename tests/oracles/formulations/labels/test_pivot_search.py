@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator
 import pytest
 from test_pivot_dp import distinct_chain
 
-from offcert.formulations.labels.atomic_heads.bound import heads_bound
+from offcert.formulations.combinatorial.relaxations import required_absent
+from offcert.formulations.labels.ends.heads import heads_bound, quick_ends
 from offcert.formulations.labels.pivot import pivot_bound
 from offcert.formulations.labels.pivot.bound import PivotOutcome, PivotSearch
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem
-from offcert.verify.pivot.check import confirm
+from offcert.verify.pivot.check import pivot_fault
 from support.oracles.schedules import brute_force
 from support.problems.nested import nested_problems
 
@@ -77,9 +78,8 @@ def test_what_an_ended_turn_has_proved_is_confirmed() -> None:
     complete = pivot_bound(problem, upper_bound=10**6, time_limit=60, max_labels=10**6)
     seen = set()
     for outcome in turns(problem, 10**6, 400):
-        limits = (outcome.front_limit, outcome.back_limit)
         if outcome.lower_bound not in seen and outcome.lower_bound > problem.trace.compute_time:
-            assert confirm(problem, outcome.pivot, *limits, outcome.lower_bound, once=outcome.once)
+            assert pivot_fault(problem, outcome.lower_bound, outcome.proof) is None
         seen.add(outcome.lower_bound)
     assert len(seen) > 1
     assert max(seen) == complete.lower_bound
@@ -92,13 +92,13 @@ def test_what_is_known_about_the_ends_is_used_and_stays_true() -> None:
         optimum = brute_force(problem)
         assert optimum is not None
         heads = heads_bound(problem, upper_bound=2 * optimum, time_limit=60)
-        if heads.pivot < 0:
+        if heads.proof is None:
             continue
-        known = [heads.ends]
-        search = PivotSearch(problem, max_labels=100_000, pivots=[heads.pivot], stop=lambda: True)
+        known, pivots = [heads.proof], [heads.proof.pivot]
+        search = PivotSearch(problem, max_labels=100_000, pivots=pivots, stop=lambda: True)
         first = search.improve(2 * optimum + 2, math.inf, known)
         # Before anything is searched.
-        assert first.lower_bound >= heads.head + heads.tail
+        assert first.lower_bound >= sum(heads.proof.times)
         used += first.lower_bound > 0
         *_, outcome = turns(problem, 2 * optimum + 2, 100, known=known)
         assert outcome.lower_bound == optimum
@@ -110,8 +110,8 @@ def test_a_pivot_that_was_not_chosen_joins_the_race() -> None:
     alone = pivot_bound(problem, upper_bound=10**6, time_limit=60, max_labels=10**6, pivots=[5])
     search = PivotSearch(problem, max_labels=10**6, pivots=[2])
     assert search.improve(10**6, 0.0).lower_bound < alone.lower_bound
-    assert alone.ends is not None
-    outcome = search.improve(10**6, 60.0, [alone.ends])
+    known = quick_ends(problem, required_absent(problem, subset_sum=True), 5)
+    outcome = search.improve(10**6, 60.0, [known])
     assert outcome.complete
     assert outcome.lower_bound == alone.lower_bound
-    assert outcome.pivot == 5
+    assert outcome.proof.pivot == 5

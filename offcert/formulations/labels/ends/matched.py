@@ -1,7 +1,7 @@
 """Heads and tails that move the same tensors: a lower bound far above that of either apart.
 
 Cut a schedule where an operation, the *pivot*, starts. If nothing returns before the cut and
-nothing leaves after it, both sides move the same tensors. Head and tail (``atomic_heads``) can both
+nothing leaves after it, both sides move the same tensors. Head and tail (``heads``) can both
 be as short as possible only if one set of tensors suits both. Here a sequence of transfers on one
 side is known by the bytes that it moves and by how many of each *counted* class; both sides of a
 schedule agree in that. Counting everything would take too many labels. So levels follow each other,
@@ -25,59 +25,31 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from offcert.core.compiled import IntArray
-from offcert.formulations.labels.atomic_heads.bound import SideEnds
-from offcert.formulations.labels.atomic_heads.orders import Orders
-from offcert.formulations.labels.atomic_heads.search import uncounted
-from offcert.formulations.labels.atomic_heads.side import HeadSide, Movable, back, front
 from offcert.formulations.labels.common import OutOfLabelsError
-from offcert.formulations.labels.matched_heads.combination import (
+from offcert.formulations.labels.ends.combination import (
     MatchedWay,
     as_orders,
     best_combination,
     misused,
 )
-from offcert.formulations.labels.matched_heads.level import Level, search_level
+from offcert.formulations.labels.ends.level import Level, search_level
+from offcert.formulations.labels.ends.orders import Orders
+from offcert.formulations.labels.ends.side import HeadSide, Movable, back, front
+from offcert.formulations.labels.ends.tables import counting, uncounted
+from offcert.proofs.kinds.labels import Heads
 from offcert.questions.schedule.problem import Problem
 
 # Units up to which bytes that have moved are told apart, unless the caller says otherwise.
 # Arbitrary.
 FINEST = 1 << 21
-# The largest code that counts the tensors of every class. Derived: it fits into 64 bits.
-_LARGEST_CODE = 2**62
 # Tensors of fewer bytes than the pivot's need over this are small. There is little to gain by them;
 # they are counted from the first level on, so that none is used again and again to make sums fit.
 # Arbitrary.
 SMALL = 4096
-
-
-@dataclass(frozen=True)
-class MatchedProof:
-    """The numbers that a verification needs besides the ends of the sides.
-
-    Attributes
-    ----------
-    unit : int
-        Bytes to whose multiples sizes are rounded up.
-    free_below : int
-        Tensors of fewer bytes are not movable.
-    levels : tuple of tuple of int
-        Sizes that each level counts.
-    spare : int
-        At most so many tensors are moved by one side and not by the other.
-    labels : int
-        Kept at all levels.
-    """
-
-    unit: int
-    free_below: int
-    levels: tuple[tuple[int, ...], ...]
-    spare: int
-    labels: int
 
 
 @dataclass
@@ -105,7 +77,7 @@ class MatchedSearch:
         Atomic transfers; any trace and link.
     required : sequence of int
         Bytes that must be absent during each operation, from ``relaxations.required_absent``.
-    ends : SideEnds
+    ends : Heads
         Proved ends of the sides of the pivot.
     free_below : int
         Bytes from which on a tensor is a movable.
@@ -117,8 +89,10 @@ class MatchedSearch:
     ----------
     bound : int
         No schedule is shorter, in ticks.
-    proof : MatchedProof
+    proof : Heads
         The proof of the bound; with no levels if the ends prove it.
+    labels : int
+        Kept at all levels of the proof.
     orders : Orders or None
         Of the best combination found last. If `exact`, they promise a schedule of its length, which
         the problem need not admit. Whoever takes them sets this to None.
@@ -132,7 +106,7 @@ class MatchedSearch:
         self,
         problem: Problem,
         required: Sequence[int],
-        ends: SideEnds,
+        ends: Heads,
         free_below: int,
         finest: int = FINEST,
     ) -> None:
@@ -147,13 +121,14 @@ class MatchedSearch:
         sizes = {problem.trace.gap_size(gap) for gaps in movables for gap in gaps}
         grid = math.gcd(*sizes) or 1
         self.unit = grid * max(1, -(-max(required) // (grid * finest)))
-        self.proof = MatchedProof(self.unit, free_below, (), 0, 0)
+        self.proof = replace(ends, unit=self.unit, free_below=free_below)
+        self.labels = 0
         self.classes = [_classes(side, sizes) for side in self.sides]
         self.amounts = [
             max(len(one), len(two)) for (_, one), (_, two) in zip(*self.classes, strict=True)
         ]
         self.tables = [
-            uncounted(side, classes, self.unit)._replace(mask=np.array(self.amounts, np.int64) + 1)
+            uncounted(side, classes, self.unit)._replace(base=np.array(self.amounts, np.int64) + 1)
             for side, classes in zip(self.sides, self.classes, strict=True)
         ]
         # Units of what is absent during the pivot.
@@ -208,13 +183,9 @@ class MatchedSearch:
             level.forget()
         if stage.length > self.bound:
             self.bound = stage.length
-            self.proof = MatchedProof(
-                self.unit,
-                self.proof.free_below,
-                tuple(self._sizes(stage.counted) for stage in self._stages),
-                self._spare,
-                sum(stage.labels for stage in self._stages),
-            )
+            levels = tuple(self._sizes(stage.counted) for stage in self._stages)
+            self.proof = replace(self.proof, levels=levels, spare=self._spare)
+            self.labels = sum(stage.labels for stage in self._stages)
 
     def _most_spare(self, ground: tuple[Level, Level]) -> int:
         """Return how many tensors fit into what any label moves, on top of what the pivot needs.
@@ -250,29 +221,21 @@ class MatchedSearch:
         pause: Callable[[], None],
     ) -> tuple[Level, Level]:
         """Search both sides; the first level, with none before, knows only when each has to end."""
-        radix, modulus = self._radix(counted)
         limits = [target - 1, target - 1]
         if before == (None, None):
             limits = [target - 1 - self.ends.tail, target - 1 - self.ends.head]
-        one, two = (
-            search_level(*known, radix, modulus, max_labels, pause)
-            for known in zip(self.tables, before, limits, strict=True)
-        )
+        levels = []
+        for tables, known, limit in zip(self.tables, before, limits, strict=True):
+            found = counting(tables, counted)
+            if found is None:
+                raise OutOfLabelsError
+            levels.append(search_level(found[0], known, limit, found[1], max_labels, pause))
+        one, two = levels
         self._match(one, two, target - 1, pause)
         return one, two
 
     def _sizes(self, counted: Sequence[int]) -> tuple[int, ...]:
         return tuple(sorted(self.classes[0][c][0] for c in counted))
-
-    def _radix(self, counted: Sequence[int]) -> tuple[IntArray, int]:
-        """Return the weights of the classes in a code, and the number of codes."""
-        radix, modulus = np.zeros(len(self.classes[0]), np.int64), 1
-        for c in counted:
-            radix[c] = modulus
-            modulus *= self.amounts[c] + 1
-        if modulus >= _LARGEST_CODE:
-            raise OutOfLabelsError
-        return radix, modulus
 
     def _match(self, one: Level, two: Level, limit: int, pause: Callable[[], None]) -> None:
         """Find partners on the other side, and what both may pass within the limit."""

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from offcert.core.compiled import IntArray, compiled
-from offcert.verify.heads.search import Tables
+from offcert.verify.ends.prospects import Tables
+from offcert.verify.ends.search import NEVER, Keyed
 from offcert.verify.limits import TooLargeError
-from offcert.verify.matched.search import NEVER, Keyed
 
 # Keys in order of amount and code, each with a time: three arrays of the same length.
 Timed = namedtuple("Timed", ["amounts", "codes", "times"])
@@ -29,22 +29,9 @@ def joined(
 ) -> tuple[int, list[IntArray]]:
     """Return the least length at which two ends join, and for each key the other side's end.
 
-    Parameters
-    ----------
-    sides, found : sequence of two
-        Front and back as arrays, and all their labels.
-    spare : int
-        How many tensors each side may move that are not absent at the cut.
-    limit : int
-        Ticks for the whole schedule.
-
-    Returns
-    -------
-    least : int
-        The length of the shortest schedule joined, or `NEVER`.
-    others : list of two int64 arrays, shape (K,)
-        For each key of each side, when the other side ends, at least; `NEVER` if no schedule within
-        `limit` joins there.
+    `found` are all labels of front and back, each of which may move `spare` tensors that are not
+    absent at the cut. The length is `NEVER` if nothing joins, and so is an end where no schedule
+    within `limit` joins.
 
     Raises
     ------

@@ -4,7 +4,7 @@ The time before an operation can start is at least what it takes to move its req
 device, tensor by tensor (its *head*); the time from its start to the end at least what it takes to
 bring as much back (its *tail*). The fractional bound (``relaxations``) adds up the same two with
 tensors that leave bit by bit; here memory is free only when all of a tensor has left, and no tensor
-leaves twice. Each is a small search of its own (``search``); which operation gives the best sum is
+leaves twice. Each is a small search of its own (``alone``); which operation gives the best sum is
 not known beforehand, so they compete.
 """
 
@@ -13,15 +13,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from offcert.core.trace import LARGEST_TOTAL
 from offcert.formulations.combinatorial.relaxations import required_absent
-from offcert.formulations.labels.atomic_heads.orders import Orders, good_orders
-from offcert.formulations.labels.atomic_heads.search import SideSearch
-from offcert.formulations.labels.atomic_heads.side import back, front
 from offcert.formulations.labels.common import Deadline, Race
-from offcert.proofs.kinds.labels import AtomicHeads, Ends
+from offcert.formulations.labels.ends.alone import SideSearch
+from offcert.formulations.labels.ends.orders import Orders, good_orders
+from offcert.formulations.labels.ends.side import back, front
+from offcert.proofs.kinds.labels import Heads
 from offcert.questions.schedule.problem import Problem
 
 # Labels that a pivot may have at first. Arbitrary.
@@ -38,64 +37,30 @@ _GROWTH = 8
 _HOPELESS_BUDGET = 100_000
 
 
-@dataclass(frozen=True)
-class SideEnds:
-    """A head and a tail of a pivot, and the searches that show them.
-
-    Attributes
-    ----------
-    pivot : int
-        An operation.
-    head, tail : int
-        Ticks: no schedule starts the pivot before `head`, or ends before `tail` after its start.
-    counted : pair of tuple of int
-        Sizes of the tensors that each search counted.
-    units : pair of int
-        To whose multiples each search rounded sizes up.
-    """
-
-    pivot: int
-    head: int
-    tail: int
-    counted: tuple[tuple[int, ...], tuple[int, ...]]
-    units: tuple[int, int]
-
-    def to_ends(self) -> Ends:
-        """Return the part of a proof about head and tail of a pivot that is named elsewhere."""
-        return Ends(**self.fields())
-
-    def to_proof(self) -> AtomicHeads:
-        """Return the proof of the bound that head and tail make by themselves."""
-        return AtomicHeads(pivot=self.pivot, **self.fields())
-
-    def fields(self) -> dict[str, Any]:
-        """Return head and tail, with their settings, by the names of a proof's fields."""
-        return {
-            "head": self.head,
-            "tail": self.tail,
-            "head_counted": tuple(self.counted[0]),
-            "tail_counted": tuple(self.counted[1]),
-            "head_unit": self.units[0],
-            "tail_unit": self.units[1],
-        }
-
-
 def quick_ends(
     problem: Problem, required: Sequence[int], pivot: int, max_labels: int = _FIRST_BUDGET
-) -> SideEnds:
+) -> Heads:
     """Return bounds on the ends of both sides of a pivot, by default in next to no time.
 
-    Parameters
-    ----------
-    problem, required, pivot
-        As for `side.front`.
-    max_labels : int
-        Of one search.
+    Parameters are as for `side.front`; a search may store `max_labels`.
     """
     one, two = (SideSearch(side(problem, required, pivot)) for side in (front, back))
     for search in (one, two):
         search.improve(LARGEST_TOTAL, max_labels, lambda: None)
-    return SideEnds(pivot, one.bound, two.bound, (one.counted, two.counted), (one.unit, two.unit))
+    return _proof(pivot, (one, two), two.bound, one.bound)
+
+
+def _proof(pivot: int, sides: tuple[SideSearch, SideSearch], tail: int, head: int) -> Heads:
+    one, two = sides
+    return Heads(
+        pivot=pivot,
+        head=head,
+        tail=tail,
+        head_counted=one.counted,
+        tail_counted=two.counted,
+        head_unit=one.unit,
+        tail_unit=two.unit,
+    )
 
 
 @dataclass(frozen=True)
@@ -106,14 +71,8 @@ class HeadsOutcome:
     ----------
     lower_bound : int
         Ticks; no schedule is shorter.
-    pivot : int
-        The operation whose head and tail give it; -1 if nothing ever has to leave.
-    head, tail : int
-        The two bounds that add up to it.
-    counted : pair of tuple of int
-        Sizes of the tensors that each search counted.
-    units : pair of int
-        To whose multiples each search rounded sizes up.
+    proof : Heads or None
+        Head and tail that make the bound; None if nothing ever has to leave.
     labels : int
         Stored for this proof.
     sets : tuple of tuple of int
@@ -123,19 +82,10 @@ class HeadsOutcome:
     """
 
     lower_bound: int
-    pivot: int
-    head: int
-    tail: int
-    counted: tuple[tuple[int, ...], tuple[int, ...]]
-    units: tuple[int, int]
+    proof: Heads | None
     labels: int
     sets: tuple[tuple[int, ...], ...]
     orders: tuple[Orders, ...] = ()
-
-    @property
-    def ends(self) -> SideEnds:
-        """Head and tail, and what shows them."""
-        return SideEnds(self.pivot, self.head, self.tail, self.counted, self.units)
 
 
 class _Pivot:
@@ -166,11 +116,7 @@ class _Pivot:
         tail_bound = min(bound, tail.bound)
         return HeadsOutcome(
             bound,
-            self.pivot,
-            bound - tail_bound,
-            tail_bound,
-            (head.counted, tail.counted),
-            (head.unit, tail.unit),
+            _proof(self.pivot, self.sides, tail_bound, bound - tail_bound),
             head.labels + tail.labels,
             tuple(side.way for side in self.sides if side.way is not None),
         )
@@ -203,7 +149,7 @@ def heads_bound(
     upper_bound = min(upper_bound, LARGEST_TOTAL)
     required = required_absent(problem, subset_sum=True)
     if max(required, default=0) == 0:
-        return HeadsOutcome(problem.trace.compute_time, -1, 0, 0, ((), ()), (1, 1), 0, ())
+        return HeadsOutcome(problem.trace.compute_time, None, 0, ())
     now = time.monotonic()
     middle, end = now + _FIRST_PASS * time_limit, now + _RACE * time_limit
     pivots: list[_Pivot] = []

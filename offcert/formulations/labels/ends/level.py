@@ -14,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from offcert.core.compiled import IntArray, compiled, inlined
-from offcert.formulations.labels.atomic_heads.kernel import SideTables
 from offcert.formulations.labels.common import OutOfLabelsError
-from offcert.formulations.labels.matched_heads import kernel
-from offcert.formulations.labels.matched_heads.kernel import NEVER, NONE, ExpandedLabels, slot
+from offcert.formulations.labels.ends import kernel
+from offcert.formulations.labels.ends.kernel import NEVER, NONE, ExpandedLabels, slot
+from offcert.formulations.labels.ends.tables import SideTables
 
 
 class EndTable(NamedTuple):
@@ -52,17 +52,16 @@ def complete(side: SideTables, labels: ExpandedLabels) -> tuple[IntArray, IntArr
 
 
 @inlined
-def _less(side: SideTables, radix: IntArray, least: int, w: int, code: int, c: int) -> bool:
+def _less(side: SideTables, least: int, w: int, code: int, c: int) -> bool:
     """Whether a key has a tensor of class `c` to spare, with `least` units left."""
     if w - side.size[c] < least:
         return False
-    return radix[c] == 0 or code // radix[c] % side.mask[c] > 0
+    return side.radix[c] == 0 or code // side.radix[c] % side.base[c] > 0
 
 
 @compiled
 def fill_ends(
     side: SideTables,
-    radix: IntArray,
     least: int,
     labels: ExpandedLabels,
     chosen: IntArray,
@@ -71,10 +70,7 @@ def fill_ends(
 ) -> IntArray:
     """Enter the keys of complete labels, and those of fewer tensors that have `least` units.
 
-    Returns
-    -------
-    places : int64 array
-        Of the keys in the table, in ascending order of units; none if there is no room for all.
+    Return their places in the table, in ascending order of units; none if there is no room.
     """
     places = np.empty(table.w.size // 2, np.int64)
     entered = 0
@@ -93,15 +89,15 @@ def fill_ends(
             w, code = table.w[places[begun]], table.code[places[begun]]
             begun += 1
             for c in range(side.size.size):
-                if not _less(side, radix, least, w, code, c):
+                if not _less(side, least, w, code, c):
                     continue
-                at = slot(table.w, table.code, w - side.size[c], code - radix[c])
+                at = slot(table.w, table.code, w - side.size[c], code - side.radix[c])
                 if table.w[at] != NONE:
                     continue
                 if entered == places.size:
                     return places[:0]
                 places[entered], entered = at, entered + 1
-                table.w[at], table.code[at] = w - side.size[c], code - radix[c]
+                table.w[at], table.code[at] = w - side.size[c], code - side.radix[c]
                 table.end[at] = ends[nth]
     places = places[:entered]
     return places[np.argsort(table.w[places], kind="mergesort")]
@@ -110,20 +106,15 @@ def fill_ends(
 @compiled
 def partners(
     side: SideTables,
-    radix: IntArray,
     least: int,
     table: EndTable,
     places: IntArray,
     other: EndTable,
 ) -> tuple[IntArray, IntArray]:
-    """Return ends of the other side for the keys of this one, with or without tensors to spare.
+    """Return by place the least end of the other side for the keys of this one, and a shared key.
 
-    Returns
-    -------
-    best : int64 array, as long as the table
-        The least end of the other side.
-    shared : int64 array, as long as the table
-        The place of the key at which both sides agree.
+    Tensors to spare may be taken off either; the second part is the place of the key at which both
+    sides agree.
     """
     best = np.full(table.w.size, NEVER)
     shared = np.full(table.w.size, NONE)
@@ -133,8 +124,8 @@ def partners(
         if other.w[at] != NONE:
             best[place], shared[place] = other.end[at], place
         for c in range(side.size.size):
-            if _less(side, radix, least, w, code, c):
-                at = slot(table.w, table.code, w - side.size[c], code - radix[c])
+            if _less(side, least, w, code, c):
+                at = slot(table.w, table.code, w - side.size[c], code - side.radix[c])
                 if best[at] < best[place]:
                     best[place], shared[place] = best[at], shared[at]
     return best, shared
@@ -176,8 +167,6 @@ class Level:
     ----------
     tables : SideTables
         The side.
-    radix : int64 array, shape (C,)
-        Weight of each class in the code of a key, 0 if it is not counted.
     modulus : int
         The remainder of a code of the next level modulo this is the code of its key here.
     labels : kernel.ExpandedLabels
@@ -191,7 +180,6 @@ class Level:
     """
 
     tables: SideTables
-    radix: IntArray
     modulus: int
     labels: kernel.ExpandedLabels
     chosen: IntArray
@@ -222,7 +210,7 @@ class Level:
             nothing = np.zeros(size, np.int64)
             table = EndTable(np.full(size, kernel.NONE), nothing, nothing.copy())
             known = self.labels, self.chosen, self.ends
-            places = fill_ends(self.tables, self.radix, least, *known, table)
+            places = fill_ends(self.tables, least, *known, table)
             if places.size > 0 or self.chosen.size == 0:
                 return table, places
             size *= 4
@@ -231,7 +219,7 @@ class Level:
     def match(self, own: tuple[EndTable, IntArray], other: EndTable, least: int) -> None:
         """Find the best partners of complete labels; `own` is the `table` of this level."""
         table, places = own
-        best, shared = partners(self.tables, self.radix, least, table, places, other)
+        best, shared = partners(self.tables, least, table, places, other)
         at = places_of(table, self.labels, self.chosen)
         keys = shared[at]
         # Where there is no partner this is -1, and the key taken for it is never looked at.
@@ -250,7 +238,7 @@ class Level:
         self.keys.counters[kernel.FINAL] = self.chosen.size
         known = self.labels, self.chosen, self.partners.ends
         while True:
-            status = kernel.retreat(self.tables, self.radix, limit, *known, self.keys, _STRIDE)
+            status = kernel.retreat(self.tables, limit, *known, self.keys, _STRIDE)
             if status == kernel.DONE:
                 return
             pause()
@@ -263,27 +251,16 @@ def search_level(
     tables: SideTables,
     before: Level | None,
     limit: int,
-    radix: IntArray,
     modulus: int,
     max_labels: int,
     pause: Callable[[], None],
 ) -> Level:
-    """Search one side.
-
-    Parameters
-    ----------
-    tables, radix, modulus
-        As in `Level`.
-    before : Level or None
-        The level before.
-    limit : int
-        On the schedule; without a level before, on the side's end.
-    max_labels : int
-        Labels that may be kept.
+    """Search one side; `limit` is on the schedule or, without a level before, on the side's end.
 
     Raises
     ------
     OutOfLabelsError
+        If more than `max_labels` would have to be kept.
     """
     rows = _rows(_FIRST_CAPACITY, int((tables.size * tables.amount).sum()))
     columns = [np.empty(_FIRST_CAPACITY, np.int64) for _ in kernel.ExpandedLabels._fields]
@@ -294,7 +271,7 @@ def search_level(
     rows.counters[:] = 0, 1, kernel.NONE, 0, 0
     keys, reduced = (_keys(0), 0) if before is None else (before.keys, before.modulus)
     while True:
-        status = kernel.advance(tables, radix, keys, reduced, limit, rows, labels, _STRIDE)
+        status = kernel.advance(tables, keys, reduced, limit, rows, labels, _STRIDE)
         if rows.counters[kernel.KEPT] > max_labels or rows.counters[kernel.USED] > 4 * max_labels:
             raise OutOfLabelsError
         if status == kernel.DONE:
@@ -307,7 +284,7 @@ def search_level(
     kept = int(rows.counters[kernel.KEPT])
     labels = kernel.ExpandedLabels(*(column[:kept].copy() for column in labels))
     found = complete(tables, labels)
-    return Level(tables, radix, modulus, labels, *found, _NOBODY, _keys(0))
+    return Level(tables, modulus, labels, *found, _NOBODY, _keys(0))
 
 
 def _rows(capacity: int, units: int) -> kernel.Rows:

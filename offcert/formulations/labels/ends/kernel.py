@@ -19,8 +19,13 @@ from typing import NamedTuple
 import numpy as np
 
 from offcert.core.compiled import IntArray, compiled, inlined, inner
-from offcert.formulations.labels.atomic_heads.kernel import SideTables, bound_on_end
-from offcert.formulations.labels.atomic_heads.side import put
+from offcert.formulations.labels.ends.tables import (
+    SideTables,
+    bound_on_end,
+    put,
+    rank_of,
+    transfer,
+)
 
 DONE, PAUSED, FULL = range(3)
 # Places of `Rows.counters`: the next amount, rows used so far, the first of those free again,
@@ -140,17 +145,8 @@ def _store(rows: Rows, w: int, code: int, t: int, s: int, parent: int, action: i
 
 
 @inlined
-def _rank(side: SideTables, radix: IntArray, code: int, c: int) -> int:
-    """Return which tensor of a class is next; of a class that is not counted always the first."""
-    if radix[c] == 0:
-        return 0
-    return int(code // radix[c] % side.mask[c])
-
-
-@inlined
 def _expand(
     side: SideTables,
-    radix: IntArray,
     keys: Keys,
     modulus: int,
     limit: int,
@@ -160,28 +156,16 @@ def _expand(
 ) -> None:
     """Store the labels that follow a label."""
     w, code, t, s = labels.w[label], labels.code[label], labels.t[label], labels.s[label]
-    k, last = rows.counters[RUN], side.prefix.size - 1
     for c in range(side.size.size):
-        rank = _rank(side, radix, code, c)
-        if rank == side.amount[c]:
-            continue
-        more = w + side.size[c]
-        if side.ready[c, rank] >= k or more > side.most[k]:
-            continue
-        end = max(t, s + side.prefix[side.ready[c, rank] + 1]) + side.time[c]
-        idle, on = s, k
-        if on < last and side.unit * more >= side.required[on]:
-            idle = max(idle, end - side.prefix[on])
-            while on < last and side.unit * more >= side.required[on]:
-                on += 1
-        if _may_end(side, keys, modulus, (more, code + radix[c], end, idle, on), limit):
-            _store(rows, more, code + radix[c], end, idle, label, c)
+        end, idle, run = transfer(side, w, code, t, s, rows.counters[RUN], c)
+        more, coded = w + side.size[c], code + side.radix[c]
+        if end >= 0 and _may_end(side, keys, modulus, (more, coded, end, idle, run), limit):
+            _store(rows, more, coded, end, idle, label, c)
 
 
 @compiled
 def advance(
     side: SideTables,
-    radix: IntArray,
     keys: Keys,
     modulus: int,
     limit: int,
@@ -191,18 +175,9 @@ def advance(
 ) -> int:
     """Expand labels until there are none, `budget` of them, or no room.
 
-    Parameters
-    ----------
-    side : SideTables
-        The side, with no class counted in its own key; ``mask`` is one more than the tensors of a
-        class on either side, the base of its digit in a code.
-    radix : int64 array, shape (C,)
-        Weight of each class in the code, 0 if it is not counted.
-    keys, modulus
-        The keys that the level before has left; a code modulo `modulus` is the code of its key
-        there. With modulus 0 there was no level before, and the ways to the end of the side decide.
-    limit : int
-        On the length of the schedule; with modulus 0 on the end of the side.
+    `keys` are those that the level before has left; a code modulo `modulus` is the code of its key
+    there, and `limit` is on the length of the schedule. With modulus 0 there was no level before:
+    the ways to the end of the side decide, and `limit` is on that end.
     """
     counters = rows.counters
     while counters[LEVEL] < rows.first.size:
@@ -230,7 +205,7 @@ def advance(
             labels.t[new], labels.s[new] = rows.t[row], rows.s[row]
             labels.parent[new], labels.action[new] = rows.parent[row], rows.action[row]
             counters[KEPT] += 1
-            _expand(side, radix, keys, modulus, limit, rows, labels, new)
+            _expand(side, keys, modulus, limit, rows, labels, new)
         for row in listed:
             rows.following[row] = counters[SPARE]
             counters[SPARE] = row
@@ -242,7 +217,6 @@ def advance(
 @inlined
 def _pairs(
     side: SideTables,
-    radix: IntArray,
     keys: Keys,
     w: int,
     code: int,
@@ -256,13 +230,13 @@ def _pairs(
     if end < NEVER:
         count = put(xs, ys, count, end, side.prefix[last] + end)
     for c in range(side.size.size):
-        rank = _rank(side, radix, code, c)
+        rank = rank_of(side, code, c)
         if rank == side.amount[c]:
             continue
         if side.ready[c, rank] >= k:
             continue
         more = w + side.size[c]
-        place = slot(keys.w, keys.code, more, code + radix[c])
+        place = slot(keys.w, keys.code, more, code + side.radix[c])
         if keys.w[place] == NONE:
             continue
         waits = k < last and side.unit * more >= side.required[k]
@@ -278,7 +252,6 @@ def _pairs(
 @compiled
 def retreat(
     side: SideTables,
-    radix: IntArray,
     limit: int,
     labels: ExpandedLabels,
     chosen: IntArray,
@@ -288,14 +261,8 @@ def retreat(
 ) -> int:
     """Find the pairs of all keys, from the last on, until none is left, or `budget`, or no room.
 
-    Parameters
-    ----------
-    limit : int
-        On the length of the schedule: a key with no label within it is left out.
-    labels : ExpandedLabels
-        All of the side.
-    chosen, others : int64 array
-        Complete labels, one a key, and the least ends of their partners.
+    A key with no label within `limit`, on the length of the schedule, is left out. `labels` are all
+    of the side, `chosen` complete ones, one a key, and `others` the least ends of their partners.
     """
     counters = keys.counters
     needs = side.required.copy()
@@ -322,7 +289,7 @@ def retreat(
         ):
             end = others[complete]
             counters[FINAL] -= 1
-        count = _pairs(side, radix, keys, w, code, end, xs, ys)
+        count = _pairs(side, keys, w, code, end, xs, ys)
         best = NEVER
         for label in range(begin, last + 1):
             for pair in range(count):

@@ -17,15 +17,6 @@ pivot, in classes of equal size. How the problem is relaxed to it:
 - A transfer that is under way when the pivot starts helps neither side.
 
 docs/theory/heads.md has the argument, with an example on paper.
-
-How a side can still end, from every amount that has left, is the other half of the search. Take a
-label whose link is free at ``t`` and whose idle time is ``s``, and the transfers that follow it.
-The side ends at ``max(t + link, s + idle)``, where ``link`` and ``idle`` depend on these transfers
-alone: every step takes the larger of two sums (it is linear in the max-plus sense). For the
-relaxation in which no class is counted, all pairs ``(link, idle)`` that no other is as good as are
-found for every amount, from the end to the beginning. The least end over the pairs of an amount
-bounds every sequence that passes there, and one of the relaxation attains it. So the first round of
-the search needs no search, and later rounds look only at what counting changes.
 """
 
 from __future__ import annotations
@@ -34,157 +25,14 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import accumulate
 
 import numpy as np
+from numpy.typing import NDArray
 
-from offcert.core.compiled import IntArray, compiled, inlined, inner
 from offcert.core.platform import Kind
 from offcert.core.trace import Trace
 from offcert.questions.schedule.problem import Problem
-
-# Pairs that are kept for one amount; beyond it, two are replaced by one pair that is as good as
-# both. Arbitrary.
-_WIDEST = 64
-
-
-@compiled
-def still_missing(
-    prefix: IntArray, required: IntArray, floor: IntArray, rate: IntArray, grid: int, levels: int
-) -> IntArray:
-    """Return, for each level, the least time from when the link is free to the end of the side.
-
-    Parameters
-    ----------
-    prefix, required, floor : int64 array, shape (K+1,)
-        As in `side.HeadSide`.
-    rate : int64 array, shape (2,)
-        Bytes and ticks.
-    grid : int
-        Bytes of a level.
-    levels : int
-        The last one.
-    """
-    still = np.zeros(levels + 1, np.int64)
-    most = 0
-    for j in range(prefix.size):
-        # What an earlier operation needs as well counts there, where more time comes after it.
-        if required[j] <= most:
-            continue
-        most = required[j]
-        for level in range(min(levels, (most - 1) // grid) + 1):
-            ticks = -(-(most - level * grid) * rate[1] // rate[0])
-            still[level] = max(still[level], ticks - prefix[j] + floor[j])
-    return still
-
-
-@inlined
-def put(link: IntArray, idle: IntArray, count: int, x: int, y: int) -> int:
-    """Put a pair among pairs of which `link` increases and `idle` falls; return how many.
-
-    One place of the arrays stays free. If there is no other, one pair that is as good as both takes
-    the place of two.
-    """
-    place = 0
-    while place < count and link[place] <= x:
-        place += 1
-    if place > 0 and idle[place - 1] <= y:
-        return count
-    if place > 0 and link[place - 1] == x:
-        place -= 1
-    beyond = place
-    while beyond < count and idle[beyond] >= y:
-        beyond += 1
-    if beyond == place and count == link.size - 1:
-        # As good as this pair and its neighbour.
-        if place == count:
-            idle[place - 1] = y
-        else:
-            link[place] = x
-        return count
-    kept = count - beyond
-    if beyond == place:
-        for index in range(count, place, -1):
-            link[index], idle[index] = link[index - 1], idle[index - 1]
-    else:
-        for index in range(kept):
-            link[place + 1 + index] = link[beyond + index]
-            idle[place + 1 + index] = idle[beyond + index]
-    link[place], idle[place] = x, y
-    return place + 1 + kept
-
-
-@inner
-def _roomier(values: IntArray) -> IntArray:
-    larger = np.zeros(2 * values.size, np.int64)
-    for index in range(values.size):
-        larger[index] = values[index]
-    return larger
-
-
-@compiled
-def ways(
-    prefix: IntArray,
-    floor: IntArray,
-    run: IntArray,
-    still: IntArray,
-    most: IntArray,
-    size: IntArray,
-    time: IntArray,
-    ready: IntArray,
-) -> tuple[IntArray, IntArray, IntArray]:
-    """Return, for each level, the pairs of least times to the end, and where they begin.
-
-    Parameters
-    ----------
-    prefix, floor : int64 array, shape (K+1,)
-        As in `side.HeadSide`.
-    run : int64 array, shape (N+1,)
-        Operations that can run once a level is reached; at the last level, all.
-    still : int64 array, shape (N+1,)
-        From `still_missing`.
-    most : int64 array, shape (K+1,)
-        By number of operations run: levels of all that is ready then.
-    size, time, ready : int64 array, shape (C,)
-        Levels and ticks of each class, and when its first item is ready.
-
-    Returns
-    -------
-    first : int64 array, shape (N+1,)
-        Where the pairs of a level begin; they end where those of the level below it begin.
-    link, idle : int64 array
-        By how much, at least, the end of the side exceeds the time at which the link is free, and
-        the idle time.
-    """
-    levels = run.size - 1
-    first = np.zeros(levels + 1, np.int64)
-    link = np.zeros(2 * levels + _WIDEST + 1, np.int64)
-    idle = np.zeros(2 * levels + _WIDEST + 1, np.int64)
-    idle[0] = prefix[-1]
-    used = 1
-    xs, ys = np.empty(_WIDEST + 1, np.int64), np.empty(_WIDEST + 1, np.int64)
-    for level in range(levels - 1, -1, -1):
-        k = run[level]
-        count = 0
-        for c in range(size.size):
-            reached = level + size[c]
-            if ready[c] >= k or reached > most[k]:
-                continue
-            reached = min(reached, levels)
-            waits = run[reached] > k
-            end = used if reached == level + 1 else first[reached - 1]
-            for way in range(first[reached], end):
-                x = time[c] + link[way]
-                if waits:
-                    x = max(x, time[c] - prefix[k] + idle[way])
-                y = max(idle[way], prefix[ready[c] + 1] + x)
-                count = put(xs, ys, count, max(x, still[level]), max(y, floor[k]))
-        first[level] = used
-        if used + count > link.size:
-            link, idle = _roomier(link), _roomier(idle)
-        for way in range(count):
-            link[used + way], idle[used + way] = xs[way], ys[way]
-        used += count
-    return first, link[:used].copy(), idle[:used].copy()
 
 
 @dataclass(frozen=True)
@@ -247,17 +95,9 @@ def front(
 ) -> HeadSide:
     """Return the side of the operations before `pivot`.
 
-    Parameters
-    ----------
-    problem : Problem
-        Atomic, any trace and link.
-    required : sequence of int
-        Bytes that must be absent during each operation, from ``relaxations.required_absent``.
-    pivot : int
-        An operation.
-    movables : collection of int, optional
-        Gaps whose tensors take time on the link, each of another tensor; by default those over the
-        pivot.
+    `required` are the bytes that must be absent during each operation, from
+    ``relaxations.required_absent``; `movables` are gaps whose tensors take time on the link, each
+    of another tensor, by default those over the pivot.
     """
     trace = problem.trace
     movables = trace.gaps_over[pivot] if movables is None else movables
@@ -322,9 +162,7 @@ def _side(
 ) -> HeadSide:
     """Lower required amounts by the tensors that take no time, and compute the floor."""
     trace = problem.trace
-    prefix = [0]
-    for operation in columns[:-1]:
-        prefix.append(prefix[-1] + trace.durations[operation])
+    prefix = list(accumulate((trace.durations[each] for each in columns[:-1]), initial=0))
     needs = []
     for operation in columns:
         others = sum(trace.gap_size(gap) for gap in trace.gaps_over[operation] if not counts(gap))
@@ -335,15 +173,7 @@ def _side(
 
 
 def only(side: HeadSide, gaps: Collection[int]) -> HeadSide:
-    """Return the side on which exactly these gaps' tensors leave.
-
-    Parameters
-    ----------
-    side : HeadSide
-        Of any pivot.
-    gaps : collection of int
-        Gaps over the pivot.
-    """
+    """Return the side, of any pivot, on which exactly the tensors of these gaps leave."""
     items = [item for item in side.items if item.gap in gaps]
     required = [*side.required[:-1], sum(item.size for item in items)]
     floor = _floor(side.prefix, required, items, side.rate)
@@ -366,27 +196,53 @@ def link_rate(bandwidth: Fraction, most: int) -> tuple[int, int]:
 def _floor(
     prefix: Sequence[int], required: Sequence[int], items: Sequence[Movable], rate: tuple[int, int]
 ) -> list[int]:
+    absent = np.array([[*item.absent, True] for item in items], dtype=bool)
+    absent = absent.reshape(len(items), len(prefix))
+    sizes, ready = [item.size for item in items], [item.ready for item in items]
+    return floor_of(prefix, required, rate, sizes, ready, absent)
+
+
+def floor_of(
+    prefix: Sequence[int],
+    required: Sequence[int],
+    rate: tuple[int, int],
+    sizes: Sequence[int],
+    ready: Sequence[int],
+    absent: NDArray[np.bool_],
+) -> list[int]:
     """Return the head bound: what cannot have left before an operation, whatever the link did.
 
     Of the bytes absent when operation ``j`` starts, at least ``required[j]`` minus the sizes of
-    what was ready before operation ``a`` ended have been transferred after that end.
+    what was ready before operation ``a`` ended have been transferred after that end. A row of
+    `absent` says of a tensor during which operations, and the pivot, it can be absent.
     """
     count = len(prefix) - 1
-    times, needs = np.array(prefix), np.array(required)
-    absent = np.array([[*item.absent, True] for item in items], dtype=bool)
-    absent = absent.reshape(len(items), count + 1)
-    sizes = np.array([item.size for item in items], dtype=np.int64)
-    early = sizes @ absent.astype(np.int64)
+    times, needs, weights = (np.array(each, np.int64) for each in (prefix, required, sizes))
+    early = weights @ absent.astype(np.int64)
     floor = np.zeros(count + 1, dtype=np.int64)
     floor[count] = prefix[count]
     arriving: dict[int, list[int]] = defaultdict(list)
-    for index, item in enumerate(items):
-        arriving[item.ready].append(index)
+    for index, begun in enumerate(ready):
+        arriving[begun].append(index)
     for start in range(count - 1, -1, -1):
         for index in arriving[start]:
-            early -= sizes[index] * absent[index]
+            early -= weights[index] * absent[index]
         lacking = needs[start + 1 :] - early[start + 1 :]
         ticks = np.where(lacking > 0, -(-lacking * rate[1] // rate[0]), -(2**61))
         ends = times[start + 1] + ticks - times[start + 1 :] + floor[start + 1 :]
         floor[start] = max(floor[start + 1], ends.max())
     return [int(value) for value in floor]
+
+
+def starts_too_early(
+    prefix: list[int], first: Movable, item: Movable, times: tuple[int, int], run: int
+) -> bool:
+    """Return whether a transfer that suits the first item of a class comes too early for another.
+
+    `times` are when the link is free, and the idle time by then; `run` operations have run.
+    """
+    if item.ready >= run:
+        return True
+    free, idle = times
+    begun = max(free, idle + prefix[first.ready + 1])
+    return idle + prefix[item.ready + 1] > begun

@@ -9,11 +9,10 @@ from functools import cached_property
 
 import numpy as np
 
-from offcert.formulations.labels.atomic_heads.orders import Orders
-from offcert.formulations.labels.atomic_heads.search import starts_too_early
-from offcert.formulations.labels.atomic_heads.side import HeadSide, Movable
-from offcert.formulations.labels.matched_heads import kernel
-from offcert.formulations.labels.matched_heads.level import Level
+from offcert.formulations.labels.ends import kernel
+from offcert.formulations.labels.ends.level import Level
+from offcert.formulations.labels.ends.orders import Orders
+from offcert.formulations.labels.ends.side import HeadSide, Movable, starts_too_early
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ class MatchedWay:
         used, early = ([0] * len(self.classes) for _ in range(2))
         for c, label in self.transfers:
             items = self.classes[c][1]
-            if used[c] < len(items) and self.level.radix[c] == 0:
+            if used[c] < len(items) and self.level.tables.radix[c] == 0:
                 early[c] += self._is_early(items[0], items[used[c]], label)
             used[c] += 1
         return early

@@ -1,6 +1,6 @@
 """A lower bound from heads and tails that move the same tensors, and the orders that attain it.
 
-The search (``search``) asks whether a schedule may be shorter than a *target*. The nearer a target
+The search (``matched``) asks whether a schedule may be shorter than a *target*. The nearer a target
 is to the bound proved so far, the fewer labels that takes. So targets are brought so near that few
 labels settle them; when that is no longer possible, more labels are allowed. Tensors of few bytes,
 of which a network has some (a batch normalisation's, say), make for many labels and matter little:
@@ -14,16 +14,11 @@ from dataclasses import dataclass
 
 from offcert.core.errors import MethodError
 from offcert.formulations.combinatorial.relaxations import required_absent
-from offcert.formulations.labels.atomic_heads.bound import SideEnds, quick_ends
-from offcert.formulations.labels.atomic_heads.orders import Orders
 from offcert.formulations.labels.common import Deadline, OutOfLabelsError
-from offcert.formulations.labels.matched_heads.search import (
-    FINEST,
-    SMALL,
-    MatchedProof,
-    MatchedSearch,
-)
-from offcert.proofs.kinds.labels import MatchedHeads
+from offcert.formulations.labels.ends.heads import quick_ends
+from offcert.formulations.labels.ends.matched import FINEST, SMALL, MatchedSearch
+from offcert.formulations.labels.ends.orders import Orders
+from offcert.proofs.kinds.labels import Heads
 from offcert.questions.schedule.problem import Problem, Transfers
 
 # Labels that a level may take on one side, at first and at last. Arbitrary.
@@ -48,10 +43,10 @@ class MatchedOutcome:
     ----------
     lower_bound : int
         Ticks; no schedule is shorter.
-    ends : SideEnds
-        Of the pivot.
-    proof : MatchedProof
-        The proof of the bound, together with the ends.
+    proof : Heads
+        The proof of the bound.
+    labels : int
+        Kept for it.
     orders : tuple of Orders
         Promising ones, found since the last time.
     finished : bool
@@ -59,22 +54,10 @@ class MatchedOutcome:
     """
 
     lower_bound: int
-    ends: SideEnds
-    proof: MatchedProof
+    proof: Heads
+    labels: int
     orders: tuple[Orders, ...]
     finished: bool
-
-    def to_proof(self) -> MatchedHeads:
-        """Return the proof for certificates."""
-        proof = self.proof
-        return MatchedHeads(
-            pivot=self.ends.pivot,
-            **self.ends.fields(),
-            unit=proof.unit,
-            free_below=proof.free_below,
-            levels=tuple(tuple(level) for level in proof.levels),
-            spare=proof.spare,
-        )
 
 
 class MatchedHeadsSearch:
@@ -150,10 +133,8 @@ class MatchedHeadsSearch:
                     self._search = self._begin()
                 else:
                     self._finished = self._bound < self.upper
-        bound = min(self._bound, self.upper)
-        return MatchedOutcome(
-            bound, self._ends, self.best.proof, tuple(self._orders), self._finished
-        )
+        bound, best = min(self._bound, self.upper), self.best
+        return MatchedOutcome(bound, best.proof, best.labels, tuple(self._orders), self._finished)
 
     @property
     def _bound(self) -> int:

@@ -1,163 +1,27 @@
-"""Verification of heads and tails with whole tensors; see `offcert.verify.heads.check`."""
+"""One side of a pivot as arrays, derived again from the uses of the tensors."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 
 from offcert.core.compiled import IntArray
 from offcert.core.platform import Kind
 from offcert.core.trace import Tensor
-from offcert.proofs.kinds.labels import AtomicHeads, Ends
-from offcert.questions.schedule.problem import Problem, Transfers
+from offcert.questions.schedule.problem import Problem
 from offcert.verify.absence import cheapest_cover
-from offcert.verify.heads.search import IN_TIME, TOO_LATE, Tables, floors, search
-from offcert.verify.limits import Allowance, BeyondLimitsError, TooLargeError
+from offcert.verify.ends.prospects import Tables, floors
+from offcert.verify.limits import TooLargeError
 
 # The largest number in the arrays. Derived: it stays inside 64 bits.
 _LARGEST = 2**62
 # Units up to which bytes that have moved are told apart. Arbitrary.
 MOST_LEVELS = 1 << 22
-# Labels to be searched on each side, unless the caller wants less. Arbitrary.
-MOST_LABELS = 10_000_000
 
 Sizes = Sequence[int]
-
-
-def confirm_heads(
-    problem: Problem,
-    pivot: int,
-    head: int,
-    tail: int,
-    claimed: int,
-    *,
-    counted: tuple[Sizes, Sizes] = ((), ()),
-    units: tuple[int, int] = (1, 1),
-    max_labels: int = MOST_LABELS,
-) -> bool:
-    """Return whether no schedule of `problem` is shorter than `claimed` ticks.
-
-    Parameters
-    ----------
-    problem : Problem
-        Atomic transfers, any trace and link; false for others.
-    pivot : int
-        The operation whose head and tail give the bound.
-    head, tail : int
-        Ticks before its start, and from then on, that no schedule can do without.
-    claimed : int
-        The bound, in ticks.
-    counted : pair of sequence of int
-        For the head and the tail, the sizes of which no more tensors may move than there are.
-    units : pair of int
-        For the head and the tail, to whose multiples sizes are rounded up.
-    max_labels : int
-        How much to search at most, on each side.
-
-    Returns
-    -------
-    bool
-        False if the bound is wrong, the advice is insufficient, or the search is too large.
-    """
-    advice = (head, tail), counted, units
-    try:
-        return heads_fault(problem, pivot, *advice, claimed, max_labels) is None
-    except BeyondLimitsError:
-        return False
-
-
-def heads_fault(
-    problem: Problem,
-    pivot: int,
-    times: tuple[int, int],
-    counted: tuple[Sizes, Sizes],
-    units: tuple[int, int],
-    claimed: int,
-    max_labels: int = MOST_LABELS,
-) -> str | None:
-    """Return None if no schedule is shorter than `claimed` ticks, or which part fails to show it.
-
-    Parameters are those of `confirm_heads`, with head and tail as `times`.
-
-    Raises
-    ------
-    BeyondLimitsError
-        If the search is too large.
-    """
-    trace = problem.trace
-    if trace.least_memory > problem.platform.memory or claimed <= sum(trace.durations):
-        return None
-    if problem.transfers is not Transfers.ATOMIC:
-        return f"nothing of the kind holds with {problem.transfers} transfers"
-    if min(times) < 0 or sum(times) < claimed:
-        return f"details.head and details.tail make {times[0]} and {times[1]} only"
-    return ends_fault(problem, pivot, times, counted, units, max_labels)
-
-
-def ends_fault(
-    problem: Problem,
-    pivot: int,
-    times: tuple[int, int],
-    counted: tuple[Sizes, Sizes],
-    units: tuple[int, int],
-    max_labels: int = MOST_LABELS,
-    place: str = "details",
-) -> str | None:
-    """Return None if no schedule's front or back is shorter than `times`, or the fault.
-
-    Parameters are those of `confirm_heads`; `place` is where the numbers stand, for the message.
-    """
-    if problem.transfers is not Transfers.ATOMIC:
-        return f"nothing of the kind holds with {problem.transfers} transfers"
-    if not 0 <= pivot < len(problem.trace):
-        count = len(problem.trace)
-        return f"{place}.pivot must be below the number of operations, {count}, not {pivot}"
-    sides = _both(problem, pivot, times, counted, units)
-    if sides is None:
-        return "its numbers are too large for the search"
-    for name, side, time in zip(("head", "tail"), sides, times, strict=True):
-        end = search(side, time - 1, max_labels)
-        if end == IN_TIME:
-            return f"{place}.{name} is too much: as far as the search can tell, {time - 1} will do"
-        if end != TOO_LATE:
-            raise BeyondLimitsError(f"the search for {place}.{name} is too large")
-    return None
-
-
-def within_reach(
-    problem: Problem,
-    pivot: int,
-    head: int,
-    tail: int,
-    *,
-    counted: tuple[Sizes, Sizes] = ((), ()),
-    units: tuple[int, int] = (1, 1),
-) -> bool:
-    """Return whether `confirm_heads` can work with the numbers of such a claim at all."""
-    return _both(problem, pivot, (head, tail), counted, units) is not None
-
-
-def _both(
-    problem: Problem,
-    pivot: int,
-    times: tuple[int, int],
-    counted: tuple[Sizes, Sizes],
-    units: tuple[int, int],
-) -> list[Tables] | None:
-    """Return both sides as arrays, or None if that is not possible."""
-    if not 0 <= pivot < len(problem.trace):
-        return None
-    try:
-        return [
-            side_tables(problem, pivot, kind, time, sizes, unit)
-            for kind, time, sizes, unit in zip(Kind, times, counted, units, strict=True)
-        ]
-    except TooLargeError:
-        return None
 
 
 @dataclass(frozen=True)
@@ -170,20 +34,14 @@ class _Movable:
     absent: list[bool]
 
 
-def _bandwidth(problem: Problem, kind: Kind) -> Fraction:
-    """Return bytes per tick in one direction."""
-    return problem.platform.rate(kind)
-
-
 def ticks_of(problem: Problem, kind: Kind, size: int) -> int:
     """Return the ticks of one transfer, rounded up by definition."""
-    whole, rest = divmod(size, _bandwidth(problem, kind))
-    return whole + (rest > 0)
+    return -(-size // problem.platform.rate(kind))
 
 
 def link_rate(problem: Problem, kind: Kind, volume: int) -> tuple[int, int]:
     """Return the bandwidth for up to `volume` bytes, made faster if 64 bits would not do."""
-    rate = _bandwidth(problem, kind)
+    rate = problem.platform.rate(kind)
     # Even where nothing can move, both numbers are stored.
     excess = max(0, (max(1, volume) * rate.denominator).bit_length() - 62)
     # Nothing is faster than this: all that `volume` bytes can be made up of takes one tick.
@@ -253,11 +111,15 @@ def side_tables(
 
     Parameters
     ----------
-    problem, pivot, counted, unit
-        As for `confirm_heads`. The first of the sizes counted has the least weight in the code of a
-        label.
+    problem, pivot
+        A problem, and the operation at whose start schedules are cut.
     kind : Kind
         Offloads leave before the pivot, prefetches (in reversed time) after it.
+    counted : sequence of int
+        The sizes of which no more tensors may move than there are; the first has the least weight
+        in the code of a label.
+    unit : int
+        Bytes to whose multiples sizes are rounded up.
     only : mapping of int to (int, int), optional
         Tensors, with the uses around a gap of theirs: all others are absent whenever they may be,
         at no cost. By default those that may be absent during the pivot.
@@ -342,18 +204,3 @@ def _require_small(
 
 def _array(values: Sequence[object]) -> IntArray:
     return np.array(values, dtype=np.int64)
-
-
-def atomic_heads(
-    problem: Problem, value: int, proof: AtomicHeads, allowance: Allowance
-) -> str | None:
-    """Return None if no schedule is shorter than `value` ticks, or why that is not shown."""
-    advice = proof.times, proof.counted, proof.units
-    return heads_fault(problem, proof.pivot, *advice, value, allowance.labels(MOST_LABELS))
-
-
-def ends(problem: Problem, pivot: int, proof: Ends, allowance: Allowance) -> str | None:
-    """Return None if no front and no back of a schedule is shorter, or why that is not shown."""
-    advice = proof.times, proof.counted, proof.units
-    labels = allowance.labels(MOST_LABELS)
-    return ends_fault(problem, pivot, *advice, labels, place="details.ends")

@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 from offcert.core.compiled import IntArray, compiled, inlined_and_entered
-from offcert.formulations.labels.atomic_heads.kernel import SideTables, bound_on_end
-from offcert.formulations.labels.atomic_heads.search import SideSearch
-from offcert.formulations.labels.atomic_heads.side import only
+from offcert.formulations.labels.ends.alone import SideSearch
+from offcert.formulations.labels.ends.side import only
+from offcert.formulations.labels.ends.tables import SideTables, bound_on_end
 
 # A time that never comes. By definition.
 _NEVER = 2**62
@@ -28,7 +28,7 @@ _SPREAD = np.int64(0x1E3779B97F4A7C15)
 class States(NamedTuple):
     """Sequences of equally many transfers.
 
-    ``w``, ``t``, ``s``, ``k`` and ``f`` are as in ``kernel``; ``parent`` is the place of the
+    ``w``, ``t``, ``s``, ``k`` and ``f`` are as in ``best_first``; ``parent`` is the place of the
     sequence before the last transfer, ``action`` its class, and ``mark`` tells sets apart.
     """
 
@@ -157,19 +157,8 @@ def _way(history: list[States], state: int) -> list[int]:
 def good_way(search: SideSearch, width: int, seed: int) -> tuple[int, tuple[int, ...]] | None:
     """Return the end of a side and the gaps in the order of their transfers, or None.
 
-    Parameters
-    ----------
-    search : SideSearch
-        Of any pivot; it need not have searched.
-    width : int
-        Sequences that stay after every transfer.
-    seed : int
-        Seed of the choice among equally promising ones.
-
-    Returns
-    -------
-    int, tuple of int
-        None if no sequence was found.
+    `width` sequences stay after every transfer; `seed` chooses among equally promising ones. The
+    side need not have been searched.
     """
     most = len(search.side.items)
     end, way = _beam(search.tables(), _users(search), width, most, seed)
@@ -219,12 +208,8 @@ class Orders:
 def good_orders(head: SideSearch, tail: SideSearch, seed: int = 0) -> Iterator[Orders | None]:
     """Yield orders, from wider and wider beams; None where an attempt found nothing.
 
-    Parameters
-    ----------
-    head, tail : SideSearch
-        Of one pivot. What they have found is a way to begin with.
-    seed : int
-        Seed of the choices among equally promising sequences.
+    What the searches of a head and a tail of one pivot have found is a way to begin with; `seed` is
+    that of the choices among equally promising sequences.
     """
     sides = (head, tail)
     width = float(_FIRST_WIDTH)

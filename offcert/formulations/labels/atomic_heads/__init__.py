@@ -1,1 +1,0 @@
-"""Heads and tails with whole tensors: what must leave before an operation, and return after it."""

@@ -1,1 +1,0 @@
-"""Heads and tails with whole tensors, searched again."""

@@ -1,1 +1,0 @@
-"""Heads and tails that move the same tensors, searched again."""
