@@ -138,7 +138,7 @@ def realised(
     network = problem.computed
     assert network is not None
     found = estimate(tables, state)
-    if not found.runs or (found.makespan is None and not anyhow):
+    if not found.runs or (found.makespan is None and not (anyhow and problem.offload)):
         return None
     program = program_of(state)
     execution = _execution(problem, tables, program, found)
