@@ -28,6 +28,7 @@ def rung_document(position: int, rung: Rung) -> dict[str, Any]:
         "at_least": rung.at_least,
         "at_most": None if math.isinf(rung.at_most) else rung.at_most,
         "always": rung.always,
+        "fallback": rung.fallback,
         "conditions": rung.conditions,
         "reason": rung.reason,
     }
@@ -51,7 +52,9 @@ def printed(rungs: Sequence[Rung]) -> str:
     for position, rung in enumerate(rungs, start=1):
         bounds = [f">= {rung.at_least:g}"] if rung.at_least else []
         bounds += [f"<= {rung.at_most:g}"] if rung.at_most < math.inf else []
-        conditions = [*(["even when the time is over"] if rung.always else []), *rung.conditions]
+        late = ["even when the time is over"] if rung.always else []
+        late += ["even without time, as long as there is no plan"] if rung.fallback else []
+        conditions = [*late, *rung.conditions]
         numbers = str(position), rung.name, f"{rung.share:g}", ", ".join(bounds)
         rows.append((*numbers, "; ".join(conditions), rung.reason))
     return aligned(rows, right=(0, 2))

@@ -85,7 +85,7 @@ def climb_at_once(search: Any, so_far: Callable[[], Any], workers: int, seed: in
                 run(rung)
             elif _has_answer(search):
                 break
-        for rung in [each for each in waiting if each.always]:
+        for rung in [each for each in waiting if each.always or each.fallback]:
             if not _has_answer(search):
                 # Whatever it takes.
                 del waiting[rung]
@@ -115,7 +115,11 @@ def _has_answer(search: Any) -> bool:
 
 
 def _is_over(search: Any, rung: Rung) -> bool:
-    return search.impossible or (search.done and not rung.always)
+    return search.impossible or (search.done and not _must_run(search, rung))
+
+
+def _must_run(search: Any, rung: Rung) -> bool:
+    return rung.always or (rung.fallback and search.objective is None)
 
 
 def _run(rung: Rung, search: Any, so_far: Callable[[], Any], workers: int, seed: int) -> None:
@@ -129,12 +133,13 @@ def _run(rung: Rung, search: Any, so_far: Callable[[], Any], workers: int, seed:
     if not rung.suits(search):
         return
     seconds = rung.seconds(search.remaining, search.slowness)
-    least = 0.0 if rung.always else max(rung.needs, search.shortest_step)
+    must_run = _must_run(search, rung)
+    least = 0.0 if must_run else max(rung.needs, search.shortest_step)
     # Kernels that take all the time that is left help nobody.
-    loading = search.last_loading if rung.method.loads and not rung.always else 0.0
+    loading = search.last_loading if rung.method.loads and not must_run else 0.0
     if seconds < least or search.remaining < loading:
         return
-    grace = LONG_GRACE if rung.always else GRACE
+    grace = LONG_GRACE if must_run else GRACE
     surviving = search.surviving(but=(*_NOTHING, ContradictionError))
     try:
         with watched(search, seconds, so_far, grace), surviving:

@@ -61,6 +61,8 @@ class Rung:
         Minimum seconds, if so many are left, and maximum seconds.
     always : bool
         Whether it runs even when the time is over, so that there is a plan and a bound.
+    fallback : bool
+        Whether it runs even then as long as there is no plan.
     relaxed_only : bool
         Whether it is for all transfers but atomic ones.
     fine_only : bool
@@ -85,6 +87,7 @@ class Rung:
     at_least: float = 0.0
     at_most: float = math.inf
     always: bool = False
+    fallback: bool = False
     relaxed_only: bool = False
     fine_only: bool = False
     early_gaps_only: bool = False

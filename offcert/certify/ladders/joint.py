@@ -38,9 +38,9 @@ _LEAST_TIME = (
         0.2,
         "what offloading alone can do; seldom the best plan, so it gets little",
         at_most=3.0,
-        always=True,
+        fallback=True,
     ),
-    _rung("joint-search", 0.15, "a good plan for bounds to meet", at_most=6.0, always=True),
+    _rung("joint-search", 0.15, "a good plan for bounds to meet", at_most=6.0, fallback=True),
     _rung("joint-lp", 0.4, "what moving and running again can do together at best"),
     _rung(
         "joint-stages",

@@ -24,6 +24,7 @@ from offcert.verify.execution import legality_faults, persistency_faults
 
 if TYPE_CHECKING:
     from offcert.heuristics.joint.plans import JointPlan
+    from offcert.heuristics.joint.tables import Tables
 
 
 def descend_whole(search: Search, effort: Effort) -> None:
@@ -176,13 +177,12 @@ def _cool_once(search: Search, problem: Problem, effort: Effort) -> None:
     if network is None or len(network) > _MOST_COOLED:
         return
     with held_interrupts():
-        from offcert.heuristics.joint.plans import ranges_of
         from offcert.heuristics.joint.search import joint_search
     joint_search(
         problem,
         time_limit=_UNLIMITED,
         seed=effort.seed,
-        ranges=ranges_of(problem),
+        tables=_tables(search),
         coolings=1,
         steps=_FEW_STEPS[problem.offload],
         transfers=0.0,
@@ -190,6 +190,15 @@ def _cool_once(search: Search, problem: Problem, effort: Effort) -> None:
         known=known_programs(search) if problem.offload else [],
         on_improvement=_offering(search),
     )
+
+
+def _tables(search: Search) -> Tables:
+    """Return the tables of a problem, which no search changes but for a copy of its limits."""
+    from offcert.heuristics.joint.plans import ranges_of
+    from offcert.heuristics.joint.tables import tables_of
+
+    problem = search.problem
+    return search.workings.search("joint tables", lambda: tables_of(problem, ranges_of(problem)))
 
 
 def _offer_moves(search: Search) -> None:
@@ -237,7 +246,6 @@ def descend_joint(search: Search, effort: Effort) -> None:
     """
     search.begin("joint search")
     with held_interrupts():
-        from offcert.heuristics.joint.plans import ranges_of
         from offcert.heuristics.joint.search import joint_search
     problem = search.problem
     if problem.computed is None or problem.recompute is Recompute.NONE:
@@ -252,7 +260,7 @@ def descend_joint(search: Search, effort: Effort) -> None:
         workers=effort.workers,
         seed=effort.seed + 1000 * len(search.bounds),
         target=search.goal,
-        ranges=ranges_of(problem),
+        tables=_tables(search),
         known=known_programs(search),
         shares=search.workings.shares,
         on_improvement=_offering(search),

@@ -210,15 +210,7 @@ class Division:
 
 
 def division_tree(graph: CheckpointGraph, reading: Reading = Reading.DEFINITION) -> Division:
-    """Return the division tree of a graph (re-forwarding paper, Definition 9, Algorithms 2 to 4).
-
-    Parameters
-    ----------
-    graph : CheckpointGraph
-        The computation graph.
-    reading : Reading
-        The reading of what a maximal split is made of.
-    """
+    """Return the division tree of a graph (re-forwarding paper, Definition 9, Algorithms 2-4)."""
     return _divide(graph, whole(graph), reading)
 
 

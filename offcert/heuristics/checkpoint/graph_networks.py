@@ -20,16 +20,9 @@ from offcert.questions.selection.graph import CheckpointGraph, GraphSelection
 class NetworkGraph:
     """The forward pass of a network as a graph.
 
-    Attributes
-    ----------
-    network : Network
-        Where it comes from.
-    graph : CheckpointGraph
-        Source and target are vertices of their own, but for a target that is the only vertex
-        nothing reads.
-    computations : tuple of tuple of int
-        For each vertex, the computations that make it, in their order: a computation with all that
-        it writes, and whatever changes this in place.
+    Source and target are vertices of their own, but for a target that is the only vertex nothing
+    reads. For each vertex stand the computations that make it, in their order: a computation with
+    all that it writes, and whatever changes this in place.
     """
 
     network: Network

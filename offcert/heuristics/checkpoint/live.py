@@ -43,20 +43,7 @@ def require_checkpoints(count: int, checkpoints: Sequence[int]) -> None:
 
 
 def static_memory(sizes: Sequence[int], checkpoints: Sequence[int]) -> int:
-    """Return the bytes of all checkpoints and of the largest segment (selection paper, Eq. 6).
-
-    Parameters
-    ----------
-    sizes : sequence of int
-        Bytes of ``d_0 … d_n``.
-    checkpoints : sequence of int
-        Increasing, from 0 to n.
-
-    Raises
-    ------
-    InputError
-        If these are no checkpoints of the chain.
-    """
+    """Return the bytes of all checkpoints and of the largest segment (selection paper, Eq. 6)."""
     require_checkpoints(len(sizes), checkpoints)
     stored = sum(sizes[checkpoint] for checkpoint in checkpoints)
     return stored + max(sum(sizes[h + 1 : i]) for h, i in pairwise(checkpoints))
@@ -68,20 +55,9 @@ def dynamic_memory(
     """Return the most bytes while any segment is served backward (selection paper, Eq. 9).
 
     While the segment from `h` to `i` is: the checkpoints up to `i`, the segment, and a buffer as
-    large as the largest gradient of the segment and its left checkpoint.
-
-    Parameters
-    ----------
-    sizes, checkpoints : sequence of int
-        As for `static_memory`.
-    gradients : sequence of int, optional
-        Bytes of the gradients of ``d_0 … d_n``; by default those of the data. The published numbers
-        of the plain AlexNet need a gradient of 0 bytes for the input.
-
-    Raises
-    ------
-    InputError
-        If these are no checkpoints of the chain.
+    large as the largest gradient of the segment and its left checkpoint. Gradients are as large as
+    the data, unless they are given: the published numbers of the plain AlexNet need one of 0 bytes
+    for the input.
     """
     require_checkpoints(len(sizes), checkpoints)
     gradients = sizes if gradients is None else gradients

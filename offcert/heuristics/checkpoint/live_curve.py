@@ -27,24 +27,10 @@ EXTRA, FORWARD, BACKWARD = 0, 1, 2
 
 
 def live_selection(chain: CheckpointChain) -> Selection:
-    """Return the checkpoints of least live bytes.
+    """Return the checkpoints of least live bytes: no other set of checkpoints has fewer.
 
-    Parameters
-    ----------
-    chain : CheckpointChain
-        Its stages from one checkpoint to the next run again together, as
-        `offcert.heuristics.checkpoint.live.checkpoint_program` says.
-
-    Returns
-    -------
-    Selection
-        Its memory is the peak of that program's trace, exactly: no other set of checkpoints has
-        a lower one. Segments inside of segments may do with less.
-
-    Raises
-    ------
-    InputError
-        If the sizes sum to 2**60 bytes or more.
+    Stages from one checkpoint to the next run again together, and the memory is the peak of that
+    program's trace, exactly. Segments inside of segments may do with less.
     """
     outputs, gradients = size_array(chain.output), size_array(chain.gradient, "gradients")
     stages = np.array([chain.extra, chain.forward_workspace, chain.backward_workspace], np.int64)
@@ -96,14 +82,8 @@ MAX_CHOICES = 5_000_000
 class Trade:
     """Segments such that no others take as little memory and as little time.
 
-    Attributes
-    ----------
-    segments : tuple of (int, int)
-        First and last stage of each, increasing; stages in none of them run once.
-    memory : int
-        The most live bytes.
-    again : int
-        Ticks that running stages again takes.
+    First and last stages increase, and stages in no segment run once; `memory` is the most live
+    bytes, and `again` the ticks that running stages again takes.
     """
 
     segments: tuple[tuple[int, int], ...]
@@ -136,28 +116,11 @@ KEPT = -1
 def live_curve(
     chain: CheckpointChain, memory: int | None = None, max_choices: int = MAX_CHOICES
 ) -> list[Trade]:
-    """Return all trades of memory against time, from the least memory on.
+    """Return all trades of memory against time, from the least memory on, within some bytes.
 
-    Parameters
-    ----------
-    chain : CheckpointChain
-        Stages of a segment run again together, as under ``torch.utils.checkpoint``.
-    memory : int, optional
-        Bytes; trades that take more are left out.
-    max_choices : int
-        How many continuations may be kept.
-
-    Returns
-    -------
-    list of Trade
-        Memory increases, time falls. Empty if no segments make the chain fit into the memory.
-
-    Raises
-    ------
-    MethodError
-        If there are too many continuations.
-    InputError
-        If the sizes sum to 2**60 bytes or more.
+    Stages of a segment run again together, as under ``torch.utils.checkpoint``. Memory increases,
+    time falls; there are none if no segments make the chain fit. With more continuations than
+    `max_choices` it raises a `MethodError`.
     """
     size_array((*chain.output, *chain.extra))
     last = len(chain)
@@ -205,16 +168,9 @@ def _choices(
 class Piece:
     """A segment, or a stage that is kept.
 
-    Attributes
-    ----------
-    end : int
-        The stage before which the segment ends; `KEPT` for a stage that is kept.
-    own : int
-        The most bytes, beside what is stored before, while its stages run in either direction.
-    stored : int
-        Bytes that stay while later stages run.
-    again : int
-        Ticks that run again.
+    Before stage `end` the segment ends; `KEPT` is the mark of a stage that is kept. While its
+    stages run they take at most `own` bytes beside what is stored before; `stored` bytes stay while
+    later stages run, and `again` ticks run again.
     """
 
     end: int

@@ -305,23 +305,9 @@ def persistent(
 ) -> Strategy:
     """Return the persistent strategy of a chain that takes least time within a memory limit.
 
-    What is stored stays stored until its backward operation has run; nothing leaves the device.
-
-    Parameters
-    ----------
-    chain : CheckpointChain
-        The chain.
-    memory : int
-        Bytes.
-    slots : int or None
-        Into how many slots the memory is divided; None for none, which is exact.
-    max_points : int
-        Without slots, the most points of all fronts together.
-
-    Returns
-    -------
-    Strategy
-        With the `chain.network()`.
+    What is stored stays stored until its backward operation has run; nothing leaves the device. The
+    memory is divided into slots; with None it is exact, if all fronts together have no more than
+    `max_points`. With `S` slots and `L` stages it takes ``O(L³ S)`` steps.
 
     Raises
     ------
@@ -329,11 +315,6 @@ def persistent(
         If no strategy fits; with slots, rounding may be the only reason.
     MethodError
         If there are fewer slots than one, or too many points.
-
-    Notes
-    -----
-    Source: the combined paper's supplement with no bandwidth (``C_A``); see `subchains`. With `S`
-    slots and `L` stages it takes ``O(L³ S)`` steps.
     """
     if slots is not None and slots < 1:
         raise MethodError(f"persistent checkpointing needs at least 1 slot, not {slots}")
@@ -370,21 +351,8 @@ def persistent_least_memory(
 ) -> Strategy:
     """Return the persistent strategy that takes least memory, within a deadline if there is one.
 
-    Parameters
-    ----------
-    chain : CheckpointChain
-        The chain.
-    deadline : int, optional
-        The most ticks.
-    max_points : int
-        The most points of the fronts of all subchains together.
-
-    Raises
-    ------
-    NoPlanError
-        If nothing meets the deadline.
-    MethodError
-        If there are too many points.
+    A `NoPlanError` says that nothing meets the deadline, a `MethodError` that there are too many
+    points.
     """
     fronts = Fronts(Subchains.of(chain), chain.network().trace().peak_memory, max_points)
     for memory, time in fronts.front:

@@ -25,14 +25,9 @@ LARGEST_SUM = 2**60
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The data of a chain that are stored from the first forward pass on.
+    """The data of a chain that are stored from the first forward pass on, 0 and n among them.
 
-    Attributes
-    ----------
-    checkpoints : tuple of int
-        Indices of the stored data, increasing; 0 and n are the first and the last.
-    memory : int
-        Bytes that this takes under the memory model for which the algorithm selects.
+    The memory is the bytes that this takes under the model for which the algorithm selects.
     """
 
     checkpoints: tuple[int, ...]

@@ -14,16 +14,10 @@ from offcert.heuristics.combined.slots import SlottedChain
 
 
 class Sweep(NamedTuple):
-    """A sweep of the first forward pass.
+    """A sweep of the first forward pass, from a first stage to a last one.
 
-    Attributes
-    ----------
-    first, last : int
-        Stages.
-    full : bool
-        Whether everything that the last one makes is kept, and not its output alone.
-    leaves : bool
-        Whether the input of the first one is offloaded.
+    It is full if everything that the last one makes is kept, and not its output alone; the input of
+    the first one may be offloaded.
     """
 
     first: int
@@ -34,16 +28,10 @@ class Sweep(NamedTuple):
 
 @dataclass(frozen=True)
 class Decisions:
-    """The decisions of the dynamic program: sweeps, and an order of stages.
+    """The decisions of the dynamic program, and their ticks in slots.
 
-    Attributes
-    ----------
-    value : int
-        Ticks, in slots.
-    sweeps : tuple of Sweep
-        Of the first forward pass, without the last stage.
-    order : tuple of int
-        Stages whose forward operation runs, in order; those of backward operations as ``-1 - i``.
+    Sweeps are those of the first forward pass, without the last stage. The order is of stages whose
+    forward operation runs; those of backward operations stand as ``-1 - i``.
     """
 
     value: int
@@ -54,14 +42,7 @@ class Decisions:
 class Tables:
     """The filled tables of one chain.
 
-    Parameters
-    ----------
-    chain : SlottedChain
-    again : bool
-        Whether anything may run again.
-    bare : bool
-        Whether a stage may keep all that it makes without its input, which the paper's operations
-        do not do.
+    A bare stage keeps all that it makes without its input, which the paper's operations do not do.
     """
 
     def __init__(self, chain: SlottedChain, again: bool, bare: bool) -> None:

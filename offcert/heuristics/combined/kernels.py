@@ -322,16 +322,9 @@ def _try_first_sweep(
 
 
 def cells(slots: int, most: int, dimensions: int) -> IntArray:
-    """Return, for each A, the number of its first cell, and the number of cells in the end.
+    """Return, for each A up to the slots, the number of its first cell; in the end that of all.
 
-    Parameters
-    ----------
-    slots : int
-        The most that A may be.
-    most : int
-        The most that Δ may be.
-    dimensions : int
-        How many Δ there are.
+    There are so many Δ (dimensions), each of at most so much.
     """
     widths: Sequence[int] = [min(most, slots - kept) + 1 for kept in range(slots + 1)]
     return np.concatenate(

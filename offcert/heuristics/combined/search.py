@@ -21,17 +21,10 @@ from offcert.questions.schedule.schedule import FluidSchedule, Piece, Schedule
 
 @dataclass(frozen=True, slots=True)
 class CombinedMove:
-    """Something that leaves and returns.
+    """Something that leaves and returns: a gap of the trace, and its bytes.
 
-    Attributes
-    ----------
-    gap : int
-        Of the trace.
-    size : int
-        Bytes.
-    written, opened, closed : int
-        Operations: it can be copied once `written` has ended, counts as absent for those after
-        `opened`, and has to be back when `closed` starts.
+    It can be copied once the operation `written` has ended, counts as absent for those after
+    `opened`, and has to be back when `closed` starts.
     """
 
     gap: int

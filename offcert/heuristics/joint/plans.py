@@ -90,14 +90,7 @@ def estimate(tables: Tables, state: JointState) -> Estimate:
 class JointPlan:
     """An execution and its schedule: the runs, and when tensors leave and return.
 
-    Attributes
-    ----------
-    program : Program
-        The segments that run again, and what is kept in them.
-    execution : Execution
-        The execution of the network by the program, which it names.
-    schedule : Schedule
-        Of ``problem.executed(execution)``.
+    The program has the segments that run again, and what is kept in them; the execution names it.
     """
 
     program: Program
@@ -138,7 +131,7 @@ def realised(
     network = problem.computed
     assert network is not None
     found = estimate(tables, state)
-    if not found.runs or (found.makespan is None and not anyhow):
+    if not found.runs or (found.makespan is None and not (anyhow and problem.offload)):
         return None
     program = program_of(state)
     execution = _execution(problem, tables, program, found)

@@ -22,7 +22,7 @@ from offcert.heuristics.joint.plans import JointPlan, improved, realised, tidied
 from offcert.heuristics.joint.repeats import repeats_of
 from offcert.heuristics.joint.starts import guided, starts
 from offcert.heuristics.joint.state import UNCOVERED, JointState, new_state, new_work, state_of
-from offcert.heuristics.joint.tables import COMPUTE, Ranges, tables_of
+from offcert.heuristics.joint.tables import COMPUTE, Ranges, Tables, tables_of, tables_within
 from offcert.questions.schedule.problem import Problem
 
 # Share of the time after which no more starts are tried. Arbitrary.
@@ -73,16 +73,19 @@ def joint_search(
     transfers: float = 0.15,
     known: Sequence[Program] = (),
     shares: Mapping[int, float] = MappingProxyType({}),
+    tables: Tables | None = None,
     on_improvement: Callable[[JointPlan], object],
 ) -> None:
     """Search for a short plan until the time is over or its makespan is at most `target` ticks.
 
     Where nothing may leave, only what runs again is searched for. A captured step says the `ranges`
-    of computations that may be a segment; by default any may. The search starts from known
-    programs, too, and from one near to the shares of computations that run again in a relaxation.
-    The part `transfers` of the time that is left is for better transfers of the best program. The
-    first plan and every better one are passed on. Two searches with the same seed, threads, number
-    of coolings and steps a round agree, if not the time ends them and `transfers` is 0.
+    of computations that may be a segment; by default any may. Tables are made, unless they are
+    given for a problem that differs in its limit and in what may leave, at most. The search starts
+    from known programs, too, and from one near to the shares of computations that run again in a
+    relaxation. The part `transfers` of the time that is left is for better transfers of the best
+    program. The first plan and every better one are passed on. Two searches with the same seed,
+    threads, number of coolings and steps a round agree, if not the time ends them and `transfers`
+    is 0.
 
     Raises
     ------
@@ -93,7 +96,8 @@ def joint_search(
     """
     begin = time.monotonic()
     until = begin + _STARTING * time_limit
-    search = _Search(problem, ranges, shares, until, workers, seed, target, on_improvement)
+    tables = tables_of(problem, ranges) if tables is None else tables_within(tables, problem)
+    search = _Search(problem, tables, shares, until, workers, seed, target, on_improvement)
     search.begin_with(known)
     # To read a large problem takes a part of the time.
     time_limit = max(0.0, time_limit - (time.monotonic() - begin))
@@ -170,7 +174,7 @@ class _Search:
     def __init__(
         self,
         problem: Problem,
-        ranges: Ranges | None,
+        tables: Tables,
         shares: Mapping[int, float],
         until: float,
         workers: int,
@@ -179,7 +183,7 @@ class _Search:
         on_improvement: Callable[[JointPlan], object],
     ) -> None:
         self.problem = problem
-        self.tables = tables_of(problem, ranges)
+        self.tables = tables
         self.compute = max(1.0, float(self.tables.settings[COMPUTE]))
         self.work = new_work(self.tables)
         self.target = target

@@ -166,6 +166,12 @@ def tables_of(problem: Problem, ranges: Ranges | None = None) -> Tables:
     )
 
 
+def tables_within(tables: Tables, problem: Problem) -> Tables:
+    """Return the arrays of a problem that differs in its limit and in what may leave, at most."""
+    assert problem.computed is not None
+    return tables._replace(settings=_settings(problem, problem.computed))
+
+
 def _computations(network: Network) -> tuple[IntArray, IntArray, IntArray, IntArray]:
     """Return duration, workspace, lean workspace and whether it may run again, of each."""
     return (

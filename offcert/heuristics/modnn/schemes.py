@@ -133,17 +133,7 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """Segments to vacate.
-
-    Attributes
-    ----------
-    first : PoolPart
-        Where it begins.
-    blocks : tuple of int
-        Blocks that have to leave, by increasing address.
-    ready : int
-        When all of it has left.
-    """
+    """Segments to vacate: the first one, the blocks that leave, and when all of it has left."""
 
     first: PoolPart
     blocks: tuple[int, ...]
@@ -163,28 +153,12 @@ def best_scheme(
     now: int,
     rank: Callable[[tuple[int, ...]], tuple[int, ...]],
 ) -> Scheme | None:
-    """Return the scheme that delays what comes next least.
+    """Return the scheme that delays what comes next least, or None if there is none.
 
-    Parameters
-    ----------
-    pool : Pool
-        In which no free segment is large enough.
-    size : int
-        Bytes to vacate.
-    leaving : callable
-        Given a block and the time until which the link is busy, when the block has left and until
-        when the link is busy then; None if it may not leave.
-    link : int
-        Until when the link is busy.
-    now : int
-        When the room is needed: what is vacated before delays nothing.
-    rank : callable
-        Of the blocks of a scheme: what is less is taken where delays are equal.
-
-    Returns
-    -------
-    Scheme or None
-        None if there is no scheme: the pool is fragmented, or too much may not leave.
+    So many bytes are to be vacated in a pool in which no free segment is large enough, and what is
+    vacated before `now` delays nothing. Given a block and the time until which the link is busy,
+    `leaving` says when the block has left and until when the link is busy then, or None if it may
+    not leave. Of equal delays the scheme is taken whose blocks have the least `rank`.
     """
     best: Scheme | None = None
     least: tuple[int, ...] | None = None

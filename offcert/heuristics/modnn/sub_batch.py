@@ -67,16 +67,10 @@ Needs = Callable[[Trace, Sequence[int], Fraction], int]
 
 @dataclass(frozen=True)
 class SubBatchChoice:
-    """A sub-batch, and how it was found.
+    """A sub-batch, in images, and how it was found.
 
-    Attributes
-    ----------
-    size : int
-        Images in a sub-batch.
-    iterations : tuple of (int, int)
-        The sub-batch that was profiled, and the one that was selected with what that said.
-    fits : bool
-        Whether the criterion holds for it; where it holds for no sub-batch, the size is 1.
+    Iterations are pairs: the sub-batch that was profiled, and the one that was selected with what
+    that said. Where the criterion holds for no sub-batch, the size is 1 and does not fit.
     """
 
     size: int

@@ -103,21 +103,9 @@ def vdnn_plus(
 ) -> tuple[int, VdnnOutcome]:
     """Return vDNN with the sub-batch of Eq. 8, or the next smaller one in which it finds room.
 
-    It offloads all layers, as in the moDNN paper (docs/theory/modnn.md).
-
-    Parameters
-    ----------
-    profile : callable
-        Returns the round of so many images.
-    batch : int
-        Images in the whole batch.
-    problem : callable
-        Returns the problem of a round: its trace on the platform.
-
-    Raises
-    ------
-    NoPlanError
-        If it does not fit with a single image.
+    It offloads all layers, as in the moDNN paper (docs/theory/modnn.md). Functions return the round
+    of so many images, and the problem of a round. A `NoPlanError` says that a single image does not
+    fit.
     """
     memory = problem(profile(1)).platform.memory
     size = select_sub_batch(profile, batch, memory).size

@@ -18,17 +18,7 @@ from offcert.questions.schedule.simulate import Simulator, moves_to_arrays, run_
 
 
 class Annealer:
-    """Improves a plan in batches; the caller can look at the clock in between.
-
-    Parameters
-    ----------
-    simulator : Simulator
-        The simulator of the problem.
-    plan : Plan
-        Where to start; it must be executable.
-    seed : int
-        Seed of the random numbers.
-    """
+    """Improves an executable plan in batches; the caller can look at the clock in between."""
 
     def __init__(self, simulator: Simulator, plan: Plan, seed: int) -> None:
         self.simulator = simulator

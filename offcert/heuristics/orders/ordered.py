@@ -216,17 +216,8 @@ def _obstacle(problem: Problem, evicted: Iterable[int]) -> str:
 class OrderedSets:
     """Evaluates sets as `ordered.ordered_makespan` does, with the problem's arrays built once.
 
-    Parameters
-    ----------
-    problem : Problem
-        A trace in which every tensor has at most one gap.
-    method : str
-        Who asks, for messages.
-
-    Raises
-    ------
-    MethodError
-        If a tensor has several gaps, or no plan of any kind exists at this memory limit.
+    A `MethodError` names who asks, and says that a tensor has several gaps or that no plan of any
+    kind exists at this memory limit.
     """
 
     def __init__(self, problem: Problem, method: str) -> None:

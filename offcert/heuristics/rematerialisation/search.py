@@ -41,15 +41,7 @@ Powers = tuple[float, float, float]
 
 @dataclass(frozen=True)
 class Found:
-    """An execution that recomputes.
-
-    Attributes
-    ----------
-    execution : Execution
-        The execution of the network.
-    memory, time : int
-        Bytes that it takes if nothing leaves the device, and ticks.
-    """
+    """An execution that recomputes, its bytes if nothing leaves the device, and its ticks."""
 
     execution: Execution
     memory: int

@@ -21,6 +21,7 @@ from offcert.core.strategy import Strategy
 from offcert.heuristics.checkpoint.live import checkpoint_execution
 from offcert.heuristics.checkpoint.persistent import persistent
 from offcert.heuristics.evictions.rules import greedy, sequential
+from offcert.heuristics.joint.search import joint_search
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.simulate import simulate
@@ -104,3 +105,19 @@ def test_a_search_without_time_has_them() -> None:
         found = certify(problem, time_limit=0.01, workers=1).result.objective
         first = value(problem)
         assert first == math.inf or (found is not None and found <= first)
+
+
+def test_without_time_nothing_searches_on_once_there_is_a_plan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limits: list[float] = []
+
+    def counted(problem: Problem, *, time_limit: float, **options: object) -> None:
+        limits.append(time_limit)
+        joint_search(problem, time_limit=time_limit, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("offcert.heuristics.joint.search.joint_search", counted)
+    found = certify(problems()[5], time_limit=0.001, workers=1)
+    assert found.result.objective is not None
+    assert limits
+    assert min(limits) > 1.0
