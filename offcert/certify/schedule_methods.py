@@ -18,6 +18,7 @@ from offcert.certify.search_steps.bounds import (
     climb_time_indexed_milp,
     descend_dives,
     descend_fluid_ordered,
+    descend_neighbourhoods,
 )
 from offcert.certify.search_steps.descents import descend_local_search, descend_order_search
 from offcert.certify.search_steps.labels import (
@@ -246,6 +247,13 @@ SCHEDULE_METHODS = {
         after=(_BEGINNING, (_HEADS, 0.1)),
         summary="interval model, asked for schedules that meet the bound of heads and tails",
         bounds=("interval-cpsat", "atomic-heads"),
+        reads=("time_limit", "workers", "seed", "target_gap"),
+    ),
+    "interval-neighbourhoods": Method(
+        run=descend_neighbourhoods,
+        after=(_BEGINNING, (_ANNEALING, 0.1)),
+        summary="interval model, asked for better schedules near the best one",
+        bounds=("interval-cpsat",),
         reads=("time_limit", "workers", "seed", "target_gap"),
     ),
     "interval-cpsat": Method(

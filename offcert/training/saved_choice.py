@@ -31,6 +31,8 @@ from offcert.runtime.torch_private import (
 _STEPS = 10**9
 # Parts of the range of what may be saved that are tried for a peak. Arbitrary.
 _PARTS = 10
+# Part of the time for a peak that is kept for other choices than those of least cost. Arbitrary.
+_REFUTING = 0.5
 # Moments for which rows are added at once. Arbitrary.
 _MOMENTS = 6
 
@@ -69,6 +71,8 @@ class GraphChoice:
     ) -> None:
         self.graph, self.info, self.candidates = graph, info, candidates
         self.memory, self.budget, self.peak = memory, budget, peak
+        # Rows that exclude choices whose division exceeds the peak.
+        self._refuted: list[tuple[Mapping[Name, int], int]] = []
         options = partitioners.MinCutOptions(
             ban_if_used_far_apart=False,
             ban_if_long_fusible_chains=False,
@@ -112,18 +116,24 @@ class GraphChoice:
     def _within(self, peak: int) -> tuple[GraphOutcome, int]:
         """Return a choice that keeps to a peak if one is found, and a bound on its cost."""
         moments, rows = self.joint.moments(), list[NodeDemand]()
-        while True:
-            found = self._chosen(rows)
-            if found.names is None:
-                return self._least(), 0
-            saved = found.names
-            over = [(each.at(saved), n) for n, each in enumerate(moments) if each not in rows]
+        relaxed, bound, whole = self._least(), 0, self._left
+        least = best = relaxed
+        while (found := self._chosen(rows)).names is not None:
+            bound = max(bound, found.bound or 0)
+            over = [(each.at(found.names), n) for n, each in enumerate(moments) if each not in rows]
             over = [each for each in over if each[0] > peak]
-            if not over or self._left <= 0:
+            if over and self._left > 0:
+                rows += [moments[n] for _, n in sorted(over, reverse=True)[:_MOMENTS]]
+                continue
+            relaxed = self._outcome(found.names)
+            best = self._better(best, relaxed)
+            if relaxed.peak <= peak or self._left < _REFUTING * whole:
                 break
-            rows += [moments[n] for _, n in sorted(over, reverse=True)[:_MOMENTS]]
-        relaxed, least = self._outcome(saved), self._least()
-        bound, best = found.bound or 0, self._better(relaxed, least)
+            self._refuted.append(self._excluded(found.names))
+        bound = max(bound, found.bound or 0)
+        if found.bound is None:
+            # No choice is left: what takes least.
+            return best, bound
         low, high = least.bytes, max(least.bytes, relaxed.bytes)
         # What runs again takes room, too: the less is saved, the less there is beside it, and the
         # more it costs. That is so by and large, and parts are halved as if it were so always.
@@ -145,6 +155,15 @@ class GraphChoice:
             else:
                 end = min(end, part)
         return self._filled(best), bound
+
+    def _excluded(self, saved: frozenset[Key]) -> tuple[Mapping[Name, int], int]:
+        """Return a row that excludes the choices that divide the graph as this one does.
+
+        Those that save as much and nothing that runs again: what else they save is not read.
+        """
+        made = [key for work in self.joint.again(saved) for key in work.makes]
+        row: dict[Name, int] = {key: -1 for key in made if key not in saved}
+        return row | dict.fromkeys(saved, 1), len(saved) - 1
 
     def _tried(self, rows: Sequence[NodeDemand], budget: int) -> Iterator[GraphOutcome]:
         """Yield the cheapest that save only so much, with rows for moments and without."""
@@ -197,6 +216,7 @@ class GraphChoice:
             limits.append((self._saving.sizes, budget))
         if self.peak is not None:
             limits += [(row.if_saved, self.peak - row.fixed) for row in rows]
+            limits += self._refuted
         # In search of a peak many programs are solved.
         seconds = self._left if self.peak is None else max(0.5, self._left / 4)
         found = choose(self._saving, limits, seconds, least_bytes=least, proved=proved)

@@ -8,7 +8,7 @@ from offcert.certify.ladders.plain import PLAIN_LADDERS, plain_ladder_for
 from offcert.certify.registry import STEPS
 from offcert.certify.rung import Rung
 from offcert.certify.search import chooses_execution
-from offcert.questions.schedule.problem import Minimise, Problem
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 
 
 def _rung(method: str, share: float, reason: str, **limits: Any) -> Rung:
@@ -58,6 +58,28 @@ _LEAST_TIME = (
         gap_from=1e-9,
     ),
     _rung("checkmate-milp", 0.3, "exact in stages, on another solver", gap_from=1e-9),
+    _rung("joint-search", 1.0, "better plans in all the time that is left", gap_from=1e-9),
+)
+
+# Computations of the largest graph on which programs in stages end in seconds where nothing may
+# leave: more than the models themselves take. Derived.
+_SMALL = 80
+
+_LEAST_TIME_SMALL = (
+    _rung("computing-time", 1.0, "a bound at once", always=True),
+    _rung("everything-once", 1.0, "if all fits nothing has to be done", always=True),
+    _rung("first-plans", 1.0, "what runs again, without a search", always=True),
+    _CLOSE,
+    _rung("persistent", 0.1, "on chains, optimal if stored copies stay", at_most=5.0),
+    _rung("checkpoints", 0.1, "on chains, the best segments", at_most=5.0),
+    _rung("rematerialisation", 0.05, "a plan at once, for solvers to meet", at_most=0.5),
+    _rung("recompute-stages", 0.5, "a bound that a solver's word is for, often the optimum"),
+    _rung("checkmate-milp", 0.6, "exact in stages, which seldom cost time", gap_from=1e-9),
+    _rung("joint-lp", 0.4, "the same bound by multipliers, which are verified"),
+    _rung("arbitrary-graph", 0.05, "stored vertices of graphs, as published", at_most=1.0),
+    _rung("rematerialisation", 0.2, "better plans, at any size", gap_from=1e-9),
+    _rung("joint-stages", 0.4, "moments with wholes, on a solver's word", gap_from=1e-9),
+    _rung("retention-cpsat", 0.4, "exact on small networks, in any order", gap_from=1e-9),
     _rung("joint-search", 1.0, "better plans in all the time that is left", gap_from=1e-9),
 )
 
@@ -130,6 +152,9 @@ _OPEN: dict[str, tuple[Rung, ...]] = {
     "least memory in time": _LEAST_MEMORY_IN_TIME,
 }
 JOINT_LADDERS: dict[str, tuple[Rung, ...]] = _OPEN | {
+    "least time, small, nothing leaves": _LEAST_TIME_SMALL,
+}
+JOINT_LADDERS |= {
     name + _CAPTURED: tuple(rung for rung in rungs if rung.name not in _ANY_EXECUTION)
     for name, rungs in _OPEN.items()
 }
@@ -140,7 +165,13 @@ def joint_ladder_for(problem: Problem) -> str:
     name = "least memory" if problem.minimise is Minimise.MEMORY else "least time"
     if problem.deadline is not None:
         name += " in time"
-    return name + _CAPTURED if "capture" in (problem.source or {}) else name
+    if "capture" in (problem.source or {}):
+        return name + _CAPTURED
+    again = problem.recompute is Recompute.ANY and not problem.offload
+    small = problem.computed is not None and len(problem.computed) <= _SMALL
+    if name == "least time" and again and small:
+        name += ", small, nothing leaves"
+    return name
 
 
 LADDERS: dict[str, tuple[Rung, ...]] = {**PLAIN_LADDERS, **JOINT_LADDERS}

@@ -252,9 +252,20 @@ def descend_dives(search: Search, effort: Effort) -> None:
 def climb_interval(search: Search, effort: Effort) -> None:
     """Give the interval model the rest of the time, the best schedule as hint, and all windows."""
     search.begin("interval CP-SAT")
+    _take(search, "interval-cpsat", _intervals(search, effort))
+
+
+def descend_neighbourhoods(search: Search, effort: Effort) -> None:
+    """Let CP-SAT search the neighbourhoods of the best schedule."""
+    if not search.done:
+        search.begin("interval CP-SAT, neighbourhoods")
+        _take(search, "interval-cpsat", _intervals(search, effort, near=True))
+
+
+def _intervals(search: Search, effort: Effort, near: bool = False) -> ModelOutcome:
     with held_interrupts():
         from offcert.formulations.models.interval_cpsat import solve
-    outcome = solve(
+    return solve(
         search.problem,
         time_limit=effort.seconds,
         workers=effort.workers,
@@ -263,5 +274,6 @@ def climb_interval(search: Search, effort: Effort) -> None:
         lower_bound=search.proved_bound,
         upper_bound=search.objective,
         on_solution=search.offer,
+        energy=not near,
+        near=near,
     )
-    _take(search, "interval-cpsat", outcome)

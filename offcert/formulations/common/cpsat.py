@@ -114,15 +114,19 @@ def run_cpsat(
 _PORTFOLIO = 8
 
 
-def solver_with(workers: int, seed: int, neighbourhoods: bool = False) -> cp_model.CpSolver:
+def solver_with(
+    workers: int, seed: int, *, near: bool = False, only: bool = False
+) -> cp_model.CpSolver:
     """Return a solver that has so many threads, and whose random numbers begin with a seed.
 
-    With `neighbourhoods` even a single thread looks, in turns, for better solutions near the best.
+    With `near` even a single thread searches the neighbourhoods of its best solution, in turns with
+    all else; with `only` it does nothing else, and proves nothing.
     """
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = workers
     solver.parameters.random_seed = seed
-    solver.parameters.interleave_search = neighbourhoods and workers < _PORTFOLIO
+    solver.parameters.interleave_search = near and workers < _PORTFOLIO
+    solver.parameters.use_lns_only = only
     return solver
 
 

@@ -53,6 +53,7 @@ def solve(
     tails: Ticks | None = None,
     ordered: bool = False,
     energy: bool = True,
+    near: bool = False,
     log: Callable[[str], None] | None = None,
     on_solution: OnSolution | None = None,
     stop: Callable[[], bool] | None = None,
@@ -85,6 +86,8 @@ def solve(
         such schedules only; a trace with several gaps a tensor may have none of them.
     energy : bool
         Whether to add energy constraints.
+    near : bool
+        Whether only better schedules near the best one are looked for, beginning with the hint.
     log : callable, optional
         Receives the solver's log line by line.
     on_solution : callable, optional
@@ -115,7 +118,7 @@ def solve(
             run.start(choose_grid(problem, run.upper) if grid is None else grid, heads, tails)
             if run.data is not None:
                 run.build(hint, ordered, energy, time_limit)
-                run.search(time_limit, workers, seed, log, stop)
+                run.search(time_limit, workers, seed, log, stop, near)
     return run.outcome()
 
 
@@ -177,9 +180,10 @@ class _IntervalRun(ModelRun):
         seed: int,
         log: Callable[[str], None] | None,
         stop: Callable[[], bool] | None,
+        near: bool,
     ) -> None:
         """Run the solver, and take over its answer."""
-        solver = solver_with(workers, seed, neighbourhoods=self.best is not None)
+        solver = solver_with(workers, seed, near=self.best is not None, only=near)
         if log is not None:
             solver.parameters.log_search_progress = True
             solver.parameters.log_to_stdout = False
