@@ -11,7 +11,7 @@ from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
 from offcert.core.platform import Platform
-from offcert.instances.generator import MOST, Generator, knob, spread_around
+from offcert.instances.generator import MOST, Generator, knob, near, spread_around
 from offcert.questions.schedule.problem import Problem, Recompute
 
 _RECOMPUTE = tuple(map(str, Recompute))
@@ -138,16 +138,13 @@ class _Drawing:
     def _size(self) -> int:
         return self.rng.randint(20, 60)
 
-    def _near(self, ticks: int) -> int:
-        return self.rng.randint(ticks - ticks // 4, ticks + ticks // 4)
-
     def _forward(self, name: str, reads: tuple[int, ...], ticks: int) -> int:
         # A sum and what follows it are as large as what comes in; a dear operation may change that.
         size = self._size() if name.endswith("conv") else self.values[reads[-1]].size
         self.values.append(Value(name, size))
         made = len(self.values) - 1
         workspace = size // 2 if name.endswith("conv") and self.rng.random() < 0.3 else 0
-        computation = Computation(f"F:{name}", self._near(ticks), workspace, reads, (made,))
+        computation = Computation(f"F:{name}", near(self.rng, ticks, 25), workspace, reads, (made,))
         self.computations.append(computation)
         return made
 

@@ -114,6 +114,12 @@ def spread_around(rng: random.Random, middle: int, spread: Fraction) -> int:
     return rng.randint(max(1, low), max(1, int(middle * spread)))
 
 
+def near(rng: random.Random, middle: int, percent: int, least: int = 0) -> int:
+    """Return a random integer at most a percentage away from another one, and at least `least`."""
+    slack = middle * min(percent, 100) // 100
+    return max(least, rng.randint(middle - slack, middle + slack))
+
+
 def _rational(name: str, value: Any, least: int | None) -> Fraction:
     if isinstance(value, bool) or not isinstance(value, (int, Fraction)):
         raise InputError(f"{name} must be a rational, not {short_repr(value)}")

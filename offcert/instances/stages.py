@@ -3,60 +3,35 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from offcert.core.platform import Platform
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.instances.generator import MOST, Generator, knob
+from offcert.instances.generator import MOST, Generator, knob, near
 from offcert.questions.schedule.problem import Problem
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """One stage of a network.
+class _Stage(NamedTuple):
+    """One stage: its name, the ticks of ``F_i`` and ``B_i``, and sizes.
 
-    Attributes
-    ----------
-    name : str
-        Name for people.
-    forward, backward : int
-        Durations of ``F_i`` and ``B_i`` in ticks.
-    output : int
-        Size of ``x_{i+1}``; its gradient is as large.
-    internals : int
-        Size of what ``F_i`` saves for ``B_i`` besides its input.
-    forward_workspace, backward_workspace : int
-        Sizes taken only while ``F_i`` or ``B_i`` runs.
+    `output` is that of ``x_{i+1}`` and of its gradient, `internals` what ``F_i`` saves for ``B_i``
+    besides its input; a workspace is taken only while ``F_i`` or ``B_i`` runs.
     """
 
     name: str
     forward: int
     backward: int
     output: int
-    internals: int = 0
-    forward_workspace: int = 0
-    backward_workspace: int = 0
+    internals: int
+    forward_workspace: int
+    backward_workspace: int
 
 
-@dataclass(frozen=True, slots=True)
-class Skip:
-    """A connection that feeds the output of stage `source` to stage `target` too.
-
-    Attributes
-    ----------
-    source, target : int
-        Numbers of stages, ``source + 1 < target``.
-    """
-
-    source: int
-    target: int
-
-
-def stage_trace(
-    image: int, stages: Sequence[Stage], skips: Iterable[Skip] = (), *, hold: bool = True
+def _step(
+    image: int, stages: Sequence[_Stage], target: Mapping[int, int], *, hold: bool = True
 ) -> Trace:
     """Return the trace of one training step.
 
@@ -68,10 +43,10 @@ def stage_trace(
     ----------
     image : int
         Size of ``x_0``, resident at the start; it gets no gradient.
-    stages : sequence of Stage
+    stages : sequence of _Stage
         In the order of the forward pass.
-    skips : iterable of Skip
-        At most one from each stage.
+    target : mapping of int to int
+        For stages whose output a skip feeds to another stage, too, the number of that.
     hold : bool
         Whether what a skip carries stays on the device from its writer to its last forward reader
         and again from its first backward reader on. It then has one gap, and all gaps are nested
@@ -79,7 +54,6 @@ def stage_trace(
     """
     count = len(stages)
     last = 2 * count - 1
-    target = {skip.source: skip.target for skip in skips}
     operations = [Operation(f"F:{s.name}", s.forward, s.forward_workspace) for s in stages]
     operations += [
         Operation(f"B:{s.name}", s.backward, s.backward_workspace) for s in reversed(stages)
@@ -141,24 +115,20 @@ class TransformerTraces(Generator):
                 forward, backward, internals, ahead, behind = numbers
                 saved = self.attention if name == "attention" else internals
                 stages.append(
-                    Stage(
+                    _Stage(
                         f"{block}.{name}",
-                        self._near(rng, forward),
-                        self._near(rng, backward),
+                        near(rng, forward, self.jitter),
+                        near(rng, backward, self.jitter),
                         self.width,
                         saved * self.width,
                         ahead * self.width,
                         behind * self.width,
                     )
                 )
-        trace = stage_trace(self.width, stages)
+        trace = _step(self.width, stages, {})
         moved = sum(trace.gap_size(gap) for gap in range(len(trace.gaps)))
         bandwidth = 2 * moved / (self.ratio * trace.compute_time)
         return Problem(f"transformer-{self.blocks}-{seed}", trace, Platform(0, bandwidth))
-
-    def _near(self, rng: random.Random, time: int) -> int:
-        slack = time * min(self.jitter, 100) // 100
-        return rng.randint(time - slack, time + slack)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,27 +158,25 @@ class UnetTraces(Generator):
         stages = []
         for number, level in enumerate(levels):
             up = number > self.depth
-            output = self._near(rng, max(1, self.size >> level))
+            output = near(rng, max(1, self.size >> level), self.noise, 1)
             # A decoder's stage joins two inputs, so it computes and saves about twice as much.
-            forward = self._near(rng, 400 if up else 200)
+            forward = near(rng, 400 if up else 200, self.noise, 1)
             stages.append(
-                Stage(
+                _Stage(
                     f"{'up' if up else 'down'}{level}",
                     forward,
                     2 * forward,
                     output,
-                    internals=self._near(rng, (2 if up else 1) * max(1, self.size >> level)),
+                    internals=near(
+                        rng, (2 if up else 1) * max(1, self.size >> level), self.noise, 1
+                    ),
                     forward_workspace=rng.randint(0, output),
                     backward_workspace=rng.randint(0, output),
                 )
             )
-        skips = [Skip(level, len(levels) - 1 - level) for level in range(self.depth)]
-        trace = stage_trace(max(1, self.size // 16), stages, skips, hold=self.hold)
+        skips = {level: len(levels) - 1 - level for level in range(self.depth)}
+        trace = _step(max(1, self.size // 16), stages, skips, hold=self.hold)
         sizes = {gap.tensor: trace.tensors[gap.tensor].size for gap in trace.gaps}
         bandwidth = 2 * sum(sizes.values()) / (self.ratio * trace.compute_time)
         name = f"unet-{self.depth}-{seed}" + ("" if self.hold else "-free")
         return Problem(name, trace, Platform(0, bandwidth))
-
-    def _near(self, rng: random.Random, middle: int) -> int:
-        slack = middle * min(self.noise, 100) // 100
-        return max(1, rng.randint(middle - slack, middle + slack))

@@ -255,7 +255,7 @@ _DUPLEX = (
         at_least=0.5,
         at_most=1.0,
     ),
-    _SHORT[0],
+    *_SHORT,
     _rung(
         "matched-heads-joined",
         0.2,
@@ -276,7 +276,6 @@ _DUPLEX = (
         at_most=3.0,
         most_gaps=_FEW_GAPS,
     ),
-    _rung("local-search", 0.1, "finds schedules that are not ordered", at_most=1.0),
     _rung("order-search", 0.2, "another random sequence", at_most=2.0),
     _rung("matched-heads", 0.6, "closes most, given time"),
     _rung("matched-heads-joined", 0.3, "the same for tensors with several gaps", at_most=10.0),

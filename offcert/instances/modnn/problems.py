@@ -15,7 +15,7 @@ from offcert.core.errors import InputError
 from offcert.core.platform import Link, Platform
 from offcert.core.trace import Operation, Tensor, Trace, require_integer
 from offcert.core.units import Units
-from offcert.instances.generator import Generator, knob
+from offcert.instances.generator import Generator, knob, near
 from offcert.instances.modnn.algorithms import FLOAT, K40, K40_MEMORY
 from offcert.instances.modnn.networks import NETWORKS, Layers, modnn_network
 from offcert.instances.modnn.tasks import step_round, step_split
@@ -64,7 +64,12 @@ class ModnnSteps(Generator):
         found = step_round(layers, images, weights_leave=self.weights_leave)
         trace = chosen(found, self.algorithms)
         if seed:
-            trace = _noisy(trace, random.Random(f"modnn {self.network} {seed}"), self.noise)
+            rng = random.Random(f"modnn {self.network} {seed}")
+            operations = [
+                replace(each, duration=near(rng, each.duration, self.noise))
+                for each in trace.operations
+            ]
+            trace = Trace(operations, trace.tensors)
         name = f"modnn-{self.network}-{images}" + (f"-{seed}" if seed else "")
         return Problem(name, trace, Platform(0, RATE), units=UNITS)
 
@@ -127,15 +132,6 @@ def regular_sizes(batch: int) -> list[int]:
     multiples = range(64, batch, 64)
     powers = (1 << power for power in range(min(batch, 64).bit_length()))
     return sorted({batch, *multiples, *(size for size in powers if size <= batch)}, reverse=True)
-
-
-def _noisy(trace: Trace, rng: random.Random, noise: int) -> Trace:
-    def near(time: int) -> int:
-        slack = time * min(noise, 100) // 100
-        return rng.randint(time - slack, time + slack)
-
-    operations = [replace(each, duration=near(each.duration)) for each in trace.operations]
-    return Trace(operations, trace.tensors)
 
 
 def joined(rounds: Sequence[Trace]) -> Trace:
