@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from offcert.certify.others.meaning import Decision, stepwise
+from offcert.certify.other_ways import Decision, stepwise
 from offcert.core.errors import MethodError
 from offcert.heuristics.orders.ordered import ordered_orders, ordered_schedule
 from offcert.questions.schedule.check import check

@@ -8,15 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from offcert.certify.others.meaning import (
-    Decision,
-    called,
-    forward_pass,
-    layers_of,
-    segmented,
-    stretches_of,
-)
+from offcert.certify.other_ways import Decision, layers_of, segmented
 from offcert.core.network import Network
+from offcert_lab.plans.patterns import called, forward_pass, stretches_of
 
 Stretches = Callable[[Network], Sequence[range]]
 

@@ -18,17 +18,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 
-from offcert.certify.others.meaning import (
-    Decision,
-    forward_pass,
-    layers_of,
-    saving,
-    turn,
-    values_entering,
-)
+from offcert.certify.other_ways import Decision, layers_of, turn
 from offcert.core.network import Network
 from offcert.core.platform import Kind
 from offcert.questions.schedule.problem import Problem
+from offcert_lab.plans.patterns import forward_pass, saving, values_entering
 
 STAYS, AGAIN, LEAVES = "stays", "runs again", "leaves"
 # From bytes, ticks, and bytes that may stay and that may leave, to what becomes of each result.
