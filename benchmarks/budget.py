@@ -11,6 +11,7 @@ beside the inputs, node by node. Operators run once, on random numbers, and noth
 from __future__ import annotations
 
 import argparse
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -54,7 +55,16 @@ def _gpt() -> tuple[nn.Module, torch.Tensor]:
     return zoo.build("gpt", **options), torch.randint(0, 512, (4, 128))
 
 
-MODELS = {"mlp": _mlp, "residual": _residual, "gpt": _gpt}
+def _llama() -> tuple[nn.Module, torch.Tensor]:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    sizes = {"hidden_size": 128, "intermediate_size": 352, "vocab_size": 512}
+    shape = {"num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2}
+    config = LlamaConfig(**sizes, **shape, use_cache=False, attn_implementation="sdpa")
+    return LlamaForCausalLM(config), torch.randint(0, 512, (4, 128))
+
+
+MODELS = {"mlp": _mlp, "residual": _residual, "gpt": _gpt, "llama": _llama}
 
 
 @dataclass(frozen=True)
@@ -65,19 +75,22 @@ class Cost:
     peak: int
 
 
-def divided(name: str, budget: float, solver: Any) -> Cost:
-    """Return the cost of a network's division by a solver."""
+def divided(name: str, ways: Sequence[tuple[float, Any]]) -> list[Cost]:
+    """Return the costs of a network's divisions, each at a budget by a solver."""
     found: list[Cost] = []
 
     def divide(joint: Any, inputs: Any, *, num_fwd_outputs: int, **options: Any) -> Any:
-        pair = min_cut_rematerialization_partition(
-            joint, inputs, num_fwd_outputs=num_fwd_outputs, **options
-        )
-        forward, backward = (each.graph for each in pair)
-        first = {node.name for node in forward.nodes if launches(node)}
-        again = [node for node in backward.nodes if launches(node) and node.name in first]
-        cost = sum(operator_times(again).values())
-        found.append(Cost(cost, peak_of(forward, backward, num_fwd_outputs)))
+        for budget, solver in ways:
+            chosen = {"activation_memory_budget": budget}
+            with config.patch(**chosen, activation_memory_budget_solver=solver):
+                pair = min_cut_rematerialization_partition(
+                    copy.deepcopy(joint), inputs, num_fwd_outputs=num_fwd_outputs, **options
+                )
+            forward, backward = (each.graph for each in pair)
+            first = {node.name for node in forward.nodes if launches(node)}
+            again = [node for node in backward.nodes if launches(node) and node.name in first]
+            cost = sum(operator_times(again).values())
+            found.append(Cost(cost, peak_of(forward, backward, num_fwd_outputs)))
         return pair
 
     def backend(module: fx.GraphModule, inputs: Sequence[Any]) -> Any:
@@ -88,25 +101,23 @@ def divided(name: str, budget: float, solver: Any) -> Cost:
     torch.manual_seed(0)
     torch._dynamo.reset()
     model, batch = MODELS[name]()
-    options = {"activation_memory_budget": budget, "activation_memory_budget_solver": solver}
-    with config.patch(**options):
-        torch.compile(model, backend=backend, dynamic=False)(batch)
-    return found[0]
+    torch.compile(model, backend=backend, dynamic=False)(batch)
+    return found
 
 
 def rows(name: str, budget: float, time_limit: float) -> list[list[str]]:
     """Return the rows of a table for one network and budget."""
     found = []
     for solver in ("dp", "greedy"):
-        cost = divided(name, budget, solver)
+        (cost,) = divided(name, [(budget, solver)])
         found.append([name, f"{budget:g}", solver, f"{cost.again}", _size(cost.peak), ""])
         ours = offcert.budget_solver(peak=cost.peak, time_limit=time_limit)
-        cost = divided(name, 1e-6, ours)
+        (cost,) = divided(name, [(1e-6, ours)])
         kept = _size(cost.peak) if ours.reports[0].kept else f"{_size(cost.peak)} (too much)"
         bound = f"{ours.reports[0].bound}"
         found.append([name, f"peak of {solver}", "offcert", f"{cost.again}", kept, bound])
     ours = offcert.budget_solver(time_limit=time_limit)
-    cost = divided(name, budget, ours)
+    (cost,) = divided(name, [(budget, ours)])
     bound = f"{ours.reports[0].bound}" if ours.reports else "not asked"
     found.append([name, f"{budget:g}", "offcert", f"{cost.again}", _size(cost.peak), bound])
     return found

@@ -4,14 +4,14 @@
     python benchmarks/claims.py --report-only
 
 Profiles the ResNets, the DenseNets and Inception v3 at the paper's image sizes (V100-PCIe
-roofline), and runs every heuristic on the chains that the paper's methods see, at ten memory
-limits; on small images ``certify``, too. Chains that usually close (all but DenseNets, which are
-cut at every dense layer) are searched again with more time where they stay open. Of small images
+roofline), and runs every heuristic and ``certify`` on the chains that the paper's methods see, at
+ten memory limits. Chains of small images that usually close (all but DenseNets, which are cut at
+every dense layer) are searched again with more time where they stay open. Of small images
 and large batches there are also the traces behind the chains, at five limits, and, as a variant,
-the chains of DenseNets with every dense block as one stage. What is
-in the folder already is not computed again: the campaign may be interrupted, extended by other
-options, and repeated. Then the page and the certificates that it links to are written from the
-table; the same table gives the same bytes.
+the chains of DenseNets with every dense block as one stage. An empty folder begins with what the
+evidence has; what is in the folder is not computed again, but for searches whose certificates are
+not: the campaign may be interrupted, extended by other options, and repeated. Then the page and the
+certificates that it links to are written from the table; the same table gives the same bytes.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from fractions import Fraction
 from itertools import product
 from pathlib import Path
 
+from claims_restore import restore
 from claims_sections import replaced, section_of
 from claims_theory import experiments
 
@@ -39,7 +40,7 @@ from offcert.questions.schedule.problem import Problem
 from offcert_lab.comparisons.curve_figures import save_grid
 from offcert_lab.comparisons.curves import Curves, curves_of
 from offcert_lab.comparisons.points import Point, by_problem, plain_rows, points_of
-from papers.claims import combined, figures, layers, modnn, program, recomputation
+from papers.claims import combined, field, figures, layers, modnn, program, recomputation
 from papers.claims.document import FOLDER, Report, write_report
 from papers.claims.exhibits import exhibits_to_json
 from papers.claims.facts import BY_BLOCKS, facts_of
@@ -70,7 +71,7 @@ DOCS = Path(__file__).parent.parent / "docs"
 def problems(options: argparse.Namespace, blocks: bool = False) -> Iterator[Problem]:
     """Yield every network as a trace, profiled once and kept in the folder; or those of blocks."""
     for network, image, batch in product(options.networks, options.images, options.batches):
-        searched = image in options.certify_images and batch in options.open_batches
+        searched = image in options.small_images and batch in options.open_batches
         if blocks and (network not in DENSENETS or not searched):
             continue
         name = f"{network}-{image}-b{batch}"
@@ -127,19 +128,28 @@ def cells(options: argparse.Namespace) -> list[Cell]:
         elif view == BLOCKS:
             found = [as_chain(each, BLOCKS) for each in problems(options, blocks=True)]
         else:
-            found = [each for each in traces if image_of(each) in options.certify_images]
+            found = [each for each in traces if image_of(each) in options.small_images]
             found = [each for each in found if batch_of(each) in options.open_batches]
             limits = few
         chosen += grid(found, METHODS, limits)
-        small = [each for each in found if image_of(each) in options.certify_images]
-        for problem in small:
-            closes = view == BLOCKS or (view == CHAIN and network_of(problem) not in DENSENETS)
-            seconds = options.time_limit if closes else options.open_time_limit
-            if closes or batch_of(problem) in options.open_batches:
-                chosen += grid([problem], (CERTIFY,), limits, CellSettings(time_limit=seconds))
+        for problem in found:
+            if image_of(problem) in options.certify_images:
+                settings = CellSettings(time_limit=seconds_for(problem, view, options))
+                chosen += grid([problem], (CERTIFY,), limits, settings)
+        small = [each for each in found if image_of(each) in options.small_images]
         for seed in range(options.seeds):
             chosen += grid(small, (RANDOM,), few, CellSettings(seed=seed))
     return chosen
+
+
+def seconds_for(problem: Problem, view: str, options: argparse.Namespace) -> float:
+    """Return the time limit of the search for an optimum."""
+    closes = view == BLOCKS or (view == CHAIN and network_of(problem) not in DENSENETS)
+    if image_of(problem) not in options.small_images:
+        return float(options.large_time_limit)
+    if not closes and batch_of(problem) not in options.open_batches:
+        return float(options.large_time_limit)
+    return float(options.time_limit if closes else options.open_time_limit)
 
 
 def open_again(options: argparse.Namespace, wanted: Iterable[Cell], table: Table) -> list[Cell]:
@@ -248,6 +258,7 @@ def publish(page: Report, panels: Sequence[Curves], docs: Path) -> None:
         program.HEADING,
         modnn.HEADING,
         layers.HEADING,
+        field.HEADING,
     ):
         text = replaced(text, heading, section_of(before, heading))
     write_atomically(path, lambda part: part.write_text(text, encoding="utf-8"))
@@ -278,14 +289,20 @@ def _parse(arguments: Iterable[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--certify-images",
         type=_numbers,
+        default=[224, 500, 1000],
+        help="on which an optimum is looked for (%(default)s)",
+    )
+    parser.add_argument(
+        "--small-images",
+        type=_numbers,
         default=[224],
-        help="on which an optimum is looked for, and traces are used (%(default)s)",
+        help="on which searches take longer, and traces and AUTOSWAP are used (%(default)s)",
     )
     parser.add_argument(
         "--open-batches",
         type=_numbers,
         default=[32],
-        help="of which optima of DenseNets are looked for, and traces are used (%(default)s)",
+        help="of which DenseNets are searched longer, and traces are used (%(default)s)",
     )
     parser.add_argument(
         "--time-limit", type=float, default=20.0, help="of certify, for chains (%(default)s)"
@@ -302,6 +319,12 @@ def _parse(arguments: Iterable[str] | None) -> argparse.Namespace:
         default=12.0,
         help="for what stays open whatever the seconds: DenseNets and traces (%(default)s)",
     )
+    parser.add_argument(
+        "--large-time-limit",
+        type=float,
+        default=8.0,
+        help="for larger images, and DenseNets of other batches (%(default)s)",
+    )
     parser.add_argument("--seeds", type=int, default=2, help=f"of {RANDOM} (%(default)s)")
     parser.add_argument("--jobs", type=int)
     parser.add_argument("--folder", type=Path, default=Path("out/claims"))
@@ -314,6 +337,7 @@ def main(arguments: Iterable[str] | None = None) -> None:
     """Carry out the command line's choices."""
     options = _parse(arguments)
     try:
+        restore(options.folder, options.docs, TABLE, EXPERIMENTS)
         if not options.report_only:
             measure(options)
         page, panels = report(options)

@@ -34,6 +34,7 @@ SECTIONS = {
     "program": "claims_program",
     "modnn": "claims_modnn_check",
     "layers": "claims_layers",
+    "field": "claims_field",
 }
 
 

@@ -20,6 +20,8 @@ PUBLISHED: dict[str, dict[str, tuple[int, ...]]] = {
     },
 }
 FIGURE_5 = (0, 3, 11, 24)
+# Of the arbitrary-graph solver, beside those of Fig. 5.
+FIGURE_7 = (0, 3, 6, 24)
 PLAIN_ALEXNET = (0, 3, 4, 5, 9, 11, 12)
 PEAKS = {
     ("vgg19", 128): {"Algorithm 6": 6444, "Algorithm 3": 6835, "√n": 8404, "plain": 11262},

@@ -29,12 +29,20 @@ from offcert.proofs.certificate import Certificate, current_versions
 from offcert.questions.schedule.problem import Problem, Recompute, Transfers
 from offcert.questions.schedule.result import Result
 from papers.claims.evidence import EvidenceFile, EvidenceRow, Figures, evidence_of
-from papers.claims.evidence_check import Again, Judge, proved_range, schedule_certificate
+from papers.claims.evidence_check import (
+    Again,
+    Judge,
+    proved_range,
+    rows_again,
+    schedule_certificate,
+)
 from papers.claims.figures import figure_row, statement_verdict
-from papers.claims.program import HEADING, PROGRAM, THEOREMS, program_section
+from papers.claims.program import HEADING, PROGRAM, SEARCHED, THEOREMS, program_section
+from papers.claims.searched import searched_row
 from papers.claims.theory import Experiment
 from papers.combined.assumptions import PUBLISHED
 from papers.combined.exact import solve_combined
+from papers.combined.supplement import allowed, counted, sequences
 
 DOCS = Path(__file__).parent.parent / "docs"
 SECTION, COMMAND = "program", "python benchmarks/claims_program.py"
@@ -45,6 +53,8 @@ SHAPE = (16, 3, 500, 500)
 PARTS = (Fraction(1, 12), Fraction(1, 6), Fraction(1, 3))
 OVERHEAD = Fraction(1, 5)
 _LEAST, _MOST = 4, 6
+# On which Lemma 1 is tried. Arbitrary.
+_SEQUENCES = 1000
 # The least memory is found to this part of the peak.
 _STEP = Fraction(1, 500)
 Shown = tuple[EvidenceRow, list[Any]]
@@ -204,10 +214,33 @@ def assumption_faults(certificate: Certificate) -> list[str]:
     return faults
 
 
+def lemma_rows() -> Iterator[EvidenceRow]:
+    """Yield the supplement's Lemma 1 on random sequences."""
+    found = [(each.idle_by_lemma(), each.idle_by_search(), each) for each in sequences(_SEQUENCES)]
+    wrong = [f"{each}: {stated}, not {least}" for stated, least, each in found if stated != least]
+    result = len(found), len(wrong), wrong[0] if wrong else ""
+    yield searched_row("combined-lemma-1", "random sequences", result)
+
+
+def complexity_rows() -> Iterator[EvidenceRow]:
+    """Yield whether the program's choices keep to the bound of B.4, by stages."""
+    for layers in (4, 8, 16, 24):
+        cases = [(slots, seed) for slots in (6, 12, 24, 48) for seed in range(3)]
+        wrong = []
+        for slots, seed in cases:
+            count, most = counted(layers, slots, seed), allowed(layers, slots)
+            if count > most:
+                wrong.append(f"{slots} slots: {count}, not {most}")
+        result = len(cases), len(wrong), wrong[0] if wrong else ""
+        yield searched_row("combined-complexity", f"{layers} stages", result)
+
+
 _COMPUTED = {
     "combined-program-factor": factor_rows,
     "combined-third": third_rows,
     "combined-slots": slot_rows,
+    "combined-lemma-1": lemma_rows,
+    "combined-complexity": complexity_rows,
 }
 
 
@@ -228,6 +261,7 @@ def judges(known: EvidenceFile) -> dict[str, Judge]:
     found: dict[str, Judge] = {
         claim.key: lambda rows, claim=claim: [str(claim.verdict(rows))] for claim in PROGRAM
     }
+    found |= {claim.key: lambda rows, claim=claim: [claim.verdict(rows)] for claim in SEARCHED}
     return found | {
         claim.key: lambda rows, claim=claim: [statement_verdict(claim, rows)] for claim in THEOREMS
     }
@@ -241,21 +275,13 @@ def published(docs: Path) -> EvidenceFile:
 def stated_again() -> dict[str, Again]:
     """Return the functions that run the program again."""
 
-    @cache
-    def table(claim: str) -> dict[tuple[str, Any], Figures]:
-        rows = _COMPUTED[claim]()
-        return {(row.case, row.figures["reading"]): dict(row.figures) for row in rows}
-
-    def computed(row: EvidenceRow, held: Any) -> Figures:
-        return table(row.claim)[row.case, row.figures["reading"]]
-
     def theorem(row: EvidenceRow, held: Any) -> Figures:
         certificate = schedule_certificate(held)
         faults = assumption_faults(certificate)
         value = combined_plan(certificate.problem, None).value
         return {"stated": str(value)} | ({"against the assumptions": faults[0]} if faults else {})
 
-    found: dict[str, Again] = dict.fromkeys(_COMPUTED, computed)
+    found = {key: rows_again(make) for key, make in _COMPUTED.items()}
     return found | {"combined-theorem-1": theorem}
 
 

@@ -24,6 +24,14 @@ from offcert.heuristics.checkpoint.live import dynamic_memory, reforwarding_memo
 from offcert.heuristics.checkpoint.selections import SELECTIONS
 from offcert.proofs.selection_certificate import SelectionCertificate
 from offcert.questions.selection.graph import CheckpointGraph, GraphSelection
+from papers.checkpoint_chains.lemmas import (
+    FOUR_LEMMAS,
+    all_chains,
+    failures,
+    lemma_4_last,
+    random_chains,
+)
+from papers.checkpoint_chains.networks import selection_network
 from papers.checkpoint_graphs.counterexamples import CHAINS, GRAPHS, GraphCounterexample
 from papers.checkpoint_graphs.exhaustive import exhaustive_selection, recomputes_closed_sets
 from papers.checkpoint_graphs.least import least_selection
@@ -31,13 +39,15 @@ from papers.checkpoint_graphs.networks import TABLE_1, reforwarding_network
 from papers.checkpoint_graphs.packing import packing_bound
 from papers.checkpoint_graphs.random_graphs import random_checkpoint_graph
 from papers.claims.evidence import EvidenceFile, EvidenceRow, Figures, evidence_of
-from papers.claims.evidence_check import Again, Judge
+from papers.claims.evidence_check import Again, Judge, rows_again
 from papers.claims.recomputation import (
     HEADING,
     RECOMPUTATION,
+    SEARCHED,
     recomputation_section,
     recomputation_verdict,
 )
+from papers.claims.searched import searched_row
 from papers.claims.theory import Experiment
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -58,6 +68,9 @@ _SOLVER, _CLOSED, _TREE = (
 )
 # Inner vertices up to which verification goes through all selections.
 _FEW = 12
+# Chains on which lemmas are tried: layers and sizes of all, number of random ones. Arbitrary.
+_LAYERS, _SIZES, _DRAWN = 6, 3, 1000
+_ROOTS = range(2, 13)
 # Residual networks with a bound that is found in seconds: how far below the best known it may be.
 _GAPS = {"resnet18": Fraction(0), "resnet34": Fraction(0), "resnet50": Fraction(1, 20)}
 Shown = tuple[EvidenceRow, list[Any]]
@@ -69,7 +82,7 @@ def evidence(
     networks: bool = True,
     named: Sequence[GraphCounterexample] = GRAPHS,
 ) -> EvidenceFile:
-    """Return a row for every case, with its certificates."""
+    """Return a row for every case, with its certificates; lemmas go with the networks."""
     return evidence_of(SECTION, COMMAND, _rows(graphs, chains, networks, named))
 
 
@@ -94,6 +107,56 @@ def _rows(
         if published.name.startswith("resnet"):
             graph = reforwarding_network(published.name, published.batch, published.image)
             yield _network(published.name, graph)
+    for make in SEARCHES if networks else ():
+        yield from ((row, []) for row in make())
+
+
+def lemma_rows() -> Iterator[EvidenceRow]:
+    """Yield the selection paper's lemmas on all small chains, and on random ones."""
+    for key, lemma in LEMMAS.items():
+        small, drawn = all_chains(_LAYERS, _SIZES), random_chains(_DRAWN)
+        yield searched_row(key, "small chains", failures(lemma, small))
+        yield searched_row(key, "random chains", failures(lemma, drawn))
+    found = failures(lemma_4_last, all_chains(_LAYERS, _SIZES))
+    reading = "the last of several best ones"
+    yield searched_row("selection-lemma-4", "small chains", found, reading)
+
+
+def batch_rows() -> Iterator[EvidenceRow]:
+    """Yield whether the selection paper's algorithms return the same for every batch."""
+    batches = [*range(1, 513), 4096]
+    for name in ("vgg19", "alexnet"):
+        for number in (3, 5, 6):
+            select = SELECTIONS[f"algorithm-{number}"].select
+            usual = select(selection_network(name, 128).output).checkpoints
+            other = [
+                f"{batch} images: {found}"
+                for batch in batches
+                if (found := select(selection_network(name, batch).output).checkpoints) != usual
+            ]
+            result = len(batches), len(other), other[0] if other else ""
+            yield searched_row("selection-batches", f"{name}, Algorithm {number}", result)
+
+
+def equal_rows() -> Iterator[EvidenceRow]:
+    """Yield Case 1 of the re-forwarding paper, both ends counted, and neither."""
+    for case, ends in (("both ends stored", 2), ("both ends free", 0)):
+        wrong = []
+        for root in _ROOTS:
+            count = root * root
+            sizes = [1] * (count + 2 - ends)
+            least = SELECTIONS["reforwarding"].select(sizes).memory + ends
+            # As evenly as whole numbers allow: what is not stored, in the segments between.
+            even = root + -(-(count - root) // (root + 1 - ends))
+            if not least == even == 2 * root:
+                wrong.append(f"N = {count}: at least {least}, evenly {even}, not {2 * root}")
+        reading = "" if ends else "the ends are stored for nothing"
+        found = len(_ROOTS), len(wrong), wrong[0] if wrong else ""
+        yield searched_row("reforwarding-case-1", case, found, reading)
+
+
+LEMMAS = {f"selection-lemma-{n}": one for n, one in enumerate(FOUR_LEMMAS, 1)}
+SEARCHES = (lemma_rows, batch_rows, equal_rows)
 
 
 def _chains(count: int) -> Iterator[Shown]:
@@ -187,7 +250,11 @@ def judges(known: EvidenceFile) -> dict[str, Judge]:
     def of(claim: Any) -> Judge:
         return lambda rows: [recomputation_verdict(claim.judge([*map(Experiment.of, rows)]))]
 
-    return {claim.key: of(claim) for claim in RECOMPUTATION}
+    found = {claim.key: of(claim) for claim in RECOMPUTATION}
+    searched: dict[str, Judge] = {
+        claim.key: lambda rows, claim=claim: [claim.verdict(rows)] for claim in SEARCHED
+    }
+    return found | searched
 
 
 def published(docs: Path) -> EvidenceFile:
@@ -217,7 +284,10 @@ def stated_again() -> dict[str, Again]:
 
     found: dict[str, Again] = dict.fromkeys(_MODELS, selected)
     found |= {f"selection-algorithm-{number}-as-printed": printed for number in (3, 5, 6)}
-    return found | {_SOLVER: solved, _CLOSED: solved}
+    found |= {_SOLVER: solved, _CLOSED: solved}
+    makers = dict(zip(LEMMAS, [lemma_rows] * len(LEMMAS), strict=True))
+    makers |= {"selection-batches": batch_rows, "reforwarding-case-1": equal_rows}
+    return found | {key: rows_again(make) for key, make in makers.items()}
 
 
 def main() -> None:

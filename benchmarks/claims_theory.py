@@ -192,14 +192,11 @@ def bytes_out(certificate: Certificate) -> Fraction:
     return Fraction(sum(trace.tensors[trace.gaps[gap].tensor].size for gap in out))
 
 
-def no_wait(problem: Problem, schedule: Schedule) -> Fraction:
-    """Return the length of the no-wait schedule with a schedule's set and order."""
+def no_wait(problem: Problem, schedule: Schedule) -> Fraction | None:
+    """Return the length of the no-wait schedule with a schedule's set and order; None if stuck."""
     order = [(transfer.kind, transfer.gap) for transfer in schedule.transfers]
     makespan = no_wait_makespan(problem, order)
-    if makespan is None:
-        moved = sum(t.end - t.start for t in schedule.transfers)
-        makespan = problem.trace.compute_time + moved + 1
-    return Fraction(makespan)
+    return None if makespan is None else Fraction(makespan)
 
 
 class Certified:
@@ -229,7 +226,7 @@ class Certified:
         self,
         claim: str,
         problem: Problem,
-        stated: Fraction,
+        stated: Fraction | None,
         shown: tuple[int, int] | None = None,
     ) -> Experiment:
         """Return an experiment; what its certificate shows is the range of its makespan.
@@ -270,7 +267,8 @@ def stated_again() -> dict[str, Again]:
 
     def of(value: Any) -> Again:
         def again(row: EvidenceRow, held: Any) -> Figures:
-            return {"stated": str(value(schedule_certificate(held)))}
+            stated = value(schedule_certificate(held))
+            return {"stated": None if stated is None else str(stated)}
 
         return again
 
@@ -285,7 +283,7 @@ def stated_again() -> dict[str, Again]:
     def solution(more: int) -> Again:
         return of(lambda held: held.problem.source["solution"]["makespan"] + more)
 
-    def without_wait(held: Certificate) -> Fraction:
+    def without_wait(held: Certificate) -> Fraction | None:
         assert isinstance(held.result.schedule, Schedule)
         return no_wait(held.problem, held.result.schedule)
 

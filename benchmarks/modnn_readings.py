@@ -26,7 +26,7 @@ from offcert.core.documents import write_json
 from offcert.heuristics.modnn.sub_batch import workspaces
 from offcert.instances.modnn.networks import NETWORKS
 from papers.claims.modnn import written
-from papers.claims.modnn_claims import Agreement
+from papers.claims.tolerance import Agreement
 
 READINGS = (
     Reading(),

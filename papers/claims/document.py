@@ -12,7 +12,8 @@ from papers.claims.claim import Claim
 from papers.claims.evidence import HEADING, INTRODUCTION, EvidenceFile, rests_on
 from papers.claims.exhibits import Exhibit, exhibit_of, experiment_exhibit
 from papers.claims.facts import TableFacts
-from papers.claims.judge import ALWAYS, Finding, Verdict
+from papers.claims.judge import ALWAYS, OFTEN, USUALLY, Finding, Verdict
+from papers.claims.layers import NOTHING
 from papers.claims.measured import (
     open_lines,
     per_image_lines,
@@ -20,10 +21,11 @@ from papers.claims.measured import (
     scaling_lines,
     yardstick_lines,
 )
-from papers.claims.offloading import CLAIMS
+from papers.claims.offloading import ALMOST, CLAIMS, GOOD, MUCH, percent
 from papers.claims.predicates import BLOCKS, VIEWS, view_of
 from papers.claims.published import table_evidence, theory_evidence
 from papers.claims.theory import THEORY, Experiment, TheoryClaim
+from papers.claims.tolerance import RULE
 
 FOLDER = "certificates"
 
@@ -69,6 +71,19 @@ against the best lower bound and fails only against a checked schedule. It is *c
 holds in as many cases as it speaks of; for "always" one failure refutes it. It *cannot be decided*
 if cases still open could change that, or if the table says nothing about it. A method without a
 plan at a limit is compared nowhere there.
+"""
+
+_WORDS = f"""\
+**Words.** "Almost optimal" is within {percent(ALMOST)}, "much" and "significantly" more than \
+{percent(MUCH)}, "good" within {percent(GOOD)} (the paper's own measure), "loses nothing" at most \
+{percent(1 + NOTHING)}. What holds "usually" has to hold {USUALLY}, "often" {OFTEN}; without such \
+a word, in every case. These readings are ours, and stand beside each claim."""
+_TOLERANCES = f"""\
+## Tolerances
+
+{RULE}
+
+{fill(_WORDS, 100, break_long_words=False)}
 """
 
 _FIGURE = """\
@@ -146,6 +161,7 @@ def write_report(
     tables = table_evidence(judged, points, folder)
     theorems = theory_evidence(experiments, folder)
     lines = [_INTRODUCTION.format(facts=fill(facts.sentence(), 100, break_long_words=False))]
+    lines += [_TOLERANCES]
     lines += [_FIGURE.format(figure=figure)] if figure is not None else []
     lines += [HEADING, "", INTRODUCTION, ""]
     lines += ["## Verdicts", "", *_summary(found), "", *_theory_summary(theory), ""]

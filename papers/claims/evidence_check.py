@@ -7,8 +7,9 @@ things; where two of them differ, that is a disagreement, and it is named.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from offcert.core.errors import InputError
@@ -206,6 +207,17 @@ def _shown(verification: Verification[Any], figures: Mapping[str, Any]) -> Itera
         enough = value is not None and (value >= figure if name == "lower" else value <= figure)
         if not enough:
             yield f"{name} is {figure} in the evidence, and its certificate shows {value}"
+
+
+def rows_again(make: Callable[[], Iterable[EvidenceRow]]) -> Again:
+    """Return a function that makes rows again, once, and looks each one up."""
+
+    @cache
+    def table() -> dict[tuple[str, str, Any], Figures]:
+        found = make()
+        return {(row.claim, row.case, row.figures["reading"]): dict(row.figures) for row in found}
+
+    return lambda row, held: table().get((row.claim, row.case, row.figures["reading"]), {"": ""})
 
 
 def schedule_certificate(held: Any) -> Certificate:

@@ -13,7 +13,7 @@ from fractions import Fraction
 from papers.claims.evidence import EvidenceFile, EvidenceRow, rests_on
 from papers.claims.judge import ALWAYS, Case, Finding, Outcome, judge
 
-HEADING = "## Claims about equal layers"
+HEADING = "## Claims of today's field: equal layers"
 # The part of a step that counts as nothing. Arbitrary.
 NOTHING = Fraction(1, 100)
 
@@ -127,12 +127,13 @@ def layers_section(evidence: EvidenceFile) -> str:
     for claim in CLAIMS:
         finding = claim.judge(evidence.of(claim.key))
         lines += ["", f"### {claim.key}", "", claim.statement, "", f"- {claim.test}"]
-        lines += [f"- **{finding.verdict}**; {finding.counts()}. {_cases(finding)}."]
+        lines += [f"- **{finding.verdict}**; {finding.counts()}. {cases_text(finding)}."]
         lines += [rests_on(evidence, claim.key)]
     return "\n".join(lines) + "\n"
 
 
-def _cases(finding: Finding) -> str:
+def cases_text(finding: Finding) -> str:
+    """Return all cases for people, those with which outcome together."""
     parts = []
     for outcome, word in zip(Outcome, ("Holds", "Fails", "Open"), strict=True):
         found = [f"{case.label}: {case.text}" for case in finding.cases if case.outcome is outcome]

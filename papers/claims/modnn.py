@@ -12,7 +12,7 @@ from textwrap import fill
 from papers.claims.evidence import EvidenceFile, rests_on
 from papers.claims.judge import Finding, Outcome
 from papers.claims.modnn_cases import CASES, CaseClaim
-from papers.claims.modnn_claims import Agreement, NumberClaim, Numbers, certified_times
+from papers.claims.modnn_claims import NumberClaim, Numbers, certified_times
 from papers.claims.modnn_list import NUMBERS
 from papers.claims.modnn_rows import GB, MemoryRow, ModnnRows, TimeRow
 
@@ -31,13 +31,12 @@ python benchmarks/claims_modnn.py measure --devices out/devices.json
 ```"""
 
 _COUNTED = """\
-**Verdicts** follow from the numbers. A mean is *confirmed* if ours is within 5 % of the paper's and
-the logarithm of the factor within a factor of 1.5; *in trend* if that is within a factor of 2;
-otherwise *not reproduced*. *Certified* is between what the same mean lies for the best that there
-is, from a checked schedule to a proved bound: of all choices on one GPU, of all schedules with the
-same sub-batches on four. Where that excludes what the paper says, it is *out of reach* in the
-model. *Exact* are sums of sizes and times. Statements about every network are judged as on the rest
-of this page.
+**Verdicts** follow from the numbers by [the rule](#tolerances), as factors. *Fitted*: it agrees, by
+a reading that was chosen so that it does. *Certified* is between what the same mean lies for the
+best that there is, from a checked schedule to a proved bound: of all choices on one GPU, of all
+schedules with the same sub-batches on four. Where that excludes what the paper says, it is *out of
+reach* in the model. *Exact* are sums of sizes and times. Statements about every network are judged
+as on the rest of this page.
 
 **Readings.** Where the paper leaves room, the numbers that it prints decide what is meant: what
 Eq. 8 counts, what vDNN waits for, what a GB is. `python benchmarks/modnn_readings.py` prints them
@@ -123,26 +122,20 @@ def _summary(rows: ModnnRows) -> Iterator[str]:
     for claim in NUMBERS:
         numbers, kind = claim.numbers(rows), claim.written
         cells = [f"[{claim.statement}](#{claim.key})", claim.place, written(claim.paper, kind)]
-        cells += [written(numbers.mean, kind), _certified(numbers, kind), _verdict(claim, rows)]
+        cells += [written(numbers.mean, kind), _certified(numbers, kind), claim.verdict(rows)]
         yield f"| {' | '.join(cells)} |"
     for case in CASES:
         finding = case.judge(rows)
         holds = f"{finding.count(Outcome.HOLDS)} of {len(finding.cases)}"
         cells = [f"[{case.statement}](#{case.key})", case.place, "all", holds, case.certified]
-        yield f"| {' | '.join([*cells, str(finding.verdict)])} |"
-
-
-def _verdict(claim: NumberClaim, rows: ModnnRows) -> str:
-    text = str(claim.agreement(rows))
-    reached = claim.agreement(rows) is Agreement.CONFIRMED or not claim.out_of_reach(rows)
-    return text if reached else f"{text}; out of reach"
+        yield f"| {' | '.join([*cells, case.verdict(rows)])} |"
 
 
 def _number_lines(claim: NumberClaim, rows: ModnnRows) -> list[str]:
     numbers, kind = claim.numbers(rows), claim.written
     certified = f"; certified {_certified(numbers, kind)}" if numbers.certified else ""
     lines = ["", f"### {claim.key}", "", f"{claim.statement} ({claim.place})", ""]
-    found = f"**{_verdict(claim, rows)}**: {written(numbers.mean, kind)}{certified}"
+    found = f"**{claim.verdict(rows)}**: {written(numbers.mean, kind)}{certified}"
     lines += [f"- {claim.test}", f"- {found}. {_each(claim, rows)}"]
     return lines + ([f"- {claim.why}"] if claim.why else [])
 
@@ -174,7 +167,8 @@ def _beside(claim: NumberClaim, rows: ModnnRows) -> str:
 def _case_lines(claim: CaseClaim, rows: ModnnRows) -> list[str]:
     finding = claim.judge(rows)
     lines = ["", f"### {claim.key}", "", f"{claim.statement} ({claim.place})", ""]
-    lines += [f"- {claim.test}", f"- **{finding.verdict}**; {finding.counts()}{_cases(finding)}."]
+    found = f"**{claim.verdict(rows)}**; {finding.counts()}{_cases(finding)}"
+    lines += [f"- {claim.test}", f"- {found}."]
     return lines + ([f"- {claim.why}"] if claim.why else [])
 
 

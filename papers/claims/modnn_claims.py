@@ -1,43 +1,23 @@
 """The moDNN paper's claims about averages, and how they are judged.
 
 A number of the paper is a mean over its six networks of times or bytes that it measured and does
-not list. Ours is the same mean by a stated model. It is *confirmed* if ours is within 5 % of it and
-its effect within a factor of 1.5; *in trend* if the effect is at least half and at most twice as
-large; otherwise *not reproduced*. The effect of a factor is its logarithm, so that 3 % and 31 % of
-slow-down are not near each other. What is certified beside it may put the paper's number out of
-reach.
+not list. Ours is the same mean by a stated model, judged by the rule for factors. What is certified
+beside it may put the paper's number out of reach.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from fractions import Fraction
 from statistics import mean
 
 from papers.claims.modnn_rows import GB, DeviceRow, MemoryRow, ModnnRows, TimeRow
+from papers.claims.tolerance import Agreement, agreement
 
 Range = tuple[Fraction, Fraction]
-
-
-class Agreement(StrEnum):
-    """Of a number of ours with the paper's."""
-
-    CONFIRMED = "confirmed"
-    IN_TREND = "in trend"
-    NOT = "not reproduced"
-
-
-def agreement(ours: Fraction, paper: Fraction) -> Agreement:
-    """Return how two factors agree; a slow-down by 3 % is the factor 1.03."""
-    if ours <= 1 or paper <= 1:
-        return Agreement.NOT
-    close = abs(ours / paper - 1) <= Fraction(1, 20)
-    # Powers instead of logarithms, so that it is exact.
-    if close and paper**2 <= ours**3 and ours**2 <= paper**3:
-        return Agreement.CONFIRMED
-    return Agreement.IN_TREND if paper <= ours**2 and ours <= paper**2 else Agreement.NOT
+# What agrees by a reading that was chosen so that it does.
+FITTED = "fitted"
 
 
 @dataclass(frozen=True)
@@ -83,6 +63,8 @@ class NumberClaim:
         Whether larger is better, so that the paper's is out of reach above what is certified.
     why : str
         Why it differs, or what it depends on; "" if there is nothing to say.
+    fitted : bool
+        Whether the reading was chosen so that the number comes out: then it confirms nothing.
     beside : (str, callable) or None
         Other numbers to say beside it, and what they are.
     """
@@ -96,11 +78,19 @@ class NumberClaim:
     written: str = "times"
     larger: bool = True
     why: str = ""
+    fitted: bool = False
     beside: tuple[str, Callable[[ModnnRows], Numbers]] | None = None
 
     def agreement(self, rows: ModnnRows) -> Agreement:
-        """Return the verdict."""
-        return agreement(self.numbers(rows).mean, self.paper)
+        """Return how the mean agrees with the paper's."""
+        return agreement(self.numbers(rows).mean, self.paper, factor=True)
+
+    def verdict(self, rows: ModnnRows) -> str:
+        """Return the verdict in words."""
+        found = self.agreement(rows)
+        text = FITTED if self.fitted and found is Agreement.CONFIRMED else str(found)
+        out = found is not Agreement.CONFIRMED and self.out_of_reach(rows)
+        return f"{text}; out of reach" if out else text
 
     def out_of_reach(self, rows: ModnnRows) -> bool:
         """Return whether what is certified excludes that anything is as good as the paper says."""
@@ -176,6 +166,14 @@ def slowdown(name: str) -> Callable[[ModnnRows], Numbers]:
         return Numbers(found, certified_times(times))
 
     return numbers
+
+
+def vdnn_where_needed(rows: ModnnRows) -> Numbers:
+    """VDNN's time at 12 GB by the ideal one, which it reaches where the ideal case fits."""
+    fits = {row.network for row in rows.memory if row.ideal <= 12 * GB}
+    found = slowdown("vdnn")(rows).ours
+    ideal = dict.fromkeys(fits & found.keys(), Fraction(1))
+    return Numbers({**found, **ideal})
 
 
 def point(row: TimeRow) -> str:

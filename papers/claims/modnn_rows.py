@@ -45,7 +45,8 @@ class MemoryRow:
     least_time, least_bound, least_modnn : int or None
         With so much memory, a step: certified, its bound, and Algorithm 1's; likewise `_weights`.
     ideal_time, sub_batches_time, algorithms_time, offloading_time : int
-        A step: ideally, and with one technique alone (offloading: Algorithm 1 in 12 GB).
+        A step: ideally, and with one technique alone (offloading: Algorithm 1, in `offloading`
+        bytes).
     offloading_best, offloading_bound : int
         The certified schedule for the algorithms of `offloading_time`, and its bound.
     """

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ THEORY_SECTION, THEORY_COMMAND = "theory", "python benchmarks/claims_theory.py"
 TABLE_SECTION, TABLE_COMMAND = "offloading", "python benchmarks/claims.py"
 # What rows of the table have for a claim.
 TABLE = "table"
+# Digests of certificates that the folder no longer has, by their paths.
+DIGESTS = "digests.json"
 # Larger ones are named by their digests; a chain of the paper's networks takes about half of it.
 _LARGEST_HERE = 16 * 1024
 Shown = tuple[EvidenceRow, list[Any]]
@@ -34,7 +37,7 @@ def theory_evidence(experiments: Sequence[Experiment], folder: Path) -> Evidence
         for experiment in experiments:
             document = _document(folder, experiment.certificate)
             given = [] if document is None else [document]
-            yield experiment.row(document and document["digest"]), given
+            yield experiment.row(_digest(folder, experiment.certificate, document)), given
 
     return evidence_of(THEORY_SECTION, THEORY_COMMAND, rows())
 
@@ -83,7 +86,8 @@ def _shown(claim: str, point: Point, folder: Path) -> Iterator[Shown]:
         for method in point.cells:
             if method != CERTIFY:
                 figures[method] = point.makespan(method)
-        row = EvidenceRow(claim, point.label, figures, document and document["digest"])
+        digest = _digest(folder, cell.certificate, document)
+        row = EvidenceRow(claim, point.label, figures, digest)
         small = document is not None and len(json.dumps(document)) <= _LARGEST_HERE
         yield row, [document] if small else []
 
@@ -92,6 +96,20 @@ def _document(folder: Path, name: str | None) -> Any:
     """Return the certificate in a folder, or None if it was not kept."""
     path = None if name is None else folder / name
     return read_json(path) if path is not None and path.is_file() else None
+
+
+def _digest(folder: Path, name: str | None, document: Any) -> str | None:
+    """Return the digest of a certificate, also if only that is left of it."""
+    if document is not None:
+        return str(document["digest"])
+    return None if name is None else _left(folder).get(name)
+
+
+@cache
+def _left(folder: Path) -> dict[str, str]:
+    path = folder / DIGESTS
+    found: dict[str, str] = read_json(path) if path.is_file() else {}
+    return found
 
 
 def with_table(
@@ -104,6 +122,6 @@ def with_table(
     table = []
     for row in rows:
         document = _document(folder, row["certificate"])
-        digest = document and document["digest"]
+        digest = _digest(folder, row["certificate"], document)
         table.append(EvidenceRow(TABLE, row["key"], dict(row), digest))
     return replace(evidence, rows=(*evidence.rows, *table))

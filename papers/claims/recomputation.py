@@ -14,6 +14,7 @@ from fractions import Fraction
 from papers.claims.evidence import EvidenceFile, rests_on
 from papers.claims.judge import ALWAYS, Case, Finding, Outcome, Verdict, judge
 from papers.claims.predicates import number
+from papers.claims.searched import SearchedClaim, searched_lines
 from papers.claims.theory import Experiment
 
 HEADING = "## Claims about recomputation alone"
@@ -31,7 +32,9 @@ among the [errata](theory/errata.md).
 python benchmarks/claims_recomputation.py
 ```
 
-The counterexamples are data: `papers.checkpoint_graphs.counterexamples`."""
+Lemmas are tried on all small chains and on random ones: a search that finds no counterexample is
+no proof, and says how many it looked at. The counterexamples to algorithms are data:
+`papers.checkpoint_graphs.counterexamples`."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,7 @@ class RecomputationClaim:
 
 def _case(experiment: Experiment) -> Case:
     stated, lower, best = experiment.stated, experiment.lower, experiment.best
+    assert stated is not None
     if lower == best:
         outcome = Outcome.HOLDS if stated == best else Outcome.FAILS
     else:
@@ -63,18 +67,23 @@ def _case(experiment: Experiment) -> Case:
 
 def recomputation_section(evidence: EvidenceFile) -> str:
     """Return the section of the claims page about recomputation alone."""
-    experiments = [Experiment.of(row) for row in evidence.rows]
+    keys = {claim.key for claim in RECOMPUTATION}
+    experiments = [Experiment.of(row) for row in evidence.rows if row.claim in keys]
     found = {claim.key: claim.judge(experiments) for claim in RECOMPUTATION}
+    verdicts = {key: recomputation_verdict(finding) for key, finding in found.items()}
+    verdicts |= {claim.key: claim.verdict(evidence.of(claim.key)) for claim in SEARCHED}
     lines = [HEADING, "", _INTRODUCTION, "", "| claim | place | on our instances |"]
     lines.append("| --- | --- | --- |")
-    for claim in RECOMPUTATION:
-        verdict = recomputation_verdict(found[claim.key])
-        lines.append(f"| [{claim.statement}](#{claim.key}) | {claim.place} | {verdict} |")
+    for each in (*RECOMPUTATION, *SEARCHED):
+        cells = [f"[{each.statement}](#{each.key})", each.place, verdicts[each.key]]
+        lines.append(f"| {' | '.join(cells)} |")
     for claim in RECOMPUTATION:
         finding = found[claim.key]
         lines += ["", f"### {claim.key}", "", f"{claim.statement} ({claim.place})", ""]
         lines += [f"- {claim.test}", f"- **{recomputation_verdict(finding)}**; {_measure(finding)}"]
         lines += [rests_on(evidence, claim.key)]
+    for searched in SEARCHED:
+        lines += searched_lines(searched, evidence)
     return "\n".join(lines) + "\n"
 
 
@@ -163,5 +172,53 @@ RECOMPUTATION = (
         "Selection, §4.2, Theorem 3",
         "Algorithm 6 does so as printed.",
         "Each case is a chain; the optimum is the best of all subsets.",
+    ),
+)
+
+_CHAINS = "All chains of up to six layers with sizes 1 to 3, and random ones of 2 to 30 layers."
+_LEMMA = "Selection, §4.2, Lemma"
+SEARCHED = (
+    SearchedClaim(
+        "selection-lemma-1",
+        f"{_LEMMA} 1",
+        "U(i, j), what the segment from i to j takes, grows with j.",
+        _CHAINS,
+    ),
+    SearchedClaim(
+        "selection-lemma-2",
+        f"{_LEMMA} 2",
+        "In the queue M falls with the index.",
+        _CHAINS,
+    ),
+    SearchedClaim(
+        "selection-lemma-3",
+        f"{_LEMMA} 3",
+        "The best next checkpoint is found among those in the queue.",
+        f"{_CHAINS} The queue is that before M(i) is put there, and j runs to n.",
+        "Printed is the queue after a later step (Q of i - 1), and j below n, for which the last "
+        "layer has no next checkpoint at all.",
+    ),
+    SearchedClaim(
+        "selection-lemma-4",
+        f"{_LEMMA} 4",
+        "The best next checkpoint does not move to the right as i falls.",
+        f"{_CHAINS} Of several best ones the first counts.",
+    ),
+    SearchedClaim(
+        "selection-batches",
+        "Selection, §5.5",
+        "The checkpoints that are returned do not change with the batch.",
+        "Algorithms 3, 5 and 6 on VGG-19 and AlexNet: the checkpoints for every batch of 1 to 512 "
+        "images, 4,096, and those of Table 2, beside those for 128.",
+        "The claim is about what the algorithms see. A device's rounding of sizes, and workspaces "
+        "that do not grow with the batch, are not in the paper's model.",
+    ),
+    SearchedClaim(
+        "reforwarding-case-1",
+        "Re-forwarding, §4, Case 1",
+        "On N equal vertices, storing √N of them is optimal, and takes 2 √N.",
+        "Every square N from 4 to 144: the least by the linear solver is 2 √N, and √N stored ones, "
+        "evenly spaced, attain it. Both ends are stored and count, as the path in Algorithm 1 has "
+        "them.",
     ),
 )

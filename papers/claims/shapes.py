@@ -11,11 +11,12 @@ from statistics import mean, median
 from offcert_lab.comparisons.points import FAILED, Point, by_problem
 from papers.claims.judge import Case, Outcome
 from papers.claims.predicates import BLOCKS, Cases, binding, certified, number, title, view_of
+from papers.claims.tolerance import Agreement, agreement
 
 PAPERS = ("greedy", "dynprog")
 LOW, HIGH = 25, 50
-# "Quadratic" is read as a power within this share of 2.
-_POWER_TOLERANCE = 0.1
+# Weights, their gradients and their momenta, four bytes each.
+_STATES = 3 * 4
 
 
 def _each(judge: Callable[[str, list[Point]], Case | None]) -> Cases:
@@ -249,7 +250,7 @@ def _mean_range(points: Iterable[Point], method: str) -> tuple[Fraction, Fractio
 
 
 def memory_grows_with(power: int) -> Cases:
-    """Between two image sizes of a network and batch, the peak grows with about this power."""
+    """Between two image sizes of a network and batch, the peak grows with close to this power."""
 
     def cases(points: Sequence[Point]) -> list[Case]:
         sizes: dict[tuple[str | None, int | None, str], dict[int, int]] = {}
@@ -261,7 +262,7 @@ def memory_grows_with(power: int) -> Cases:
         for (network, batch, _), peaks in sizes.items():
             for small, large in combinations(sorted(peaks), 2):
                 grown = math.log(peaks[large] / peaks[small]) / math.log(large / small)
-                near = abs(grown - power) <= _POWER_TOLERANCE * power
+                near = agreement(Fraction(grown), Fraction(power)) is Agreement.CONFIRMED
                 label = f"{network}, batch {batch}, {small} to {large} pixels"
                 text = f"power {grown:.2f}"
                 apart = Fraction(abs(grown - power))
@@ -292,23 +293,30 @@ def faster_in_larger_batches() -> Cases:
     return cases
 
 
-def peak_is_about(network: str, image: int, batch: int, size: int, tolerance: Fraction) -> Cases:
-    """The peak of one network is within a tolerance of what the paper says."""
+def training_takes_about(
+    network: str, image: int, batch: int, size: int, digit: int, parameters: int
+) -> Cases:
+    """The peak and what belongs to the weights of one network are what the paper says."""
 
     def cases(points: Sequence[Point]) -> list[Case]:
-        peaks = {
-            point.problem: point.peak
+        found = {
+            point.problem: point.peak + _STATES * parameters
             for point in points
             if (point.network, point.image, point.batch) == (network, image, batch)
         }
         return [
             Case(
                 name,
-                _outcome(abs(peak - size) <= tolerance * size),
-                Fraction(abs(peak - size), size),
-                f"{peak / 1e9:.2f} GB",
+                _outcome(_confirmed(taken, size, digit)),
+                Fraction(abs(taken - size), size),
+                f"{taken / 1e9:.2f} GB",
             )
-            for name, peak in peaks.items()
+            for name, taken in found.items()
         ]
 
     return cases
+
+
+def _confirmed(ours: int, paper: int, digit: int) -> bool:
+    found = agreement(Fraction(ours), Fraction(paper), digit=Fraction(digit))
+    return found is Agreement.CONFIRMED

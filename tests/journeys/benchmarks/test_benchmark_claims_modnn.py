@@ -19,9 +19,10 @@ from offcert.heuristics.modnn.sub_batch import select_sub_batch
 from papers.claims.judge import Outcome
 from papers.claims.modnn import HEADING, modnn_section, written
 from papers.claims.modnn_cases import CASES
-from papers.claims.modnn_claims import Agreement, Numbers, agreement
+from papers.claims.modnn_claims import Numbers
 from papers.claims.modnn_list import NUMBERS
 from papers.claims.modnn_rows import GB, ModnnRows, rows_from_json, rows_to_json
+from papers.claims.tolerance import Agreement
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "claims.md").read_text(encoding="utf-8")
@@ -108,25 +109,6 @@ def test_published_figures_are_those_of_the_model(
     assert one.chosen(one.menu.leanest()).least_memory == published.least
     assert whole.chosen(whole.menu.leanest()).least_memory == published.whole_least
     assert select_sub_batch(case.profile, case.batch, 6 * GB).size == row.modnn_size
-
-
-@pytest.mark.parametrize(
-    ("ours", "paper", "expected"),
-    [
-        ("103/100", "103/100", Agreement.CONFIRMED),
-        ("101/100", "103/100", Agreement.NOT),
-        ("1", "103/100", Agreement.NOT),
-        ("42", "40", Agreement.CONFIRMED),
-        ("421/10", "40", Agreement.IN_TREND),
-        ("1600", "40", Agreement.IN_TREND),
-        ("1601", "40", Agreement.NOT),
-        ("2", "4", Agreement.IN_TREND),
-        ("199/100", "4", Agreement.NOT),
-        ("1/2", "4", Agreement.NOT),
-    ],
-)
-def test_numbers_agree_by_their_effect(ours: str, paper: str, expected: Agreement) -> None:
-    assert agreement(Fraction(ours), Fraction(paper)) is expected
 
 
 @pytest.mark.parametrize(

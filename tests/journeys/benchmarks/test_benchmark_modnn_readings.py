@@ -17,7 +17,7 @@ from offcert.heuristics.modnn.sub_batch import select_sub_batch, window_memory, 
 from offcert.instances.modnn.networks import modnn_network
 from offcert.instances.modnn.tasks import step_round
 from papers.claims.modnn import written
-from papers.claims.modnn_claims import Agreement
+from papers.claims.tolerance import Agreement
 
 ROOT = Path(__file__).parents[3]
 

@@ -131,7 +131,8 @@ def test_a_theorem_fails_where_the_page_says_so(
         assert isinstance(result.schedule, Schedule)
         monkeypatch.syspath_prepend(str(DOCS.parent / "benchmarks"))
         theory = importlib.import_module("claims_theory")
-        assert result.objective < theory.no_wait(problem, result.schedule)
+        stated = theory.no_wait(problem, result.schedule)
+        assert stated is None or result.objective < stated
     elif exhibit["claim"] == "algorithm-1":
         value, _ = algorithm_1(problem.chain, platform.memory, platform.rate(Kind.OFFLOAD))
         assert result.objective < value

@@ -125,7 +125,7 @@ def test_depth_both_ways(family: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("peak", "expected"), [(5 * 10**9, Verdict.CONFIRMED), (10**9, Verdict.REFUTED)]
+    ("peak", "expected"), [(45 * 10**8, Verdict.CONFIRMED), (10**9, Verdict.REFUTED)]
 )
 def test_the_memory_of_resnet_101(peak: int, expected: Verdict) -> None:
     made = rows("r", peak, network="resnet101", batch=32, peak=peak, greedy=10**10)

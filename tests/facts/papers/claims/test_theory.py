@@ -43,10 +43,22 @@ def test_experiments_are_those_of_the_claim_and_the_worst_is_named() -> None:
     assert finding.worst.text == "stated 19, optimum 17 (1.118 ×)"
 
 
+def test_what_gets_stuck_fails_by_no_factor() -> None:
+    stuck = Experiment("proposition-1", "stuck", None, 17, 17)
+    long = Experiment("proposition-1", "long", Fraction(18), 17, 17)
+    finding = CLAIMS["proposition-1"].judge([stuck, long])
+    assert finding.verdict is Verdict.REFUTED
+    assert [case.text for case in finding.failures] == [
+        "stated 18, optimum 17 (1.059 ×)",
+        "gets stuck, optimum 17",
+    ]
+    assert Experiment.of(stuck.row(None)) == stuck
+
+
 def test_files_of_experiments() -> None:
     made = [
         Experiment("lemma-3", "a", Fraction(502, 3), 3, 4, "theory/a.json"),
-        Experiment("theorem-2", "b", Fraction(7), 7, 7),
+        Experiment("theorem-2", "b", None, 7, 7),
     ]
     document = experiments_to_json(made)
     assert experiments_from_json(document) == made
