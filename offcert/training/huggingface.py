@@ -33,8 +33,8 @@ from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.compiled.backend import Backend, backend
 from offcert.runtime.follow.offload import Offload
 from offcert.runtime.plan.step_plan import AnyPlan, CertificateLike
-from offcert.training.accelerate_hook import foreseen, longest_batch
 from offcert.training.feedback import Announced, tell_of_planning
+from offcert.training.loaders import foreseen, longest_batch
 from offcert.training.offload import offload
 from offcert.training.options import SECONDS
 

@@ -13,7 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from offcert.runtime.device.interface import Arena, Device
 from offcert.runtime.device.pinned import SplitArena
 from offcert.runtime.device.registration import RegistrationError
-from offcert.runtime.device.store import HostStore, SplitStore
+from offcert.runtime.device.store import HostStore
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.plan.timetable import Act
 from offcert.runtime.streaming.copies import StreamCopies
@@ -122,18 +122,13 @@ class SynchronousMoverMaker(MoverMaker[HostStore]):
         """Return a mover for a step, and where it copies to; None if nothing moves."""
         if step_plan.moves_nothing and not self._timed:
             return None, None
-        store = self._free_room(step_plan) or self._new(step_plan)
+        # All of it is in files, and what has no room in memory decides in which folder.
+        folder = self._spill if step_plan.in_file and self._spill else self._directory
+        store = self._free_room(step_plan) or HostStore(step_plan.host.pool, folder)
         if not self._timed:
             return SynchronousMover(step_plan, store), store
         self.record = StepEvents(HOST_CLOCK)
         return TimedMover(step_plan, store, self.record), store
-
-    def _new(self, step_plan: StepPlan) -> HostStore:
-        border = step_plan.host.pool - step_plan.in_file
-        store = HostStore(border, self._directory)
-        if not step_plan.in_file:
-            return store
-        return SplitStore(store, HostStore(step_plan.in_file, self._spill), border)
 
 
 class StreamMoverMaker(MoverMaker[StreamCopies[SavedPlace]]):
