@@ -29,15 +29,8 @@ def longest_step(
 ) -> TrainingStep:
     """Return the step that a loop makes of the longest samples of a loader, to be planned for.
 
-    Parameters
-    ----------
-    model : nn.Module
-        As it is trained: prepared by an `accelerate.Accelerator`, or not.
-    loader : torch.utils.data.DataLoader
-        Prepared or not; its order and the random states stay as they are.
-    loss : callable, optional
-        Returns the loss of a model and a batch; by default that in the model's output, as models
-        of `transformers` have it.
+    The loader's order and the random states stay as they are. `loss` returns the loss of a model
+    and a batch; by default that in the model's output, as models of `transformers` have it.
 
     Raises
     ------

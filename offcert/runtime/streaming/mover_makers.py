@@ -114,9 +114,7 @@ class SynchronousMoverMaker(MoverMaker[HostStore]):
         self, directory: str | None = None, *, timed: bool = False, spill: str | None = None
     ) -> None:
         super().__init__()
-        self._directory = directory
-        self._timed = timed
-        self._spill = spill
+        self._directory, self._timed, self._spill = directory, timed, spill
 
     def mover(self, step_plan: StepPlan) -> tuple[Mover | None, HostStore | None]:
         """Return a mover for a step, and where it copies to; None if nothing moves."""
@@ -136,9 +134,7 @@ class StreamMoverMaker(MoverMaker[StreamCopies[SavedPlace]]):
 
     def __init__(self, device: Device, *, timed: bool = False, spill: str | None = None) -> None:
         super().__init__()
-        self._device = device
-        self._timed = timed
-        self._spill = spill
+        self._device, self._timed, self._spill = device, timed, spill
         self._made: list[StreamCopies[SavedPlace]] = []
         # The arena of a plan that is not followed any more: to register another one takes seconds.
         self._spare: Arena | None = None
