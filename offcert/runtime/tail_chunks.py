@@ -148,24 +148,14 @@ def with_tail_chunks(model: nn.Module, chunks: int) -> nn.Module:
     """Let a language model of `transformers` compute its head and its loss in chunks of tokens.
 
     Its output then has a loss as before, up to rounding, but, where gradients are wanted, what the
-    head takes instead of logits. It keeps its parameters and their names. See `chunked_loss`.
-
-    Parameters
-    ----------
-    model : nn.Module
-        With a linear head `lm_head` and the loss of `transformers` for causal models.
-    chunks : int
-        As for `chunked_loss`.
-
-    Returns
-    -------
-    nn.Module
-        The model itself.
+    head takes instead of logits. It keeps its parameters and their names. The model itself is
+    returned; see `chunked_loss`.
 
     Raises
     ------
     InputError
-        If it has no such head, or, when it is called, if it changes the logits before the loss.
+        If it has no linear head `lm_head` with the loss of `transformers` for causal models, or,
+        when it is called, if it changes the logits before the loss.
     """
     require_integer(chunks, "chunks", 1)
     head, kind = getattr(model, "lm_head", None), type(model).__name__

@@ -58,86 +58,99 @@ if TYPE_CHECKING:
     from torch._inductor.custom_graph_pass import CustomKnapsackSolver as CustomKnapsackSolver
     from torch._inductor.custom_graph_pass import CustomPartitionerFn as CustomPartitionerFn
 
-# A name, and what happens without it. "Nothing runs" is an ImportError when offcert is imported.
-_ALL, _COMPILED = "nothing of the runtime runs", "`offcert.backend` and `budget_solver` do not run"
-PRIVATE = {
-    "torch._guards.TracingContext": _ALL,
-    "torch._guards.detect_fake_mode": _ALL,
-    "torch._ops.OpOverload": _ALL,
-    "torch._subclasses.fake_tensor.FakeTensor": _ALL,
-    "torch._subclasses.fake_tensor.FakeTensorMode": _ALL,
-    "torch.nn.modules.module._global_forward_hooks": _ALL,
-    "torch.nn.modules.module._global_forward_pre_hooks": _ALL,
-    "torch.nn.modules.module._global_backward_hooks": _ALL,
-    "torch.nn.modules.module._global_backward_pre_hooks": _ALL,
-    "torch.nn.modules.batchnorm._BatchNorm": _ALL,
-    "torch.nn.modules.batchnorm._NormBase": _ALL,
-    "torch.nn.Module._call_impl": _ALL,
-    "torch.overrides._get_current_function_mode_stack": _ALL,
-    "torch.utils._device.DeviceContext": _ALL,
-    "torch.utils._ordered_set.OrderedSet": _ALL,
-    "torch.utils._python_dispatch.TorchDispatchMode": _ALL,
-    "torch.utils._python_dispatch._disable_current_modes": _ALL,
-    "torch.utils._python_dispatch._get_current_dispatch_mode": _ALL,
-    "torch.utils._python_dispatch._get_current_dispatch_mode_stack": _ALL,
-    "torch.utils._python_dispatch._pop_mode": _ALL,
-    "torch.utils._python_dispatch._push_mode": _ALL,
-    "torch.utils._pytree.TreeSpec": _ALL,
-    "torch.utils._pytree.tree_flatten": _ALL,
-    "torch.utils._pytree.tree_leaves": _ALL,
-    "torch.utils._pytree.tree_map": _ALL,
-    "torch.utils._pytree.tree_unflatten": _ALL,
-    "torch.utils.checkpoint._StopRecomputationError": _ALL,
-    "torch._C._storage_Use_Count": _ALL,
-    "torch._C._has_storage": _ALL,
-    "torch._C._dispatch_dump": _ALL,
-    "torch._C._len_torch_function_stack": _ALL,
-    "torch._C._current_graph_task_id": _ALL,
-    "torch._C._autograd._get_current_graph_task_keep_graph": _ALL,
-    "torch._C._autograd._get_sequence_nr": _ALL,
-    "torch._C._autograd._unsafe_set_version_counter": _ALL,
-    "torch._C._autograd._top_saved_tensors_default_hooks": _ALL,
-    "torch._C._autograd._pop_saved_tensors_default_hooks": _ALL,
-    "torch._C._autograd._push_saved_tensors_default_hooks": _ALL,
-    "torch._C._autograd._saved_tensors_hooks_is_enabled": _ALL,
-    "torch._C._functorch.peek_interpreter_stack": _ALL,
-    "torch._C._get_dispatch_mode": "steps are neither captured nor counted",
-    "torch._C._TorchDispatchModeKey.FAKE": "steps are neither captured nor counted",
-    "torch._C._DisableTorchDispatch": "steps are neither captured nor counted",
-    "torch._C._SetExcludeDispatchKeyGuard": "nothing runs again within another checkpoint",
-    "torch._C.DispatchKey.ADInplaceOrView": "nothing runs again within another checkpoint",
-    "torch.autograd.Variable._execution_engine.queue_callback": "no step ends",
-    "torch._C._distributed_c10d.FakeWork": "sharded steps are captured on real tensors only",
-    "torch._C._distributed_c10d.Work": "sharded steps are captured on real tensors only",
-    "torch.distributed.distributed_c10d._get_default_store": "sharded models get no plan by auto",
-    "torch._C._get_fp32_precision_getter": "TF32 is asked for by its older names",
-    "torch._C._set_fp32_precision_setter": "TF32 is asked for by its older names",
-    "torch._C._get_sdp_priority_order": "the order of kernels of attention is not compared",
-    "torch._C._set_sdp_priority_order": "the order of kernels of attention is not compared",
-    "torch.cuda._sleep": "the host is not kept ahead while a step is measured",
-    "torch.compiler._is_compiling_flag": "a module that is exported is taken for one that runs",
-    "torch._C._dynamo.eval_frame": "hooks are compiled with the code that calls them",
-    "torch._dynamo.eval_frame.skip_code": "hooks are compiled with the code that calls them",
-    "torch._dynamo.disable": "hooks are compiled with the code that calls them",
-    "torch._dynamo.convert_frame.FRAME_COUNTER": "a step in which the compiler ran is not told",
-    "torch._dynamo.utils.counters": "advice does not mention `offcert.backend`",
-    "torch._dynamo.backends.common.aot_autograd": _COMPILED,
-    "torch._functorch.config": _COMPILED,
-    "torch._functorch.partitioners._extract_fwd_bwd_modules": _COMPILED,
-    "torch._functorch.partitioners._size_of": _COMPILED,
-    "torch._functorch.partitioners.default_partition": _COMPILED,
-    "torch._functorch._aot_autograd.descriptors.GradAOTOutput": _COMPILED,
-    "torch._functorch._aot_autograd.descriptors.SavedForBackwardsAOTOutput": _COMPILED,
-    "torch._functorch.partitioners.min_cut_rematerialization_partition": "no clock of graphs",
-    "torch._guards.CompileContext": _COMPILED,
-    "torch._inductor.config": "`offcert.backend` makes no kernels by Inductor",
-    "torch._inductor.virtualized.V": "`offcert.backend` makes no kernels by Inductor",
-    "torch._inductor.memory.compute_memory_timeline": "the peak of its kernels is not known",
-    "torch._inductor.memory.prepare_planning_info": "the peak of its kernels is not known",
-    "torch._inductor.compile_fx.compile_fx": "`offcert.backend` makes no kernels by Inductor",
-    "torch._inductor.custom_graph_pass.CustomPartitionerFn": "likewise, and says so",
-    "torch._inductor.custom_graph_pass.CustomKnapsackSolver": "`budget_solver` does not run",
+# What happens without names: "nothing runs" is an ImportError when offcert is imported.
+_LOST = {
+    "nothing of the runtime runs": """
+        torch._guards.TracingContext torch._guards.detect_fake_mode torch._ops.OpOverload
+        torch._subclasses.fake_tensor.FakeTensor torch._subclasses.fake_tensor.FakeTensorMode
+        torch.nn.modules.module._global_forward_hooks
+        torch.nn.modules.module._global_forward_pre_hooks
+        torch.nn.modules.module._global_backward_hooks
+        torch.nn.modules.module._global_backward_pre_hooks torch.nn.modules.batchnorm._BatchNorm
+        torch.nn.modules.batchnorm._NormBase torch.nn.Module._call_impl
+        torch.overrides._get_current_function_mode_stack torch.utils._device.DeviceContext
+        torch.utils._ordered_set.OrderedSet torch.utils._python_dispatch.TorchDispatchMode
+        torch.utils._python_dispatch._disable_current_modes
+        torch.utils._python_dispatch._get_current_dispatch_mode
+        torch.utils._python_dispatch._get_current_dispatch_mode_stack
+        torch.utils._python_dispatch._pop_mode torch.utils._python_dispatch._push_mode
+        torch.utils._pytree.TreeSpec torch.utils._pytree.tree_flatten
+        torch.utils._pytree.tree_leaves torch.utils._pytree.tree_map
+        torch.utils._pytree.tree_unflatten torch.utils.checkpoint._StopRecomputationError
+        torch._C._storage_Use_Count torch._C._has_storage torch._C._dispatch_dump
+        torch._C._len_torch_function_stack torch._C._current_graph_task_id
+        torch._C._autograd._get_current_graph_task_keep_graph
+        torch._C._autograd._get_sequence_nr torch._C._autograd._unsafe_set_version_counter
+        torch._C._autograd._top_saved_tensors_default_hooks
+        torch._C._autograd._pop_saved_tensors_default_hooks
+        torch._C._autograd._push_saved_tensors_default_hooks
+        torch._C._autograd._saved_tensors_hooks_is_enabled
+        torch._C._functorch.peek_interpreter_stack
+    """,
+    "steps are neither captured nor counted": """
+        torch._C._get_dispatch_mode torch._C._TorchDispatchModeKey.FAKE
+        torch._C._DisableTorchDispatch
+    """,
+    "nothing runs again within another checkpoint": """
+        torch._C._SetExcludeDispatchKeyGuard torch._C.DispatchKey.ADInplaceOrView
+    """,
+    "no step ends": """
+        torch.autograd.Variable._execution_engine.queue_callback
+    """,
+    "sharded steps are captured on real tensors only": """
+        torch._C._distributed_c10d.FakeWork torch._C._distributed_c10d.Work
+    """,
+    "sharded models get no plan by auto": """
+        torch.distributed.distributed_c10d._get_default_store
+    """,
+    "TF32 is asked for by its older names": """
+        torch._C._get_fp32_precision_getter torch._C._set_fp32_precision_setter
+    """,
+    "the order of kernels of attention is not compared": """
+        torch._C._get_sdp_priority_order torch._C._set_sdp_priority_order
+    """,
+    "the host is not kept ahead while a step is measured": """
+        torch.cuda._sleep
+    """,
+    "a module that is exported is taken for one that runs": """
+        torch.compiler._is_compiling_flag
+    """,
+    "hooks are compiled with the code that calls them": """
+        torch._C._dynamo.eval_frame torch._dynamo.eval_frame.skip_code torch._dynamo.disable
+    """,
+    "a step in which the compiler ran is not told": """
+        torch._dynamo.convert_frame.FRAME_COUNTER
+    """,
+    "advice does not mention `offcert.backend`": """
+        torch._dynamo.utils.counters
+    """,
+    "`offcert.backend` and `budget_solver` do not run": """
+        torch._dynamo.backends.common.aot_autograd torch._functorch.config
+        torch._functorch.partitioners._extract_fwd_bwd_modules
+        torch._functorch.partitioners._size_of torch._functorch.partitioners.default_partition
+        torch._functorch._aot_autograd.descriptors.GradAOTOutput
+        torch._functorch._aot_autograd.descriptors.SavedForBackwardsAOTOutput
+        torch._guards.CompileContext
+    """,
+    "no clock of graphs": """
+        torch._functorch.partitioners.min_cut_rematerialization_partition
+    """,
+    "`offcert.backend` makes no kernels by Inductor": """
+        torch._inductor.config torch._inductor.virtualized.V
+        torch._inductor.compile_fx.compile_fx
+    """,
+    "the peak of its kernels is not known": """
+        torch._inductor.memory.compute_memory_timeline
+        torch._inductor.memory.prepare_planning_info
+    """,
+    "likewise, and says so": """
+        torch._inductor.custom_graph_pass.CustomPartitionerFn
+    """,
+    "`budget_solver` does not run": """
+        torch._inductor.custom_graph_pass.CustomKnapsackSolver
+    """,
 }
+PRIVATE = {name: what for what, names in _LOST.items() for name in names.split()}
 
 # The compiler takes a second to load: its names are looked for when they are asked for.
 _LATE = {

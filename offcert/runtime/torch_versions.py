@@ -18,18 +18,7 @@ class UntriedVersionWarning(UserWarning):
 
 
 def check_version(found: str) -> None:
-    """Warn of a PyTorch that is newer than all that were tried; refuse one that is older.
-
-    Parameters
-    ----------
-    found : str
-        Its version.
-
-    Raises
-    ------
-    InputError
-        If it is older.
-    """
+    """Warn of a PyTorch that is newer than all that were tried; refuse one that is older."""
     numbers = _numbers(found)
     if numbers < _numbers(OLDEST):
         raise InputError(f"torch {found} is too old: offcert needs torch {OLDEST} or newer")

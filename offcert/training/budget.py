@@ -70,19 +70,14 @@ class BudgetReport:
 
     Attributes
     ----------
-    budget : int or None
-        Bytes that may be saved; None if the peak is limited instead.
-    saved : int
-        Bytes of the storages that are saved, without inputs of the step.
-    cost : int
+    budget, saved : int or None, int
+        Bytes that may be saved (None if the peak is limited instead), and that are, without inputs.
+    cost, bound : int
         Of what runs again, in units of PyTorch's estimator (FLOPs, if it is ``"flops"``; times that
-        are no whole numbers are counted in billionths of the longest).
-    bound : int
-        No choice that keeps to the limits costs less; proved by multipliers, in whole numbers.
-    peak : int
-        Bytes of the tensors of both passes beside the inputs of the step, at most.
-    peak_limit : int or None
-        The limit on that.
+        are no whole numbers are counted in billionths of the longest). No choice that keeps to the
+        limits costs less than the bound; proved by multipliers, in whole numbers.
+    peak, peak_limit : int, int or None
+        Bytes of the tensors of both passes beside the inputs of the step, at most, and their limit.
     kept : bool
         Whether what was decided keeps to all limits.
     again : tuple of str

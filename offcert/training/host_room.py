@@ -63,9 +63,7 @@ def certify_within_host(
 
 class _Search:
     def __init__(self, problem: Problem, room: int, pool_of: Callable[[Certificate], int]) -> None:
-        self.problem = problem
-        self.room = room
-        self.pool_of = pool_of
+        self.problem, self.room, self.pool_of = problem, room, pool_of
         self.best: Certificate | None = None
         # The least bytes that a plan takes of those that were looked at.
         self.least: int | None = None

@@ -33,8 +33,8 @@ from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.compiled.backend import Backend, backend
 from offcert.runtime.follow.offload import Offload
 from offcert.runtime.plan.step_plan import AnyPlan, CertificateLike
-from offcert.training.accelerate_hook import foreseen, longest_batch
 from offcert.training.feedback import Announced, tell_of_planning
+from offcert.training.loaders import foreseen, longest_batch
 from offcert.training.offload import offload
 from offcert.training.options import SECONDS
 
@@ -55,14 +55,8 @@ class OffloadCallback(Announced, TrainerCallback):
     made, what it promises, and at the end what became of the steps; on a terminal, or in the log
     ``offcert.training``. The Trainer's loggers (TensorBoard, W&B, its history) get the numbers.
 
-    Parameters
-    ----------
-    plan : Certificate, Plan, Schedule, sequence of certificates, or ``"auto"``
-        As for `offcert.training.offload`.
-    problem : Problem, optional
-        The problem that a plan or schedule was made for.
-    **options : object
-        Of `offcert.training.offload`: ``strict``, ``count``, ``memory`` and so on.
+    Plan, problem and options are those of `offcert.training.offload`. Where the Trainer compiles
+    the model (`torch_compile=True`), the plan must be a certificate, or a plan and its problem.
 
     Attributes
     ----------
@@ -70,10 +64,7 @@ class OffloadCallback(Announced, TrainerCallback):
         The plan of the latest training, with its `steps` and its `report`; None before the first,
         and where the Trainer compiles the model.
     backend : Backend or None
-        Where the Trainer compiles the model (`torch_compile=True`): what compiles it in the latest
-        training, with its `report`. The plan must be a certificate, or a plan and its problem.
-    steps : Counter
-        How many steps of the latest training were ``"planned"``, ``"deviating"``, and so on.
+        What compiles it there in the latest training, with its `report`.
     """
 
     def __init__(
@@ -270,26 +261,10 @@ def trainer_step(trainer: Any, batch: Any = None, *, tensors: str = "real") -> T
     the trainer nor the model nor the random states are changed. It is the first micro-batch of an
     accumulated step: from the second one on, each gradient exists besides the sum it is added to.
 
-    Parameters
-    ----------
-    trainer : transformers.Trainer
-        Before its training or after it.
-    batch : mapping, optional
-        What the model is called with; by default the first batch of the Trainer's own loader, whose
-        size and length other batches should have.
-    tensors : str
-        What it is captured on. Without data, models of `transformers` make masks that they leave
-        out where they see that nothing is masked.
-
-    Returns
-    -------
-    TrainingStep
-        For `offcert.runtime.profiling.profile.profile`.
-
-    Raises
-    ------
-    InputError
-        If the Trainer has another engine than PyTorch's own (DeepSpeed, FSDP).
+    The batch is by default the first of the Trainer's own loader, whose size and length other
+    batches should have. Captured on `tensors` without data, models of `transformers` make masks
+    that they leave out where they see that nothing is masked. Another engine than PyTorch's own
+    (DeepSpeed, FSDP) is an `InputError`.
     """
     if not isinstance(trainer, Trainer):
         raise InputError(f"trainer must be a transformers.Trainer, not {type(trainer).__name__}")

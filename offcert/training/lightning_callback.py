@@ -35,25 +35,10 @@ class OffloadCallback(Announced, Callback):
     validation is left alone. Lightning calls ``training_step``, not the module itself, so the plan
     is for the network inside: the one that is called there.
 
-    Parameters
-    ----------
-    plan : Certificate, Plan, Schedule, sequence of certificates, or ``"auto"``
-        As for `offcert.training.offload`.
-    problem : Problem, optional
-        The problem that a plan or schedule was made for.
-    network : str, optional
-        The name of the network in the ``LightningModule``, such as ``"model"``; by default the only
-        part that has parameters, or the module itself if ``training_step`` calls ``self(batch)``
-        and there are several.
-    **options : object
-        Of `offcert.training.offload`: ``memory``, ``device_memory`` and so on.
-
-    Attributes
-    ----------
-    offload : Offload or None
-        The plan of the latest training, with its `steps` and its `report`; None before the first.
-    steps : Counter
-        How many steps of the latest training were ``"planned"``, ``"deviating"``, and so on.
+    Plan, problem and options are those of `offcert.training.offload`; `network` is the name of the
+    network in the ``LightningModule``, such as ``"model"``, by default the only part that has
+    parameters, or the module itself if ``training_step`` calls ``self(batch)`` and there are
+    several. `offload` is the plan of the latest training, with its `steps` and its `report`.
     """
 
     def __init__(
@@ -104,19 +89,9 @@ def _log(trainer: Any, metrics: dict[str, float]) -> None:
 
 
 def network_of(module: nn.Module, name: str | None = None) -> nn.Module:
-    """Return the network inside a ``LightningModule`` that a training step calls.
+    """Return the network inside a ``LightningModule`` that a training step calls: a named part.
 
-    Parameters
-    ----------
-    module : nn.Module
-        The ``LightningModule``.
-    name : str, optional
-        The name of the network in it; by default the only part that has parameters, else `module`.
-
-    Raises
-    ------
-    InputError
-        If there is no part of this name.
+    By default it is the only part that has parameters, else the module itself.
     """
     parts = dict(module.named_children())
     if name is not None:

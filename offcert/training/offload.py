@@ -57,8 +57,8 @@ def offload(
 
     Inside of it each step follows a plan: tensors that autograd saves leave for the host and come
     back, or are computed again. The model's own forward pass runs; losses, gradients, parameters
-    and buffers are bitwise those of plain training. A step that is not the one that was planned
-    for keeps its tensors on the device; that is reported, and warned of once.
+    and buffers are bitwise those of plain training. A step that is not the one that was planned for
+    keeps its tensors on the device; that is reported, and warned of once.
 
     The plan is given, or made on the way with ``plan="auto"`` and a limit. Then the first step with
     inputs of a new kind is recorded; where its bytes would exceed the limit, saved tensors leave at
@@ -71,6 +71,8 @@ def offload(
     What runs again does so as under PyTorch's non-reentrant checkpointing: what modules remember
     changes once, and forward hooks of your own are called again. Where that cannot be done, an
     `OffloadWarning` says why, and plans only move tensors.
+
+    Most programs need the first options alone: a limit, and how long to look for a plan.
 
     Parameters
     ----------
@@ -87,23 +89,22 @@ def offload(
         least with which anything runs to the peak.
     device_memory : int or str, optional
         With ``"auto"``: the limit with all that, in bytes or as ``"16GiB"``.
-    example : TrainingStep, optional
-        With ``"auto"``: a step that is recorded before the training begins.
     optimiser : torch.optim.Optimizer, optional
         With ``"auto"``: counts for `device_memory`, with the state that it has when a plan is made.
-    hardware : str, optional
-        With ``"auto"``: the name of a hardware model that gives the times; by default they are
-        measured.
-    recompute : str, optional
-        With ``"auto"``: ``"any"`` (the default) if modules may run again, or ``"none"``.
     time_limit : float
         With ``"auto"``: seconds to look for a plan.
+    example : TrainingStep, optional
+        With ``"auto"``: a step that is recorded before the training begins.
+    hardware : str, optional
+        With ``"auto"``: the hardware model that gives the times; by default they are measured.
+    recompute : str, optional
+        With ``"auto"``: ``"any"`` (the default) if modules may run again, or ``"none"``.
     max_plans : int
         With ``"auto"``: for so many kinds of steps; others keep their tensors.
     buckets : int
         With ``"auto"``: how many plans share the steps for which the plan of the largest would do.
-        Their sizes are chosen after some steps, so that all steps together take least time. Each
-        is searched for after that of the largest, for `time_limit` seconds.
+        Their sizes are chosen after some steps, so that all steps together take least time. Each is
+        searched for after that of the largest, for `time_limit` seconds.
     background : bool
         With ``"auto"``: search for plans in a process of its own while the training goes on; if
         false, the training waits for them.
@@ -118,13 +119,11 @@ def offload(
         Count live bytes at every operation, in all steps or in none; by default in the first two of
         each plan, and where the autograd graph has a new shape or inputs are larger than before. It
         costs 20 to 40 microseconds an operator.
-    directory : str, optional
-        Where the temporary file with the offloaded bytes is made, on a device without streams.
-    device : Device, optional
-        Whose streams copy; by default those of the CUDA device that the model is on, and none for a
-        model on the CPU.
     timed : bool
         Take note of the times of operations and transfers; see `Offload.times`.
+    verify_every : int, optional
+        After how many steps each segment that runs again is compared in full with its first run; by
+        default after as many as there are segments, one in each step.
     host_memory : int or str, optional
         Bytes of the host's memory that copies may take (``"8GiB"``); by default any number. A given
         plan that needs more is refused; with ``"auto"`` the search keeps to it, and if no plan
@@ -132,12 +131,15 @@ def offload(
     host_spill : bool or str
         Put copies that do not fit into `host_memory` into a memory-mapped file (in this folder).
     reserved_memory : int or str, optional
-        Bytes that PyTorch's allocator may have reserved on the device at most (``"16GiB"``); a step
-        in which it reserves more has not followed its plan. With ``"auto"`` it may be the limit:
-        `device_memory`, without what the allocator reserved in vain in the recorded step.
-    verify_every : int, optional
-        After how many steps each segment that runs again is compared in full with its first run; by
-        default after as many as there are segments, one in each step.
+        Bytes that PyTorch's allocator may have reserved on the device at most (``"16GiB"``), pieces
+        between tensors included; a step in which it reserves more has not followed its plan. Peaks
+        of the allocator's statistics are reset in every step then. With ``"auto"`` it may be the
+        limit: `device_memory`, without what the allocator reserved in vain in the recorded step.
+    directory : str, optional
+        Where the temporary file with the offloaded bytes is made, on a device without streams.
+    device : Device, optional
+        Whose streams copy; by default those of the CUDA device that the model is on, and none for a
+        model on the CPU.
 
     Returns
     -------

@@ -76,7 +76,7 @@ class Found:
     told: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Return what was found as a JSON value, for another process."""
+        """Return the outcome as a JSON value, for another process."""
         document: dict[str, Any] = {"reason": self.reason, "told": self.told}
         for name in _CERTIFICATES:
             certificate: Certificate | None = getattr(self, name)
@@ -85,7 +85,7 @@ class Found:
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Found:
-        """Return what another process has found."""
+        """Return the outcome that another process has written."""
         found = {n: document[n] and Certificate.from_json(document[n]) for n in _CERTIFICATES}
         return cls(**document | found)
 

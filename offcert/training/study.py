@@ -108,8 +108,7 @@ class Study:
     """Finds out what a plan for one kind of step needs, by recording one."""
 
     def __init__(self, root: nn.Module, call: Signature, begun: Attributes) -> None:
-        self.call = call
-        self.begun = begun
+        self.call, self.begun = call, begun
         self.tries = 0
         self.broken: str | None = None
         # The capture of the recorded step, once it is made, and whether a step was recorded.

@@ -68,8 +68,7 @@ class CudaStream:
     __slots__ = ("stream", "timed")
 
     def __init__(self, stream: torch.cuda.Stream, timed: bool = False) -> None:
-        self.stream = stream
-        self.timed = timed
+        self.stream, self.timed = stream, timed
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, CudaStream) and bool(self.stream == other.stream)

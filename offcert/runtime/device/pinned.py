@@ -132,9 +132,7 @@ class PinnedArena:
         chunk: int = CHUNK,
         order: Sequence[tuple[int, int]] | None = None,
     ) -> None:
-        self.size = size
-        self.where = "empty"
-        self._chunk = chunk
+        self.size, self.where, self._chunk = size, 'empty', chunk
         self._bytes = torch.empty(0, dtype=torch.uint8)
         self._finalizer: weakref.finalize[..., PinnedArena] | None = None
         self._registration: Registration | None = None
@@ -155,8 +153,7 @@ class PinnedArena:
             self._finalizer.detach()
             registration.unregister()
             raise
-        self.where = placement.text
-        self._pinning = registration.pinning
+        self.where, self._pinning = placement.text, registration.pinning
         if not registration.complete:
             self._registration = registration
 

@@ -98,8 +98,7 @@ class Registration:
         self._stopped = self._released = False
         self._refused: OffcertError | None = None
         self._begun = time.monotonic()
-        self._shown = self._begun
-        self._seconds = 0.0
+        self._shown, self._seconds = self._begun, 0.0
 
     # Registering.
 

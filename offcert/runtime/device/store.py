@@ -57,40 +57,6 @@ class HostStore:
         return self._bytes[offset : offset + size]
 
 
-class SplitStore(HostStore):
-    """Two stores behind each other, of which nothing lies in both.
-
-    Addresses below a border, and others.
-    """
-
-    def __init__(self, first: HostStore, second: HostStore, border: int) -> None:
-        self._first, self._second, self._border = first, second, border
-
-    def another(self, size: int) -> HostStore:
-        """Return another store, of the second one's kind: the first is as large as it may be."""
-        return self._second.another(size)
-
-    def write(self, offset: int, storage: torch.UntypedStorage, size: int) -> None:
-        """Copy a storage into the store that its address is in."""
-        store, within = self._locate(offset)
-        store.write(within, storage, size)
-
-    def read(self, offset: int, data: torch.Tensor, size: int) -> None:
-        """Fill a tensor of bytes from there."""
-        store, within = self._locate(offset)
-        store.read(within, data, size)
-
-    def view(self, offset: int, size: int) -> torch.Tensor:
-        """Return bytes as a tensor over the store that they are in."""
-        store, within = self._locate(offset)
-        return store.view(within, size)
-
-    def _locate(self, offset: int) -> tuple[HostStore, int]:
-        if offset < self._border:
-            return self._first, offset
-        return self._second, offset - self._border
-
-
 def mapped_file(size: int, directory: str | None) -> torch.Tensor:
     """Return bytes in a temporary file without a name, at least one, if there is so much space."""
     try:

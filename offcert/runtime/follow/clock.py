@@ -36,8 +36,7 @@ class Clock(Session):
         super().__init__(hooks)
         self.step_plan = step_plan
         self.table = step_plan.full_table if full else step_plan.table
-        self.now = NONE
-        self.finished = False
+        self.now, self.finished = NONE, False
         self.by_operators = step_plan.capture.ticks[0].kind in (OPERATOR, UNPACK)
         self.entered: list[str] | None = None
         self._counted = counted
@@ -194,8 +193,7 @@ class GradientTurns:
     def __init__(self, session: Clock, operations: Turns) -> None:
         self.session = session
         self.guard: Guard = session.hooks.guard
-        self._operations = operations
-        self._again = 0
+        self._operations, self._again = operations, 0
 
     @guarded()
     def __call__(self, gradient: torch.Tensor) -> None:

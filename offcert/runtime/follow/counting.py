@@ -48,9 +48,7 @@ class Known:
     def __init__(self) -> None:
         self._of_shape: dict[Shape, _Steps] = {}
         self._calls: list[Signature] = []
-        self._wanted = _COUNTED
-        self._new = 0
-        self._alone = True
+        self._wanted, self._new, self._alone = _COUNTED, 0, True
 
     def begin(self, call: Signature, alone: bool = True) -> bool:
         """Whether a step is to be counted; `alone`: no other is under way."""

@@ -124,8 +124,7 @@ class Excess:
         parts: Parts,
         known: Known | None = None,
     ) -> None:
-        self.step_plan = step_plan
-        self.parts = parts
+        self.step_plan, self.parts = step_plan, parts
         self.stayed: list[Stayed] = []
         self._known = Known() if known is None else known
         self._nodes: NodeCount | None = None

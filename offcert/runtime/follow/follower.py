@@ -151,8 +151,7 @@ class Follower:
             self.segments = Segments(root, placed, self.hooks, verify_every=options.verify_every)
             self.hooks.steps = SegmentedSteps(self.relay, self.segments, self.relay.plan_number)
         self.run: StepRun | None = None
-        self.is_open = False
-        self._grows = grows
+        self.is_open, self._grows = False, grows
         # What the latest step saves, and the step itself, also once another one has begun.
         self._storages: StepStorages | None = None
         self._latest: weakref.ref[StepRun] | None = None

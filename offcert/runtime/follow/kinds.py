@@ -39,8 +39,7 @@ class Kinds:
     """
 
     def __init__(self, modules: Sequence[nn.Module]) -> None:
-        self.modules = modules
-        self.vary = False
+        self.modules, self.vary = modules, False
         self._attributes: dict[int, Attributes] = {}
         self._next: dict[tuple[int, ...], int] = {}
         self._latest: tuple[int, ...] = ()

@@ -81,8 +81,7 @@ class Reserved:
             raise InputError("reserved_memory is for devices; the model is on the CPU")
         self.limit = limit
         self.reads = device is not None
-        self._device = device
-        self._begun = 0
+        self._device, self._begun = device, 0
 
     def begin(self, step_plan: StepPlan | None = None, *, fresh: bool = False) -> None:
         """Begin to look for the most bytes in a step by a plan, or the first of its kind (`fresh`).

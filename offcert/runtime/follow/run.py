@@ -83,8 +83,7 @@ class StepRun(Clock):
         self.exceeded: str | None = None
         self.superseded: str | None = None
         self.counted_as: str | None = None
-        self.counter = counter
-        self.broken = False
+        self.counter, self.broken = counter, False
         self.alternatives: tuple[StepPlan, ...] = ()
         self._mover, self._strict, self._ended = mover, strict, ended
         self._calls_made = 0

@@ -59,9 +59,7 @@ class Pair:
         optimisers: tuple[torch.optim.Optimizer, torch.optim.Optimizer],
         turns: Turns | None = None,
     ) -> None:
-        self._plain = plain
-        self._planned = planned
-        self._optimisers = optimisers
+        self._plain, self._planned, self._optimisers = plain, planned, optimisers
         self._turns = Turns(torch.device("cpu")) if turns is None else turns
 
     def step(self, run_plain: Pass, run_planned: Pass) -> Comparison:
@@ -218,9 +216,7 @@ class StepPair:
         self, plain: TrainingStep, planned: StepPlan, device: TrainDevice, training: Training
     ) -> None:
         self.taken: list[Taken] = []
-        self._plain = plain
-        self._step_plan = planned
-        self._device = device
+        self._plain, self._step_plan, self._device = plain, planned, device
         self._training = training
         self._home = device_of(plain.model)
         self._turns = Turns(device.tensors)

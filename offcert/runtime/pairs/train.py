@@ -174,19 +174,15 @@ def train(
         Its source names the network or the training step.
     schedule : Schedule or Plan
         The schedule that the planned training follows.
-    steps : int
-        Optimiser steps, at least 1.
-    seed : int
-        Seed of the batches and the dropout masks.
+    steps, seed : int
+        Optimiser steps, at least 1; seed of the batches and the dropout masks.
     learning_rate, momentum : float
         Of SGD, which is used unless the training step has an optimiser.
-    model : nn.Module, optional
-        The network, if the problem's source does not name one; it is trained (the plain way).
-    step : TrainingStep, optional
-        The training step, if the problem's source does not name one; likewise. If its batch is a
-        callable, every step has a fresh one.
-    directory : str, optional
-        Where the temporary file with the offloaded bytes is made.
+    model, step : nn.Module, TrainingStep, optional
+        The network or the training step, if the problem's source does not name it; it is trained
+        (the plain way). If a step's batch is a callable, every step has a fresh one.
+    directory, host_memory, host_spill
+        As for `offcert.training.offload`.
     progress : callable, optional
         Called with the number of finished steps and `steps`.
     count : bool
@@ -203,9 +199,6 @@ def train(
     host : str
         ``"none"``: the host of a simulated device takes no time. ``"real"``: further steps are
         taken there in the end, behind the host at hand (`offcert.runtime.pairs.hosted`).
-    host_memory, host_spill
-        As for `offcert.runtime.follow.offload.follow`: what may be taken of the host's memory, and
-        whether the rest goes into a file.
     announce : callable, optional
         Called with what the plan needs of the host, before the first step.
 

@@ -30,34 +30,14 @@ class Deviation:
 class StepComparison:
     """One optimiser step, plain and planned.
 
-    Attributes
-    ----------
-    plain_loss, planned_loss : float or None
-        The losses; None if the step does not return them.
-    differences : tuple of str
-        What was not bitwise equal: ``"loss"``, ``"random state"``, ``"gradient of conv1.weight"``,
-        ``"parameter …"``, ``"buffer …"``.
-    deviations : tuple of Deviation
-        Where live bytes were not as predicted.
-    peak : int
-        The most live bytes.
-    unfreed_bytes : int
-        Bytes that the plan wanted to free and could not.
-    offloaded_bytes, prefetched_bytes : int
-        Bytes copied.
-    plain_seconds, planned_seconds : float
-        Forward and backward pass; the planned one includes counting and copying.
-    deviation : str or None
-        The first thing in which the step was not the one that was planned.
-    unforeseen_bytes : int
-        Bytes that the forward pass saved, but not when it was captured.
-    outside_bytes : int
-        Bytes copied to the host that the arena had no room for.
-    late_bytes : int
-        Bytes that came back only when they were asked for.
-    time : int or None
-        Nanoseconds of the planned step on the clock of its device; None if it was not timed to its
-        end.
+    Losses are None if the step does not return them. `differences` are what was not bitwise equal
+    (``"loss"``, ``"random state"``, ``"gradient of conv1.weight"``, ``"parameter …"``, ``"buffer
+    …"``), `deviations` where live bytes were not as predicted, `peak` the most of them; `deviation`
+    is the first thing in which the step was not the planned one. Bytes: `unfreed` were to leave and
+    could not, `unforeseen` were saved, but not when it was captured, `outside` had no room in the
+    arena, `late` came back only when they were asked for. Seconds are of forward and backward pass;
+    the planned ones include counting and copying. `time` are nanoseconds on the clock of the
+    device, None if it was not timed to its end.
     """
 
     plain_loss: float | None

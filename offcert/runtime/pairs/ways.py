@@ -121,16 +121,9 @@ def train_ways(
 ) -> Ways:
     """Train by several certificates for the same captured step, each beside plain training.
 
-    All begin with the same weights, batches and random states.
-
-    Parameters
-    ----------
-    certificates : sequence of Certificate
-        For one step and one limit: for example with offloading alone, recomputation alone, both.
-    steps, seed, directory, progress, count, device, host, host_memory, host_spill, announce
-        As for `train`; `progress` counts the steps of all, and `announce` is called for each.
-    model, step : callable, optional
-        Make the network or the training step anew, if the problem's source does not name it.
+    All begin with the same weights, batches and random states. `model` or `step` make the network
+    or the step anew, if the problem's source does not name it; all else is as for `train`:
+    `progress` counts the steps of all, and `announce` is called for each.
 
     Raises
     ------

@@ -167,17 +167,6 @@ class HostPlan(Generic[Key]):
         pairs = zip(self.layout.keys, self.layout.problem.residences, strict=True)
         return sum(residence.size for key, residence in pairs if key in self.spilled)
 
-    def describe(self) -> str:
-        """Return the host memory that the plan needs, as a text to be read before training."""
-        units = self.layout.problem.units
-        text = f"{format_size(self.registered + self.staging, units)} of host memory"
-        if self.spilled:
-            text += (
-                f", and {format_size(self.in_file, units)} in a file, through which "
-                f"{format_size(self.spilled_bytes, units)} go in each step"
-            )
-        return text
-
 
 def host_plan(
     layout: HostLayout[Key], limit: int | None, spill: bool = False, *, staged: bool = False

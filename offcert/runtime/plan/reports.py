@@ -48,44 +48,34 @@ class StepReport:
         the plan was followed nevertheless. None if it followed its plan, within the limit.
     finished : bool
         Whether the backward pass has ended.
-    prediction : Prediction or None
-        Bytes that the plan predicts; None if there is no plan for such a step.
-    limit : int
-        Bytes that the plan was made for.
+    prediction, limit : Prediction or None, int
+        Bytes that the plan predicts (None if there is no plan for such a step), and was made for.
     at_begin, at_end, peaks : tuple of int
         Live bytes when each operation began (after its transfers) and ended, and the most while it
         ran; empty unless live bytes are counted.
-    unfreed : tuple of Unfreed
-        Storages that could not leave.
-    unforeseen : tuple of Unforeseen
-        Tensors that were saved beyond the plan.
-    late_bytes : int
-        Bytes that came back only when they were asked for.
-    offloaded_bytes, prefetched_bytes : int
-        Bytes that were copied to the host and back.
-    arena_bytes : int
-        Of the arena on the host that the plan's copies are laid out in.
-    arena_load : int
-        Most bytes of them that the plan needs at a time: no arena is smaller.
+    unfreed, unforeseen : tuple of Unfreed, tuple of Unforeseen
+        Storages that could not leave, and tensors that were saved beyond the plan.
+    offloaded_bytes, prefetched_bytes, late_bytes : int
+        Bytes that were copied to the host and back, and those that came back only when asked for.
+    arena_bytes, arena_load : int
+        Of the arena on the host that the plan's copies are laid out in, and the most of it that the
+        plan needs at a time: no arena is smaller.
     pinning : Pinning or None
-        How far the arena has been registered with the device, and the seconds that it took; None
-        on the CPU, and if nothing moves.
+        How far the arena has been registered with the device, and the seconds that it took; None on
+        the CPU, and if nothing moves.
     outside_entries, outside_bytes : int
         Copies that were not where the layout wants them, since something there was still needed.
-    again : tuple of PlacedSegment
-        Segments that the plan lets run again in the backward pass.
-    refused : tuple of (str, str)
-        Segments that do not run again any more, and why: they did not make the same again.
+    again, refused : tuple of PlacedSegment, tuple of (str, str)
+        Segments that the plan lets run again, and those that do not any more, and why.
     state_bytes : int
-        Of copies of buffers and the like for what runs again, which finds them as they were: the
-        most at a time. They are on the device, and in no count of live bytes.
+        The most bytes at a time of copies of buffers and the like for what runs again, which finds
+        them as they were. They are on the device, and in no count of live bytes.
     beside_bytes : int
         What rehearsals have left on the device beside what the plan puts there.
-    memory : MemoryReading or None
-        What the device's allocator had given out and reserved when the step ended; its peaks are
-        those since they were last reset. None on the CPU, and before the end.
-    reserved_limit : int or None
-        Bytes that it may have reserved at most, where a limit for that is given.
+    memory, reserved_limit : MemoryReading or None, int or None
+        What the device's allocator had given out and reserved when the step ended, with peaks since
+        they were last reset (None on the CPU, and before the end); and the limit for that, if
+        given.
     """
 
     deviation: str | None

@@ -118,10 +118,8 @@ class _Rows:
     """The actions of a schedule, while it is decided before which operations they come."""
 
     def __init__(self, problem: Problem, schedule: Schedule, ready: Mapping[int, int]) -> None:
-        self._trace = problem.trace
-        self._limit = problem.platform.memory
-        self._duplex = problem.platform.duplex
-        self._schedule = schedule
+        self._trace, self._limit = problem.trace, problem.platform.memory
+        self._duplex, self._schedule = problem.platform.duplex, schedule
         moves = schedule.plan(self._trace).moves
         before = {(move.kind, move.gap): move.before for move in moves}
         self._copied = {t.gap: t.end for t in schedule.transfers if t.kind is Kind.OFFLOAD}

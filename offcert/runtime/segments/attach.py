@@ -28,9 +28,7 @@ class _Wrapped:
     method = ""
 
     def __init__(self, segments: Calls, path: str, module: nn.Module) -> None:
-        self.segments = segments
-        self.path = path
-        self.module = module
+        self.segments, self.path, self.module = segments, path, module
         own = module.__dict__.get(self.method)
         self.original = own or getattr(type(module), self.method).__get__(module)
         self.guard = guard_of(segments.hooks)
@@ -122,8 +120,7 @@ class _Children:
     """The children of a part, as a function."""
 
     def __init__(self, run: ContainerRun, part: Part) -> None:
-        self.run = run
-        self.part = part
+        self.run, self.part = run, part
 
     def __call__(self, cell: list[Any]) -> Any:
         part = self.part
@@ -134,8 +131,7 @@ class TickHook:
     """The events of a module in which, or after which, something may be kept."""
 
     def __init__(self, segments: Calls, path: str) -> None:
-        self.segments = segments
-        self.path = path
+        self.segments, self.path = segments, path
         guard = guard_of(segments.hooks)
         self.enter, self.leave = UncopiedHook(self._enter, guard), UncopiedHook(self._leave, guard)
 

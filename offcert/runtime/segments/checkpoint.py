@@ -54,9 +54,7 @@ class Checkpoint:
     """A call of a segment, as autograd's saved-tensor hooks see it."""
 
     def __init__(self, proof: SegmentProof, told: Told, mode: Mode) -> None:
-        self.proof = proof
-        self.told = told
-        self.mode = mode
+        self.proof, self.told, self.mode = proof, told, mode
         # By address, the storages that modules hold.
         self.held: dict[int, bool] = {}
         # What the call is given, and the storages of results that are kept, by address.

@@ -34,8 +34,7 @@ class Content:
     __slots__ = ("name", "thing")
 
     def __init__(self, thing: Any, name: str) -> None:
-        self.thing = thing
-        self.name = name
+        self.thing, self.name = thing, name
 
     def take(self) -> Any:
         """Return a copy of the object's content, to be compared."""

@@ -41,11 +41,9 @@ class Walk:
     )  # fmt: skip
 
     def __init__(self, lookup: Any, calls: dict[str, int], again: Frame | None = None) -> None:
-        self.lookup = lookup
-        self.calls = calls
+        self.lookup, self.calls = lookup, calls
         self.opened: dict[str, list[int]] = {}
-        self.frame = again
-        self.again = again
+        self.frame, self.again = again, again
         self.watch: Watch | None = None
         self.lines: list[Any] = []
         self.calling = False
@@ -85,11 +83,8 @@ class Frame(Checkpoint):
     def __init__(self, part: Part, now: Now, keeper: Keeper | None, told: Told, mode: Mode) -> None:
         super().__init__(part.proof, told, mode)
         assert now.walk is not None
-        self.name = part.name
-        self.states = part.states
-        self.depth = part.depth
-        self.now = now
-        self.keeper = keeper
+        self.name, self.states, self.depth = part.name, part.states, part.depth
+        self.now, self.keeper = now, keeper
         self.lookup = now.walk.lookup
         self.calls = dict(now.walk.calls)
         self.before: Before | None = None

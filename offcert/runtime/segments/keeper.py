@@ -96,9 +96,7 @@ class Keeper:
         unread: dict[Tick, frozenset[int]],
         parameters: set[int],
     ) -> None:
-        self.name = name
-        self.kept = kept
-        self.unread = unread
+        self.name, self.kept, self.unread = name, kept, unread
         self.largest: dict[torch.device, int] = {}
         self.parameters = parameters
         self.hooks = outer_hooks()
@@ -137,8 +135,7 @@ class Watch(TorchDispatchMode):
         super().__init__()
         self.keeper = keeper
         self.stretch: Tick | None = None
-        self._entered = False
-        self._has_passed = False
+        self._entered, self._has_passed = False, False
         self._counts: Counter[Any] = Counter()
         self._makers = 0
 

@@ -194,8 +194,7 @@ class Give(Watch):
 
     def __init__(self, keeper: Keeper, last: Callable[[], bool], proof: SegmentProof) -> None:
         super().__init__(keeper)
-        self._last = last
-        self._proof = proof
+        self._last, self._proof = last, proof
         self._given: set[int] = set()
         # Where stand-ins lie.
         self._places: dict[torch.device, torch.Tensor] = {}

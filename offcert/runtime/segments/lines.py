@@ -41,8 +41,7 @@ class Calls:
     def __init__(self, hooks: Hooks | None, rehearsed: bool, verify_every: int | None) -> None:
         self.hooks = hooks
         self.now = Now()
-        self._rehearsed = rehearsed
-        self._verify_every = verify_every
+        self._rehearsed, self._verify_every = rehearsed, verify_every
         self._steps = 0
         # The step is of sizes with which its program has not been followed before.
         self._new_sizes = False
@@ -102,8 +101,7 @@ class Teller:
     __slots__ = ("_calls", "_path", "guard")
 
     def __init__(self, calls: Calls, path: str) -> None:
-        self._calls = calls
-        self._path = path
+        self._calls, self._path = calls, path
         self.guard = guard_of(calls.hooks)
 
     def ran(self, kind: str) -> None:
@@ -170,8 +168,7 @@ class _OpenLine:
 
     def __init__(self, frame: LineFrame, part: LinePart, value: torch.Tensor) -> None:
         frame.begin(value)
-        self.frame = frame
-        self.part = part
+        self.frame, self.part = frame, part
         self.outer = _active()
         walk = frame.now.walk
         assert walk is not None
@@ -233,9 +230,7 @@ class LineCall:
     """A call of a module that is one of a line, or may be, by the module's path and its number."""
 
     def __init__(self, segments: Calls, walk: Walk, key: Called) -> None:
-        self.segments = segments
-        self.walk = walk
-        self.key = key
+        self.segments, self.walk, self.key = segments, walk, key
 
     def run(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -34,9 +34,7 @@ class Restored(AbstractContextManager["Restored"]):
     """
 
     def __init__(self, name: str, before: Before, changing: set[str], shards: list[Any]) -> None:
-        self._name = name
-        self._before = before
-        self._changing = changing
+        self._name, self._before, self._changing = name, before, changing
         self._shards = shards
 
     def __enter__(self) -> Restored:

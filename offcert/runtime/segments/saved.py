@@ -72,8 +72,7 @@ class Saved:
     __slots__ = ("__weakref__", "checkpoint", "held", "index", "made")
 
     def __init__(self, checkpoint: Any, index: int) -> None:
-        self.checkpoint = checkpoint
-        self.index = index
+        self.checkpoint, self.index = checkpoint, index
         self.held: Any = None
         self.made: dict[int, torch.Tensor] = {}
 
@@ -105,8 +104,7 @@ class Given:
     __slots__ = ("_argument", "_view")
 
     def __init__(self, argument: Argument, view: View) -> None:
-        self._argument = argument
-        self._view = view
+        self._argument, self._view = argument, view
 
     def restore(self) -> torch.Tensor:
         """Return the tensor on its device."""
@@ -154,8 +152,7 @@ class Again:
         self.made: dict[int, torch.Tensor] = {}
         self.flags: list[torch.Tensor] = []
         self.difference: str | None = None
-        self._checkpoint = checkpoint
-        self._number = number
+        self._checkpoint, self._number = checkpoint, number
         self._asked = len(checkpoint.saved)
         self._unknown, self._unwritten = checkpoint.unknown, checkpoint.proof.unwritten
         self._count = 0

@@ -38,14 +38,8 @@ Made = tuple[tuple[str, int], ...]
 class Region:
     """A call of a module, or of children of an `nn.Sequential`, under a checkpoint with a policy.
 
-    Attributes
-    ----------
-    segment : PlacedSegment
-        Its place in the model.
-    makers : tuple of tuple of (str, int)
-        For each operator in it that makes a tensor, in order, data types and numbers of dimensions.
-    kept : frozenset of int
-        Numbers of those whose results stay; all others run again.
+    For each operator in it that makes a tensor, in order, `makers` has data types and numbers of
+    dimensions; results of those of the numbers `kept` stay, and all others run again.
     """
 
     segment: PlacedSegment
@@ -123,8 +117,7 @@ class _Policy:
     """Decides about the operators of one call of a region, in their order."""
 
     def __init__(self, region: Region) -> None:
-        self._region = region
-        self._number = 0
+        self._region, self._number = region, 0
         # Addresses of storages that the call has made; of those that stay, and whether something
         # that runs again has read them.
         self._own: set[int] = set()
@@ -230,18 +223,13 @@ class Policies:
 
     Attributes
     ----------
-    name : str
-        Name of the problem.
     regions : tuple of Region
         In the order in which the forward pass enters them; one may lie in another.
-    time : int
-        Ticks of the step under these policies (predicted; nothing is moved).
-    planned : int
-        Ticks of the step in the certificate.
-    peak : int
-        Bytes at most, of what the trace counts (predicted).
-    limit : int
-        The limit on that in the certificate.
+    time, planned : int
+        Ticks of the step under these policies (predicted; nothing is moved), and in the
+        certificate.
+    peak, limit : int
+        Bytes at most, of what the trace counts (predicted), and the certificate's limit on that.
     changes : tuple of str
         Decisions of the certificate that no policy can say, and what is done instead.
     """
@@ -264,11 +252,8 @@ class Policies:
     def applied(self, model: nn.Module) -> Iterator[nn.Module]:
         """Let calls of a model's modules run under `torch.utils.checkpoint.checkpoint` meanwhile.
 
-        Raises
-        ------
-        InputError
-            If the model lacks a module, or one cannot run again: compiled, sharded or script
-            modules, and such as change statistics in each forward pass (batch normalisation).
+        If the model lacks a module, or one cannot run again (compiled, sharded or script modules,
+        and such as change statistics in each forward pass), an `InputError` is raised.
         """
         self._require(model)
         modules = dict(model.named_modules())

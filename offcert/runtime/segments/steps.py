@@ -30,9 +30,7 @@ class SegmentedSteps:
         segments: Segments,
         plan_number: Callable[[Session], int | None] = lambda session: 0,
     ) -> None:
-        self._steps = steps
-        self._segments = segments
-        self._plan_number = plan_number
+        self._steps, self._segments, self._plan_number = steps, segments, plan_number
         self._session: weakref.ref[Session] | None = None
         self._calls: dict[str, int] = {}
 
@@ -90,9 +88,7 @@ class _EachCall:
     """Begins a step at every so many calls of the model."""
 
     def __init__(self, calls: int, hooks: Hooks | None = None) -> None:
-        self._calls = calls
-        self._made = 0
-        self._hooks = hooks
+        self._calls, self._made, self._hooks = calls, 0, hooks
         self._session: Session | None = None
 
     def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Session | None:

@@ -35,8 +35,7 @@ class _Clock:
     """Turns 'operation o has been reached' into begin and end events, one of each for each."""
 
     def __init__(self, observer: Observer, operations: int) -> None:
-        self._observer = observer
-        self._operations = operations
+        self._observer, self._operations = observer, operations
         self._now = 0
         observer.begin(0)
 

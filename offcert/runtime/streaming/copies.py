@@ -79,11 +79,8 @@ class HostCopies(Generic[Key]):
     """
 
     def __init__(self, layout: HostLayout[Key], store: HostStore) -> None:
-        self.outside_entries = 0
-        self.outside_bytes = 0
-        self._offsets = layout.offsets
-        self._overlapping = layout.overlapping
-        self._store = store
+        self.outside_entries, self.outside_bytes, self._offsets = 0, 0, layout.offsets
+        self._overlapping, self._store = layout.overlapping, store
         self._inside: dict[Key, weakref.ref[Entry]] = {}
         self._outside: dict[Key, HostStore] = {}
 
@@ -199,11 +196,8 @@ class StreamCopies(Generic[Key]):
         apart: Callable[[int], Arena] | None = None,
         staging: Staging[Key] | None = None,
     ) -> None:
-        self.outside_entries = 0
-        self.outside_bytes = 0
-        self._device = device
-        self._offsets = layout.offsets
-        self.arena = arena
+        self.outside_entries, self.outside_bytes, self._device = 0, 0, device
+        self._offsets, self.arena = layout.offsets, arena
         self._apart = device.arena if apart is None else apart
         self._staging = staging
         self._inside: Addresses[Copy] = Addresses()

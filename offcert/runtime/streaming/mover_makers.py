@@ -13,7 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from offcert.runtime.device.interface import Arena, Device
 from offcert.runtime.device.pinned import SplitArena
 from offcert.runtime.device.registration import RegistrationError
-from offcert.runtime.device.store import HostStore, SplitStore
+from offcert.runtime.device.store import HostStore
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.plan.timetable import Act
 from offcert.runtime.streaming.copies import StreamCopies
@@ -114,26 +114,19 @@ class SynchronousMoverMaker(MoverMaker[HostStore]):
         self, directory: str | None = None, *, timed: bool = False, spill: str | None = None
     ) -> None:
         super().__init__()
-        self._directory = directory
-        self._timed = timed
-        self._spill = spill
+        self._directory, self._timed, self._spill = directory, timed, spill
 
     def mover(self, step_plan: StepPlan) -> tuple[Mover | None, HostStore | None]:
         """Return a mover for a step, and where it copies to; None if nothing moves."""
         if step_plan.moves_nothing and not self._timed:
             return None, None
-        store = self._free_room(step_plan) or self._new(step_plan)
+        # All of it is in files, and what has no room in memory decides in which folder.
+        folder = self._spill if step_plan.in_file and self._spill else self._directory
+        store = self._free_room(step_plan) or HostStore(step_plan.host.pool, folder)
         if not self._timed:
             return SynchronousMover(step_plan, store), store
         self.record = StepEvents(HOST_CLOCK)
         return TimedMover(step_plan, store, self.record), store
-
-    def _new(self, step_plan: StepPlan) -> HostStore:
-        border = step_plan.host.pool - step_plan.in_file
-        store = HostStore(border, self._directory)
-        if not step_plan.in_file:
-            return store
-        return SplitStore(store, HostStore(step_plan.in_file, self._spill), border)
 
 
 class StreamMoverMaker(MoverMaker[StreamCopies[SavedPlace]]):
@@ -141,9 +134,7 @@ class StreamMoverMaker(MoverMaker[StreamCopies[SavedPlace]]):
 
     def __init__(self, device: Device, *, timed: bool = False, spill: str | None = None) -> None:
         super().__init__()
-        self._device = device
-        self._timed = timed
-        self._spill = spill
+        self._device, self._timed, self._spill = device, timed, spill
         self._made: list[StreamCopies[SavedPlace]] = []
         # The arena of a plan that is not followed any more: to register another one takes seconds.
         self._spare: Arena | None = None

@@ -40,8 +40,7 @@ class Flight:
 
     def __init__(self, device: Device, stream: Stream, data: Sequence[torch.Tensor]) -> None:
         self.done: DeviceEvent | None = None
-        self._compute = device.compute
-        self._stream = stream
+        self._compute, self._stream = device.compute, stream
         self._data = tuple(data)
 
     def land(self) -> None:
@@ -94,13 +93,10 @@ class StreamMover(Mover):
     ) -> None:
         super().__init__()
         assert step_plan.timetable is not None
-        self._device = device
-        self._copies = copies
+        self._device, self._copies = device, copies
         self._outside_before = copies.outside_entries, copies.outside_bytes
-        self._record = record
-        self._timetable = step_plan.timetable
-        self._durations = step_plan.trace.durations
-        self._compute = device.compute
+        self._record, self._timetable = record, step_plan.timetable
+        self._durations, self._compute = step_plan.trace.durations, device.compute
         # How many operations have ended.
         self._ran = 0
         self._sent: dict[int, _Sent] = {}

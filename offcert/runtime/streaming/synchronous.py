@@ -68,9 +68,7 @@ class Mover(ABC):
     in_streams = False
 
     def __init__(self) -> None:
-        self.offloaded_bytes = 0
-        self.prefetched_bytes = 0
-        self.late_bytes = 0
+        self.offloaded_bytes, self.prefetched_bytes, self.late_bytes = 0, 0, 0
         self.unfreed: list[Unfreed] = []
 
     @property
@@ -153,8 +151,7 @@ class SynchronousMover(Mover):
         super().__init__()
         self._copies = HostCopies(step_plan.host, store)
         self._releases = step_plan.prediction.releases
-        self._claims = step_plan.prediction.claims
-        self._parts = step_plan.parts
+        self._claims, self._parts = step_plan.prediction.claims, step_plan.parts
 
     @property
     def outside_entries(self) -> int:

@@ -75,8 +75,7 @@ class Handle:
         # Autograd saves a parameter itself: what is given to it as `.data` later is what it uses.
         itself = entry is None and tensor.is_leaf and tensor.requires_grad
         self.tensor: torch.Tensor | None = tensor if itself else detached
-        self.version = detached._version
-        self.stale = False
+        self.version, self.stale = detached._version, False
         self.view: tuple[torch.dtype, tuple[int, ...], tuple[int, ...], int] | None = None
         self.whole: Whole | None = None
 
@@ -145,8 +144,7 @@ class Entry:
     __slots__ = ("__weakref__", "address", "data", "handles", "key", "sending", "size", "version")
 
     def __init__(self, key: Any, size: int) -> None:
-        self.key = key
-        self.size = size
+        self.key, self.size = key, size
         self.data: torch.Tensor | None = None
         self.sending: torch.Tensor | None = None
         self.version = self.address = 0

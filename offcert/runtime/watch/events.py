@@ -335,8 +335,7 @@ class _GradientTick:
     __slots__ = ("_again", "_event", "session")
 
     def __init__(self, session: Session, event: Event) -> None:
-        self.session = session
-        self._event = event
+        self.session, self._event = session, event
         self._again = 0
 
     @property

@@ -67,8 +67,7 @@ class SegmentProof:
         paths: tuple[str, ...] = (),
         told: Callable[[SegmentProof], None] | None = None,
     ) -> None:
-        self.name = name
-        self.paths = paths
+        self.name, self.paths = name, paths
         self.seen = 0
         self.compared: int | None = None
         self.unwritten: set[int] = set()

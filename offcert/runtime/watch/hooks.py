@@ -139,9 +139,7 @@ class Hooks:
     """
 
     def __init__(self, root: nn.Module, steps: StepKeeper, guard: Guard = RAISING) -> None:
-        self.root = root
-        self.steps = steps
-        self.guard = guard
+        self.root, self.steps, self.guard = root, steps, guard
         self.unseen: Unseen | None = None
         self.threads = Threads()
         self.compiled: set[str] = set()

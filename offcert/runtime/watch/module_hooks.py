@@ -49,9 +49,7 @@ class UncopiedHook:
         guard: Guard = RAISING,
         otherwise: Callable[..., None] | None = None,
     ) -> None:
-        self.function = function
-        self.guard = guard
-        self.otherwise = otherwise
+        self.function, self.guard, self.otherwise = function, guard, otherwise
 
     def __call__(self, *arguments: Any) -> None:
         """Call the function, unless the compiler only looks at the module."""
@@ -84,8 +82,7 @@ class Unseen:
     """
 
     def __init__(self, root: nn.Module, told: Callable[[str], None], guard: Guard) -> None:
-        self.guard = guard
-        self.root = root
+        self.guard, self.root = guard, root
         self._told: Callable[[str], None] | None = told
         self._undo = ExitStack()
         _watch_compiler(self)
@@ -182,8 +179,7 @@ class _ModuleHook(UncopiedHook):
 
     def __init__(self, hooks: Hooked, path: str) -> None:
         super().__init__(_ignore, hooks.guard)
-        self.hooks = hooks
-        self.path = path
+        self.hooks, self.path = hooks, path
 
 
 class EnterHook(_ModuleHook):
@@ -225,8 +221,7 @@ class RootHook:
     """
 
     def __init__(self, hooks: Hooked, module: nn.Module) -> None:
-        self.hooks = hooks
-        self.module = module
+        self.hooks, self.module = hooks, module
         self.enter = UncopiedHook(self._enter, hooks.guard)
         self.leave = UncopiedHook(self._leave, hooks.guard, self._left_anyway)
         self.last: Any = None

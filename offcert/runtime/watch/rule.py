@@ -71,9 +71,7 @@ class _Away:
     def __init__(
         self, entry: weakref.ref[Entry], host: torch.Tensor, record: StorageRecord
     ) -> None:
-        self.entry = entry
-        self.host = host
-        self.record = record
+        self.entry, self.host, self.record = entry, host, record
 
 
 class Rule:
@@ -84,10 +82,8 @@ class Rule:
     """
 
     def __init__(self, tracker: LiveBytes, limit: int, host: int | None = None) -> None:
-        self.limit = limit
-        self.bytes_moved = 0
-        self._tracker = tracker
-        self._host = host
+        self.limit, self.bytes_moved = limit, 0
+        self._tracker, self._host = tracker, host
         self._saved: list[weakref.ref[Entry]] = []
         self._away: dict[int, _Away] = {}
         self._known: dict[str, int] = {}

@@ -214,11 +214,8 @@ class SavedStorages:
         tracker: LiveBytes | None = None,
         guard: Guard = RAISING,
     ) -> None:
-        self.owned = owned
-        self.device = device
-        self.guard = guard
-        self.closed = False
-        self.tracker = tracker
+        self.owned, self.device, self.guard = owned, device, guard
+        self.closed, self.tracker = False, tracker
         # Not a dictionary that forgets the dead: that costs more than all of them take.
         self.by_address: dict[int, weakref.ref[Entry]] = {}
 

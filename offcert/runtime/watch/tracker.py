@@ -42,8 +42,7 @@ class StorageRecord:
     __slots__ = ("born", "died", "excluded", "reference", "size")
 
     def __init__(self, size: int, born: int) -> None:
-        self.size = size
-        self.born = born
+        self.size, self.born = size, born
         self.died: int | None = None
         self.excluded = False
         self.reference: weakref.ref[torch.UntypedStorage] | None = None
@@ -85,10 +84,7 @@ class LiveBytes(TorchDispatchMode):
         super().__init__()
         self.kind: str | None = None
         self.now = -1
-        self.live = 0
-        self.peak = 0
-        self.away = 0
-        self.most = 0
+        self.live, self.peak, self.away, self.most = 0, 0, 0, 0
         self.announcer: Announcer | None = None
         self.listener: Listener | None = None
         self.allocated: Allocated | None = None
@@ -97,8 +93,7 @@ class LiveBytes(TorchDispatchMode):
         self.sharded: Sharded | None = None
         self._begun: list[StorageRecord] = []
         self._sent: list[tuple[torch.UntypedStorage, int]] = []
-        self._counting = False
-        self._fakes = False
+        self._counting, self._fakes = False, False
         # Keyed by the address of the storage, which is unique while the storage lives.
         self._alive: dict[int, StorageRecord] = {}
         # Storages known not to count; weak references guard against reuse of the address.

@@ -62,21 +62,12 @@ def names() -> list[str]:
 
 
 def build(name: str, **options: Any) -> nn.Module:
-    """Build a network with fresh weights, in training mode.
+    """Build a network of `names()` with fresh weights, in training mode.
 
-    Parameters
-    ----------
-    name
-        One of `names()`.
-    **options
-        `classes` (networks on images), `stages` (DenseNet), `dropout` (VGG, AlexNet, Inception v3,
-        GPT),
-        `auxiliary` (Inception v3), `layers`, `heads`, `width`, `vocabulary`, `context` (GPT).
-
-    Returns
-    -------
-    nn.Module
-        On PyTorch's default device; under `torch.device("meta")` it takes no memory.
+    Options are `classes` (networks on images), `stages` (DenseNet), `dropout` (VGG, AlexNet,
+    Inception v3, GPT), `auxiliary` (Inception v3), `layers`, `heads`, `width`, `vocabulary`,
+    `context` (GPT). The network is on PyTorch's default device; under `torch.device("meta")` it
+    takes no memory.
 
     Raises
     ------
@@ -103,22 +94,11 @@ def default_shape(name: str) -> tuple[int, ...]:
 
 
 def default_input(name: str, shape: Sequence[int] | None = None, **options: Any) -> Tensor:
-    """Return a random input for a network.
+    """Return a random input for a network of `names()` that is built with some options.
 
-    Parameters
-    ----------
-    name
-        One of `names()`.
-    shape
-        (batch, 3, height, width) or, for a GPT, (batch, tokens); by default
-        `default_shape(name)`, for a GPT with no more tokens than its context.
-    **options
-        The options that the network is built with.
-
-    Returns
-    -------
-    Tensor
-        Normally distributed float32, or int64 tokens, drawn from PyTorch's generator.
+    It is normally distributed float32 of (batch, 3, height, width) or, for a GPT, int64 tokens of
+    (batch, tokens), drawn from PyTorch's generator; by default `default_shape(name)`, for a GPT
+    with no more tokens than its context.
 
     Raises
     ------

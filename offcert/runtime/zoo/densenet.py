@@ -102,21 +102,15 @@ def _transition(inputs: int, outputs: int) -> nn.Sequential:
 class DenseNet(nn.Module):
     """A DenseNet-BC with compression 0.5 for images of any size from 29 pixels on.
 
-    Parameters
-    ----------
-    depth
-        121, 161, 169 or 201.
-    classes
-        Number of outputs.
-    stages
-        ``"blocks"``: the layers of a block hand on a list of tensors, so that a block is one stage.
-        ``"layers"``: each hands on its input and its new features in one tensor, so that each is
-        one. Both compute the same, with the same parameters; gradients are summed in other orders.
+    With the stages ``"blocks"`` the layers of a block hand on a list of tensors, so that a block is
+    one stage; with ``"layers"`` each hands on its input and its new features in one tensor, so that
+    each is one. Both compute the same, with the same parameters; gradients are summed in other
+    orders.
 
     References
     ----------
-    Huang, Liu, van der Maaten, Weinberger: Densely Connected Convolutional Networks.
-    CVPR 2017, Table 1.
+    Huang, Liu, van der Maaten, Weinberger: Densely Connected Convolutional Networks. CVPR 2017,
+    Table 1.
     """
 
     def __init__(self, depth: int, classes: int = 1000, stages: str = BLOCKS) -> None:

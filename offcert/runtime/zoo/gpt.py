@@ -79,17 +79,6 @@ class Block(nn.Module):
 class GPT(nn.Module):
     """A decoder-only transformer; the defaults are GPT-2 small with its tied embeddings.
 
-    Parameters
-    ----------
-    layers, heads, width
-        Number of blocks, of attention heads in each, and of features of a token.
-    vocabulary
-        Number of different tokens.
-    context
-        Largest number of tokens in a sequence.
-    dropout
-        Probability of every dropout layer.
-
     References
     ----------
     Radford, Wu, Child, Luan, Amodei, Sutskever: Language Models are Unsupervised Multitask

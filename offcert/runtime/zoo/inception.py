@@ -160,23 +160,14 @@ class AuxiliaryHead(nn.Module):
 class InceptionV3(nn.Module):
     """Inception v3 for images of any size from 75 pixels on; published for 299.
 
-    It has 23,834,568 parameters for 1000 classes, and 27,161,264 with the auxiliary head,
-    which is the number usually quoted.
-
-    Parameters
-    ----------
-    classes
-        Number of outputs.
-    auxiliary
-        Add the auxiliary classifier. In training the network then returns the pair
-        (logits, auxiliary logits); without it there is one output, as a chain needs.
-    dropout
-        Probability with which an input of the classifier is dropped.
+    It has 23,834,568 parameters for 1000 classes, and 27,161,264 with the auxiliary head, which is
+    the number usually quoted. With that (`auxiliary`) it returns the pair (logits, auxiliary
+    logits) in training; without it there is one output, as a chain needs.
 
     References
     ----------
-    Szegedy, Vanhoucke, Ioffe, Shlens, Wojna: Rethinking the Inception Architecture for
-    Computer Vision. CVPR 2016.
+    Szegedy, Vanhoucke, Ioffe, Shlens, Wojna: Rethinking the Inception Architecture for Computer
+    Vision. CVPR 2016.
     """
 
     def __init__(self, classes: int = 1000, auxiliary: bool = False, dropout: float = 0.5) -> None:

@@ -89,16 +89,9 @@ class Bottleneck(_Block):
 
 
 class ResNet(nn.Module):
-    """A residual network for images of any size.
+    """A residual network of depth 18, 34, 50, 101 or 152 for images of any size.
 
-    Parameters
-    ----------
-    depth
-        18, 34, 50, 101 or 152; from 50 on the blocks are bottlenecks.
-    classes
-        Number of outputs.
-
-    References
+    Bottlenecks from 50 on. References
     ----------
     He, Zhang, Ren, Sun: Deep Residual Learning for Image Recognition. CVPR 2016, Table 1.
     """

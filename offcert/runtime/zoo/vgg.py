@@ -9,18 +9,11 @@ from torch import Tensor, nn
 class AlexNet(nn.Module):
     """AlexNet in its single-tower form, for images of any size from 63 pixels on.
 
-    Parameters
-    ----------
-    classes
-        Number of outputs.
-    dropout
-        Probability with which an input of the first two linear layers is dropped.
-
     References
     ----------
     Krizhevsky: One weird trick for parallelizing convolutional neural networks. 2014,
-    arXiv:1404.5997 (the layer sizes); Krizhevsky, Sutskever, Hinton: ImageNet Classification
-    with Deep Convolutional Neural Networks. NeurIPS 2012 (the network).
+    arXiv:1404.5997 (the layer sizes); Krizhevsky, Sutskever, Hinton: ImageNet Classification with
+    Deep Convolutional Neural Networks. NeurIPS 2012 (the network).
     """
 
     def __init__(self, classes: int = 1000, dropout: float = 0.5) -> None:
@@ -68,21 +61,14 @@ _WIDTHS = (64, 128, 256, 512, 512)
 
 
 class VGG(nn.Module):
-    """A VGG network for images of any size from 32 pixels on.
+    """A VGG network of depth 11, 13, 16 or 19 for images of any size from 32 pixels on.
 
-    Parameters
-    ----------
-    depth
-        11, 13, 16 or 19 (configurations A, B, D and E).
-    classes
-        Number of outputs.
-    dropout
-        Probability with which an input of the last two linear layers is dropped.
+    These are configurations A, B, D and E.
 
     References
     ----------
-    Simonyan, Zisserman: Very Deep Convolutional Networks for Large-Scale Image Recognition.
-    ICLR 2015, Table 1.
+    Simonyan, Zisserman: Very Deep Convolutional Networks for Large-Scale Image Recognition. ICLR
+    2015, Table 1.
     """
 
     def __init__(self, depth: int, classes: int = 1000, dropout: float = 0.5) -> None:

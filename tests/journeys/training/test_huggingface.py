@@ -296,7 +296,6 @@ def test_a_step_of_something_else_is_refused():
     ("module", "package"),
     [
         ("offcert.training.huggingface", "transformers"),
-        ("offcert.training.accelerate_hook", "accelerate"),
         ("offcert.training.lightning_callback", "lightning"),
     ],
 )
