@@ -7,7 +7,7 @@ published. The step is captured on fake tensors, so neither weights nor a GPU ar
 *Predicted* is what a step reaches that lasts as long as its computations; *products alone* is the
 same on a card whose memory is so fast that only products, convolutions and attention take time, as
 if all else were fused away; *calibrated* is the same on a card of which these reach less in
-training than at best (`offcert.runtime.hardware.calibration`). All predictions leave out the
+training than at best (`offcert.runtime.hardware.files`). All predictions leave out the
 optimiser, the input pipeline and communication; what else a published run does differently is in
 its row. ``--rows FILE`` takes rows from a JSON file instead (a list of objects with the fields of
 `Row`), ``--only`` those whose names match patterns. ``--fit`` fits by how much less
@@ -39,7 +39,7 @@ from offcert.core.documents import read_json, write_json
 from offcert.runtime import zoo
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.hardware import Hardware, OperationClass, cost, hardware, roofline_ns
-from offcert.runtime.hardware.calibration import SUSTAINED
+from offcert.runtime.hardware.files import SUSTAINED
 from offcert.runtime.workloads.configured import training_step
 from offcert.runtime.workloads.shapes import SHAPES
 

@@ -176,7 +176,7 @@ def add_configured(parser: argparse.ArgumentParser, sizes: bool = True) -> None:
 def _hardware(text: str) -> str:
     """Return the name of a hardware model, or of a file, which is read later."""
     from offcert.core.messages import meant, show
-    from offcert.runtime.hardware.named import spelled
+    from offcert.runtime.hardware.files import spelled
 
     name = text.removesuffix(CALIBRATED)
     if name in HARDWARE or name.endswith(".toml"):

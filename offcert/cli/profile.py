@@ -135,7 +135,7 @@ def _card(device_memory: str | None) -> Hardware | str:
     """Return the card here, the one that a size suggests, or the papers'."""
     from offcert.core.units import require_limit
     from offcert.runtime.hardware.choice import at_hand
-    from offcert.runtime.hardware.named import suggested
+    from offcert.runtime.hardware.files import suggested
 
     memory = None if device_memory is None else require_limit(device_memory, "device memory")
     return at_hand() or (None if memory is None else suggested(memory)) or HARDWARE[0]

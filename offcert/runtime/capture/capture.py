@@ -51,18 +51,10 @@ class Clock(StrEnum):
 
 @dataclass(frozen=True)
 class Storage:
-    """A storage that the model's forward pass saves.
+    """A storage that the model's forward pass saves."""
 
-    Attributes
-    ----------
-    place : SavedPlace
-        By what it is recognised.
-    tensor : int or None
-        The evictable tensor of the trace that it is a part of.
-    """
-
-    place: SavedPlace
-    tensor: int | None
+    place: SavedPlace  # By what it is recognised
+    tensor: int | None  # The evictable tensor of the trace that it is a part of
 
 
 @dataclass(frozen=True)

@@ -114,24 +114,10 @@ def _operation_name(moment: Moment) -> str:
 
 @dataclass
 class Group:
-    """Storages that become one tensor.
+    """Storages that become one tensor."""
 
-    Attributes
-    ----------
-    uses : tuple of int
-        Of the tensor.
-    evictable : bool
-        Whether it may leave.
-    size : int
-        Bytes of all of them.
-    lives : list of Life
-        The life of each storage.
-    name : str
-        Name of the tensor.
-    """
-
-    uses: tuple[int, ...]
-    evictable: bool
-    size: int = 0
-    lives: list[Life] = field(default_factory=list)
-    name: str = ""
+    uses: tuple[int, ...]  # Of the tensor
+    evictable: bool  # Whether it may leave
+    size: int = 0  # Bytes of all of them
+    lives: list[Life] = field(default_factory=list)  # The life of each storage
+    name: str = ""  # Name of the tensor

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from offcert.runtime.segments.arguments import Handed
 from offcert.runtime.watch.entries import Entry, Handle
 from offcert.runtime.watch.events import Event
 from offcert.runtime.watch.saved_hooks import Owned, SavedStorages
@@ -62,86 +63,41 @@ class RecordedStorages(SavedStorages):
 
 @dataclass(slots=True)
 class Moment:
-    """An event or an operator, and what happened from there to the next moment.
+    """An event or an operator, and what happened from there to the next moment."""
 
-    Attributes
-    ----------
-    event : Event
-        The event of this moment; operators are events too.
-    backward : bool
-        Whether a backward pass was under way.
-    live : int
-        Live bytes when it began.
-    peak : int
-        The most live bytes until the next moment.
-    launches : bool
-        Whether an operator did any work: views and allocations do not.
-    duration : int
-        Of that work, in ticks.
-    module : str
-        Path of the module that an operator was called in.
-    """
-
-    event: Event
-    backward: bool
-    live: int
-    module: str
-    peak: int = 0
-    launches: bool = False
-    duration: int = 0
+    event: Event  # The event of this moment; operators are events too
+    backward: bool  # Whether a backward pass was under way
+    live: int  # Live bytes when it began
+    module: str  # Path of the module that an operator was called in
+    peak: int = 0  # The most live bytes until the next moment
+    launches: bool = False  # Whether an operator did any work: views and allocations do not
+    duration: int = 0  # Of that work, in ticks
 
 
 @dataclass(slots=True)
 class Life:
-    """The life of one storage during a recorded step.
+    """The life of one storage during a recorded step."""
 
-    Attributes
-    ----------
-    record : StorageRecord
-        Its bytes, and the moments of its birth and death.
-    touched : set of int
-        Moments at which an operator or autograd needed it.
-    held : list of (int, int)
-        First and last moments of the stretches in which someone besides autograd held it.
-    saved_at : int or None
-        The moment at which autograd saved it first.
-    entry : weakref to Entry, or None
-        The entry that autograd holds since then.
-    changed : set of int
-        Moments at which an operator changed it in place.
-    """
-
-    record: StorageRecord
+    record: StorageRecord  # Its bytes, and the moments of its birth and death
+    # Moments at which an operator or autograd needed it.
     touched: set[int] = field(default_factory=set)
+    # First and last moments of the stretches in which someone besides autograd held it.
     held: list[tuple[int, int]] = field(default_factory=list)
-    saved_at: int | None = None
-    entry: weakref.ref[Entry] | None = None
+    saved_at: int | None = None  # The moment at which autograd saved it first
+    entry: weakref.ref[Entry] | None = None  # The entry that autograd holds since then
+    # Moments at which an operator changed it in place.
     changed: set[int] = field(default_factory=set)
 
 
 @dataclass(slots=True)
 class Seen:
-    """A tensor at a moment.
+    """A tensor at a moment."""
 
-    Attributes
-    ----------
-    moment : int
-        When.
-    storage : hashable or None
-        Of the tensor: its life if it is counted; None if the model holds it.
-    size : int
-        Bytes of the storage.
-    dtype : str
-        Data type of the tensor.
-    shape : tuple of int
-        Shape of the tensor.
-    """
-
-    moment: int
-    storage: Any
-    size: int
-    dtype: str
-    shape: tuple[int, ...]
+    moment: int  # When
+    storage: Any  # Of the tensor: its life if it is counted; None if the model holds it
+    size: int  # Bytes of the storage
+    dtype: str  # Data type of the tensor
+    shape: tuple[int, ...]  # Shape of the tensor
 
 
 @dataclass(slots=True)
@@ -153,3 +109,58 @@ class Saved:
     dtype: str
     shape: tuple[int, ...]
     life: Life | None
+
+
+class LineFinder:
+    """Told of the calls of modules in forward passes, and of operators.
+
+    A call belongs to a line if no other module is called in it, and it takes one tensor and returns
+    one. It continues the line if the tensor is the very object that the call before returned, not
+    changed since, and no operator was called in between, not even for a view: what the program does
+    between the calls of a line does not run again.
+
+    Attributes
+    ----------
+    found : list of list of Event
+        The beginnings of the calls of each line with at least two of them.
+    """
+
+    def __init__(self) -> None:
+        self._lines: list[list[Event]] = []
+        # The result of the last call, if a line may go on.
+        self._handed: Handed | None = None
+        # The innermost call that is being made, and whether it continues the line.
+        self._open: tuple[Event, bool] | None = None
+
+    @property
+    def found(self) -> list[list[Event]]:
+        """The lines so far."""
+        return [line for line in self._lines if len(line) > 1]
+
+    def enter(self, event: Event, values: Any) -> None:
+        """Note that a module is called; its arguments are a tuple if there are no keywords."""
+        self._open = None
+        if isinstance(values, tuple) and len(values) == 1 and torch.is_grad_enabled():
+            continues = self._handed is not None and self._handed.is_(values[0])
+            if continues or isinstance(values[0], torch.Tensor):
+                self._open = event, continues
+
+    def leave(self, path: str, output: Any) -> None:
+        """Note that a module returns."""
+        opened, self._open = self._open, None
+        # A call in which others were made is none of a line, but does not end it either.
+        if opened is None or opened[0].path != path:
+            return
+        event, continues = opened
+        if not continues:
+            self._lines.append([])
+        self._lines[-1].append(event)
+        self._handed = Handed(output) if isinstance(output, torch.Tensor) else None
+
+    def note_operator(self) -> None:
+        """Note that an operator is called: if that is between two calls, a line ends."""
+        self._handed = None
+
+    def cut(self) -> None:
+        """End the line."""
+        self._handed = self._open = None

@@ -23,20 +23,11 @@ if TYPE_CHECKING:
 
 @dataclass
 class _Inside:
-    """The storages that an operation makes, and the older ones that die in it.
+    """The storages that an operation makes, and the older ones that die in it."""
 
-    Attributes
-    ----------
-    first : int
-        Its first moment.
-    made : list of int
-        For each of its moments, the bytes alive of what it has made.
-    gone : list of (int, int, int)
-        A moment from which on something older is dead, its value, and bytes.
-    """
-
-    first: int
-    made: list[int]
+    first: int  # Its first moment
+    made: list[int]  # For each of its moments, the bytes alive of what it has made
+    # A moment from which on something older is dead, its value, and bytes.
     gone: list[tuple[int, int, int]] = field(default_factory=list)
 
     @cached_property
@@ -65,7 +56,10 @@ def build_within(
     operations: Sequence[Operation],
     unpacked: Iterable[tuple[int, int]],
 ) -> Within:
-    """Return the events within the operations of a recorded step: memory made, tensors asked for."""
+    """Return the events within the operations of a step: memory made, tensors asked for.
+
+    `value_of` says, by `id`, which value of the network each life is a part of.
+    """
     insides, surviving = _insides(lives, value_of, cut)
     makings = (
         _making(index, inside, surviving[index], operations[index].workspace)

@@ -17,8 +17,7 @@ from typing import Any
 import torch
 
 from offcert.core.errors import InputError
-from offcert.runtime.capture.lines import LineFinder
-from offcert.runtime.capture.moments import Life, Moment, RecordedStorages, Saved, Seen
+from offcert.runtime.capture.moments import Life, LineFinder, Moment, RecordedStorages, Saved, Seen
 from offcert.runtime.hardware import Hardware
 from offcert.runtime.hardware.attention import attention_scratch
 from offcert.runtime.hardware.cost import attention_parts, operator_cost, operator_ns

@@ -278,7 +278,7 @@ class Backend:
 def insert_plan(
     plan: Planned, pair: GraphPair, owned: Iterable[str] = ()
 ) -> tuple[tuple[MovedInGraphs, ...], tuple[Stays, ...]]:
-    """Put the transfers of a plan into a forward and a backward graph; return what became of them."""
+    """Put the transfers of a plan into two graphs; return what became of them."""
     calls = NodeCalls(pair.nodes, {event.path for event in plan.events})
     anchors = Anchors(plan, pair, calls)
     places = GraphStorages(pair, owned).found(plan, anchors)

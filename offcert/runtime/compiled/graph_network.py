@@ -36,21 +36,11 @@ class GraphRecord(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A computation in the graphs.
+    """A computation in the graphs."""
 
-    Attributes
-    ----------
-    graph : int
-        In the order of the forward pass.
-    side : int
-        0: forward, 1: backward.
-    stretch : int
-        Number in its graph; -1 where the gradients come that a backward graph is given.
-    """
-
-    graph: int
-    side: int
-    stretch: int
+    graph: int  # In the order of the forward pass
+    side: int  # 0: forward, 1: backward
+    stretch: int  # Number in its graph; -1 where the gradients come that a backward graph is given
 
 
 _SOURCE: Record[Any] = Record(dict, graphs=Each(InOrder(GraphRecord, TEXT, Integer(0), Integer(0))))

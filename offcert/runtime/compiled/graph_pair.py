@@ -22,18 +22,10 @@ _INDEX = re.compile(r"\[['\"]?(.*?)['\"]?\]")
 
 
 class CallKey(NamedTuple):
-    """A call of a module.
+    """A call of a module."""
 
-    Attributes
-    ----------
-    path : str
-        As in ``model.named_modules()``.
-    call : int
-        How many calls of the module came before it.
-    """
-
-    path: str
-    call: int
+    path: str  # As in ``model.named_modules()``
+    call: int  # How many calls of the module came before it
 
 
 Stack = tuple[CallKey, ...]

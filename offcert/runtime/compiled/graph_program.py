@@ -25,6 +25,7 @@ from offcert.runtime.compiled.graph_pair import tensor_of
 from offcert.runtime.compiled.insert import HOST, call, value_like
 from offcert.runtime.compiled.joint_graph import Key
 from offcert.runtime.compiled.operators import HOLD, OPERATORS, is_return
+from offcert.runtime.compiled.planned import Eviction, absences
 from offcert.runtime.compiled.report import NOWHERE, GraphReport, MovedInGraphs, RunsAgain, Stays
 from offcert.runtime.plan.predict import Prediction, predict
 from offcert.runtime.plan.step_plan import require_memory
@@ -34,30 +35,14 @@ from offcert.runtime.watch.saved_hooks import SavedPlace
 
 @dataclass(frozen=True)
 class GraphPlan:
-    """A plan for compiled graphs.
+    """A plan for compiled graphs."""
 
-    Attributes
-    ----------
-    problem : Problem
-        What is executed, in which stretches may run several times.
-    graphs : tuple of GraphRecord
-        The graphs, in the order of the forward pass.
-    runs : tuple of int
-        The computation that each operation runs.
-    values : tuple of int
-        The value that each tensor is a copy of.
-    writer : tuple of int
-        The computation that makes each value.
-    prediction : Prediction
-        When tensors leave and come back.
-    """
-
-    problem: Problem
-    graphs: tuple[GraphRecord, ...]
-    runs: tuple[int, ...]
-    values: tuple[int, ...]
-    writer: tuple[int, ...]
-    prediction: Prediction
+    problem: Problem  # What is executed, in which stretches may run several times
+    graphs: tuple[GraphRecord, ...]  # The graphs, in the order of the forward pass
+    runs: tuple[int, ...]  # The computation that each operation runs
+    values: tuple[int, ...]  # The value that each tensor is a copy of
+    writer: tuple[int, ...]  # The computation that makes each value
+    prediction: Prediction  # When tensors leave and come back
 
     @property
     def name(self) -> str:
@@ -82,16 +67,9 @@ class GraphPlan:
         return [n for n, run in enumerate(self.runs) if first.setdefault(run, n) != n]
 
     @cached_property
-    def moved(self) -> dict[int, list[tuple[int, int]]]:
-        """For each tensor that leaves: before which operations it has left, and returns."""
-        out: dict[int, list[int]] = {}
-        back: dict[int, list[int]] = {}
-        for operation in range(len(self.runs)):
-            for tensor in self.prediction.releases[operation]:
-                out.setdefault(tensor, []).append(operation)
-            for tensor in self.prediction.claims[operation]:
-                back.setdefault(tensor, []).append(operation)
-        return {each: list(zip(out[each], back[each], strict=True)) for each in out}
+    def moved(self) -> dict[int, list[Eviction]]:
+        """When each tensor that leaves is away, in their order."""
+        return absences(self.prediction)
 
     @property
     def bytes_moved(self) -> int:
@@ -108,9 +86,11 @@ class GraphPlan:
             if self.graph_of(n) != number or refused is not None:
                 stays.append(Stays(tensor.name, place, maker, NOWHERE))
                 continue
-            rows = zip(*self.moved[n], strict=True)
-            names = [tuple(trace.operations[each].name for each in row) for row in rows]
-            carried.append(MovedInGraphs(tensor.name, place, tensor.name, *names, exact=True))
+            times = [(each.release, each.claim) for each in self.moved[n]]
+            exact = all(self.places[each].graph == number for row in times for each in row)
+            names = [[trace.operations[each].name for each in row] for row in times]
+            out, back = map(tuple, zip(*names, strict=True))
+            carried.append(MovedInGraphs(tensor.name, place, tensor.name, out, back, exact))
         again = [
             RunsAgain(trace.operations[n].name, int(self.places[n].graph == number), ())
             for n in self.again
@@ -246,14 +226,15 @@ class _Carried:
 
     def _schedule(self, moved: Sequence[int]) -> None:
         cursor = [0, 0]
-        for tensor in sorted(moved, key=lambda each: self.plan.moved[each][0]):
+        for tensor in moved:
             uses = self.trace.tensors[tensor].uses
-            for turn, (release, claim) in enumerate(self.plan.moved[tensor]):
-                side, before = self._side(release)
+            for turn, away in enumerate(self.plan.moved[tensor]):
+                claim = away.claim
+                side, before = self._side(away.release)
                 self.gone[side][before].append(tensor)
                 if not turn:
                     self._leave(tensor, side, before, cursor)
-                use = next(each for each in uses if each >= max(claim, release))
+                use = next(each for each in uses if each >= claim)
                 to = int(use > (self.sides[0] or [-1])[-1])
                 own = self.sides[to]
                 first = own[bisect_left(own, claim)]

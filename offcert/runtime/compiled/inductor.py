@@ -14,13 +14,15 @@ graphs:
    without any plan, too. So nothing is donated.
 
 It must also leave the order of the graphs alone: a copy that begins as late as it may overlaps with
-nothing. Its numbers differ from those of the program, with a plan and without one: its kernels
+nothing. It must fuse nothing that a product stands between: what both read would live from one to
+the other. Its numbers differ from those of the program, with a plan and without one: its kernels
 round otherwise.
 """
 
 from __future__ import annotations
 
 import logging
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -160,8 +162,47 @@ def compiled_by_inductor(
     }
     patches = {name: value for name, value in patches.items() if _has(config, name)}
     with aot_config.patch(donated_buffer=False, enable_autograd_cache=False):
-        made = {} if compiler is None else {"inner_compile": compiler}
-        return compile_fx(module, inputs, config_patches=patches, **made)
+        made = _compiled_in_order if compiler is None else compiler
+        return compile_fx(module, inputs, config_patches=patches, inner_compile=made)
+
+
+def _compiled_in_order(*args: Any, **options: Any) -> Any:
+    """Make kernels of a graph, each of nodes that no product stands between.
+
+    Others would be fused that are far from each other, and what they read be kept for so long.
+    """
+    from torch._inductor.choices import InductorChoices
+    from torch._inductor.compile_fx import compile_fx_inner
+    from torch._inductor.virtualized import V
+
+    # Where calls stand that are neither kernels of Inductor's own nor copies of ours.
+    products: list[int] = []
+
+    class Choices(InductorChoices):
+        """Those of Inductor, but for what it may fuse."""
+
+        @staticmethod
+        def can_fuse(scheduler: Any, node1: Any, node2: Any, shared_data_score: int) -> bool:
+            """Whether a kernel may compute both."""
+            if not products:
+                products.extend(n.min_order for n in scheduler.nodes if _is_product(n))
+            first, second = sorted((node1, node2), key=lambda node: int(node.min_order))
+            behind = bisect_right(products, first.max_order)
+            if behind < len(products) and products[behind] < second.min_order:
+                return False
+            return InductorChoices.can_fuse(scheduler, node1, node2, shared_data_score)
+
+        def uuid(self) -> None:
+            """Return None: graphs of a plan are for no cache."""
+
+    with V.set_choices_handler(Choices()):
+        return compile_fx_inner(*args, **options)
+
+
+def _is_product(node: Any) -> bool:
+    if not node.is_extern() or type(node.node).__name__ == "MultiOutput":
+        return False
+    return getattr(node.node, "op_overload", None) not in DIRECT
 
 
 def _has(config: Any, name: str) -> bool:

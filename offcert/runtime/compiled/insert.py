@@ -19,18 +19,10 @@ HOST = torch.device("cpu")
 
 @dataclass(frozen=True, eq=False)
 class GraphTransfer:
-    """A storage that moves.
+    """A storage that moves."""
 
-    Attributes
-    ----------
-    storage : GraphStorage
-        The storage.
-    absences : tuple of Absence
-        When it is away; at least once.
-    """
-
-    storage: GraphStorage
-    absences: tuple[Absence, ...]
+    storage: GraphStorage  # The storage
+    absences: tuple[Absence, ...]  # When it is away; at least once
 
     @property
     def whole(self) -> fx.Node:

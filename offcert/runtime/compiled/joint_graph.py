@@ -54,40 +54,21 @@ class ForwardOperator:
 
 @dataclass(eq=False)
 class ForwardStorage:
-    """A storage that the forward pass makes.
+    """A storage that the forward pass makes."""
 
-    Attributes
-    ----------
-    key : Key
-        Key of the storage.
-    maker : ForwardOperator
-        The operator that makes it.
-    size : int
-        Bytes.
-    node : torch.fx.Node or None
-        The first node whose result it is; None if it cannot be saved, as it is several at once.
-    """
-
-    key: Key
-    maker: ForwardOperator
-    size: int
+    key: Key  # Key of the storage
+    maker: ForwardOperator  # The operator that makes it
+    size: int  # Bytes
+    # The first node whose result it is; None if it cannot be saved, as it is several at once.
     node: fx.Node | None
 
 
 @dataclass(frozen=True)
 class NodeDemand:
-    """Bytes that are at least there while some node runs, in every division of the graph.
+    """Bytes that are at least there while some node runs, in every division of the graph."""
 
-    Attributes
-    ----------
-    fixed : int
-        Bytes that are there whatever is saved.
-    if_saved : dict
-        Bytes by storage that are there if it is saved.
-    """
-
-    fixed: int
-    if_saved: dict[Key, int]
+    fixed: int  # Bytes that are there whatever is saved
+    if_saved: dict[Key, int]  # Bytes by storage that are there if it is saved
 
     def at(self, saved: Collection[Key]) -> int:
         """Return the bytes that are there at least if these storages are saved."""

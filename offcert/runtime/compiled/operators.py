@@ -15,22 +15,14 @@ from torch.fx import has_side_effect
 
 @dataclass(frozen=True)
 class Operators:
-    """The operators of ours that the graphs call.
+    """The operators of ours that the graphs call."""
 
-    Attributes
-    ----------
-    offload : torch._ops.OpOverload
-        ``(tensor) -> tensor``: begins to copy to the host.
-    reload : torch._ops.OpOverload
-        ``(tensor, device, size, stride) -> tensor``: takes memory on the device, and begins to copy
-        into it.
-    wait : torch._ops.OpOverload
-        ``(tensor, None, source) -> tensor``: what runs after it finds the copy complete; the source
-        lives until then.
-    """
-
-    offload: Any
+    offload: Any  # ``(tensor) -> tensor``: begins to copy to the host
+    # ``(tensor, device, size, stride) -> tensor``: takes memory on the device, and begins to copy
+    # into it.
     reload: Any
+    # ``(tensor, None, source) -> tensor``: what runs after it finds the copy complete; the source
+    # lives until then.
     wait: Any
 
 

@@ -13,6 +13,7 @@ from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import FluidSchedule, Schedule
 from offcert.runtime.capture import Clock, read_capture
 from offcert.runtime.plan.place import carried_by
+from offcert.runtime.plan.predict import Prediction
 from offcert.runtime.plan.step_plan import StepPlan, step_plan
 from offcert.runtime.segments.placed import PlacedProgram
 from offcert.runtime.watch.events import Event
@@ -37,62 +38,31 @@ class Eviction:
 
 @dataclass(frozen=True)
 class PlannedMove:
-    """A storage that the plan moves.
+    """A storage that the plan moves."""
 
-    Attributes
-    ----------
-    tensor : str
-        Name of the tensor that it is a part of.
-    place : SavedPlace
-        By what it is recognised.
-    evictions : tuple of Eviction
-        In order.
-    """
-
-    tensor: str
-    place: SavedPlace
-    evictions: tuple[Eviction, ...]
+    tensor: str  # Name of the tensor that it is a part of
+    place: SavedPlace  # By what it is recognised
+    evictions: tuple[Eviction, ...]  # In order
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan for a compiled step.
+    """A plan for a compiled step."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the problem.
-    by_operators : bool
-        Whether operations are operators; else they are stretches between events at modules.
-    names : tuple of str
-        The names of the operations.
-    events : tuple of Event
-        The event with which each operation begins; of one that runs again, that of its first run.
-    again : tuple of bool
-        Whether the operation runs something again.
-    of : tuple of tuple of int
-        For each operation of a backward pass, the operations whose gradients it computes, as far as
-        that is known.
-    saved : tuple of SavedPlace
-        All that the forward passes save, in order.
-    moved : tuple of PlannedMove
-        In the order in which they leave.
-    segments : PlacedProgram
-        The segments that run again.
-    limit : int
-        Bytes that the plan may take.
-    """
-
-    name: str
+    name: str  # Name of the problem
+    # Whether operations are operators; else they are stretches between events at modules.
     by_operators: bool
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # The names of the operations
+    # The event with which each operation begins; of one that runs again, that of its first run.
     events: tuple[Event, ...]
-    again: tuple[bool, ...]
+    again: tuple[bool, ...]  # Whether the operation runs something again
+    # For each operation of a backward pass, the operations whose gradients it computes, as far as
+    # that is known.
     of: tuple[tuple[int, ...], ...]
-    saved: tuple[SavedPlace, ...]
-    moved: tuple[PlannedMove, ...]
-    segments: PlacedProgram
-    limit: int
+    saved: tuple[SavedPlace, ...]  # All that the forward passes save, in order
+    moved: tuple[PlannedMove, ...]  # In the order in which they leave
+    segments: PlacedProgram  # The segments that run again
+    limit: int  # Bytes that the plan may take
 
     @cached_property
     def kept(self) -> frozenset[int]:
@@ -166,22 +136,22 @@ def _of(problem: Problem, runs: Sequence[int]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(first[each] for each in network.computations[run].of) for run in runs)
 
 
-def _moved(found: StepPlan) -> list[PlannedMove]:
-    releases: dict[int, list[int]] = {}
+def absences(prediction: Prediction) -> dict[int, list[Eviction]]:
+    """Return when each tensor that moves is away, in the order in which they leave."""
     claims: dict[int, list[int]] = {}
-    for operation in range(len(found.trace)):
-        for tensor in found.prediction.releases[operation]:
-            releases.setdefault(tensor, []).append(operation)
-        for tensor in found.prediction.claims[operation]:
-            claims.setdefault(tensor, []).append(operation)
-    # By their first release; of those of one operation, in the order of the plan.
-    order = sorted(releases, key=lambda tensor: releases[tensor][0])
+    releases: dict[int, list[int]] = {}
+    for operation, (gone, back) in enumerate(
+        zip(prediction.releases, prediction.claims, strict=True)
+    ):
+        for rows, tensors in ((releases, gone), (claims, back)):
+            for tensor in tensors:
+                rows.setdefault(tensor, []).append(operation)
+    return {each: list(map(Eviction, releases[each], claims[each])) for each in releases}
+
+
+def _moved(found: StepPlan) -> list[PlannedMove]:
     return [
-        PlannedMove(
-            found.trace.tensors[tensor].name,
-            place,
-            tuple(map(Eviction, releases[tensor], claims[tensor])),
-        )
-        for tensor in order
+        PlannedMove(found.trace.tensors[tensor].name, place, tuple(evictions))
+        for tensor, evictions in absences(found.prediction).items()
         for place in found.parts[tensor]
     ]

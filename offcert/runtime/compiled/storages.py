@@ -27,21 +27,12 @@ _CHANGES = 3
 
 @dataclass(eq=False)
 class GraphStorage:
-    """Nodes of the forward graph whose tensors share their memory.
+    """Nodes of the forward graph whose tensors share their memory."""
 
-    Attributes
-    ----------
-    nodes : list of torch.fx.Node
-        In their order; the first one makes it.
-    saved : list of torch.fx.Node
-        Nodes that are saved for the backward graph.
-    returned : bool
-        Whether one of them goes to the caller.
-    """
-
-    nodes: list[fx.Node] = field(default_factory=list)
+    nodes: list[fx.Node] = field(default_factory=list)  # In their order; the first one makes it
+    # Nodes that are saved for the backward graph.
     saved: list[fx.Node] = field(default_factory=list)
-    returned: bool = False
+    returned: bool = False  # Whether one of them goes to the caller
 
     @property
     def size(self) -> int:
@@ -251,21 +242,11 @@ def same_layout(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 @dataclass(frozen=True)
 class Absence:
-    """One stretch, in positions.
+    """One stretch, in positions."""
 
-    Attributes
-    ----------
-    release : int
-        Right before this node the storage has left.
-    claim : int
-        Right before this node its return begins.
-    use : int
-        Right before this node it is back.
-    """
-
-    release: int
-    claim: int
-    use: int
+    release: int  # Right before this node the storage has left
+    claim: int  # Right before this node its return begins
+    use: int  # Right before this node it is back
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ import torch
 from offcert.core.errors import InputError
 from offcert.core.units import Units, format_size
 from offcert.runtime.hardware.cards import HARDWARE
+from offcert.runtime.hardware.files import spelled, suggested
 from offcert.runtime.hardware.measured_card import measured_card
 from offcert.runtime.hardware.model import Hardware
-from offcert.runtime.hardware.named import spelled, suggested
 
 # Bytes that CUDA's context and the kernels that PyTorch loads take, and the part of a card's memory
 # that its allocator cannot use because of fragmentation. Assumed.
@@ -22,21 +22,12 @@ _BYTES = Units("ns", "B")
 
 @dataclass(frozen=True)
 class Chosen:
-    """A card, its memory for a step, and who chose both.
+    """A card, its memory for a step, and who chose both."""
 
-    Attributes
-    ----------
-    card : Hardware
-        The accelerator.
-    memory : int
-        Bytes for the step, with all that is there before it.
-    notes : tuple of str
-        Sentences: who chose the card, and how much of its memory is left out; none where the caller
-        named both.
-    """
-
-    card: Hardware
-    memory: int
+    card: Hardware  # The accelerator
+    memory: int  # Bytes for the step, with all that is there before it
+    # Sentences: who chose the card, and how much of its memory is left out; none where the caller
+    # named both.
     notes: tuple[str, ...]
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -16,10 +17,8 @@ from offcert.core.documents import Fields, write_atomically
 from offcert.core.errors import InputError
 from offcert.core.messages import meant, short_repr, show
 from offcert.core.units import parse_size
-from offcert.runtime.hardware.calibration import CALIBRATED, calibrated
 from offcert.runtime.hardware.cards import HARDWARE
 from offcert.runtime.hardware.model import EFFICIENT, FLASH_2, TYPES, Hardware, OperationClass
-from offcert.runtime.hardware.named import spelled
 
 _SUFFIX = ".toml"
 # Keys of the parts of a peak: a class of work, or one in a type.
@@ -200,3 +199,76 @@ def _positive(fields: Fields, name: str) -> Fraction:
         raise InputError(f"{fields.path(name)} must be finite and more than 0, not {value:g}")
     # The decimal number that is written there.
     return Fraction(str(value))
+
+
+# Behind the name of a card.
+CALIBRATED = "-calibrated"
+# Fitted by `benchmarks/plausibility.py --fit` to throughputs of training steps, published ones and
+# those of an H200, half of which was held out.
+SUSTAINED = Fraction("0.74")
+
+
+def calibrated(card: Hardware) -> Hardware:
+    """Return a card with the part of its best that its kernels reach in steps of training."""
+    return replace(
+        card,
+        name=card.name + CALIBRATED,
+        sustained=SUSTAINED,
+        source=f"{card.source}; in training {float(SUSTAINED):g} of that, but for traffic: fitted",
+    )
+
+
+# Words of a device's name that say nothing of the card, and those that name a form factor. Given by
+# NVIDIA and AMD.
+_EMPTY = {"nvidia", "geforce", "tesla", "amd", "instinct", "gpu"}
+_SAME = {"sxm4": "sxm", "sxm5": "sxm", "hbm3": "sxm", "pci": "pcie"}
+# How far the memory that a name says is from that which the card has: GiB are called GB. Assumed.
+_NEAR = 0.03
+# Cards for which a name or a size of memory that several have is taken. Arbitrary.
+_FIRST = ("rtx-4090", "h100-sxm", "a100-80gb-sxm")
+_SIZE = re.compile(r"(\d+)gi?b?")
+# Fewer GiB than this suggest no card: 16 GiB are those of too many. Arbitrary.
+_TELLING = 20 * 2**30
+
+
+def spelled(name: str) -> Hardware | None:
+    """Return the card of a name in any usual spelling, such as ``"NVIDIA A100-SXM4-80GB"``.
+
+    Every word of the name has to be true of the card, so that one that is not known, such as that
+    of a laptop, is not taken for its bigger sister. Where several are meant, the likeliest is.
+    """
+    if name in HARDWARE:
+        return HARDWARE[name]
+    words = {_SAME.get(word, word) for word in _words(name)} - _EMPTY
+    if not any(re.search(r"\d", word) and not _SIZE.fullmatch(word) for word in words):
+        return None
+    return _likeliest([each for each in HARDWARE.values() if all(_true(w, each) for w in words)])
+
+
+def _words(name: str) -> Iterator[str]:
+    for part in re.split(r"[^a-z0-9.]+", name.lower()):
+        series = re.fullmatch(r"(rtx)(\d+)", part)
+        yield from series.groups() if series else (part,) if part else ()
+
+
+def _true(word: str, card: Hardware) -> bool:
+    size = _SIZE.fullmatch(word)
+    if size is not None:
+        return any(_near(card.memory, int(size[1]) * unit) for unit in (2**30, 10**9))
+    return word in {_SAME.get(each, each) for each in _words(card.name)}
+
+
+def _near(memory: int, wanted: int) -> bool:
+    return abs(memory - wanted) <= _NEAR * wanted
+
+
+def _likeliest(found: list[Hardware]) -> Hardware | None:
+    ranks = {name: rank for rank, name in enumerate(_FIRST)}
+    return min(found, key=lambda card: ranks.get(card.name, len(ranks)), default=None)
+
+
+def suggested(memory: int) -> Hardware | None:
+    """Return the card that a size of memory suggests, if it suggests one."""
+    if memory < _TELLING:
+        return None
+    return _likeliest([card for card in HARDWARE.values() if _near(card.memory, memory)])

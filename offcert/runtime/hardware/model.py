@@ -82,7 +82,7 @@ class Hardware:
     sustained
         Which part of what kernels reach at best products, convolutions and attention reach in a
         step of training: 1 for a roofline, less for a calibrated card
-        (`offcert.runtime.hardware.calibration`).
+        (`offcert.runtime.hardware.files`).
     """
 
     name: str

@@ -18,6 +18,9 @@ from typing import Any
 
 import torch
 
+from offcert.core.trace import Trace
+from offcert.runtime.device.interface import MemoryReading
+
 # The name of an annotation that marks where an operation begins, or the last one ends.
 MARK = "offcert: an operation begins"
 # Kinds of what a device does, in a profile. Given by PyTorch.
@@ -121,3 +124,23 @@ def times_by_kernels(run: Callable[[], object], operations: int) -> list[int] | 
     if len(marks) != operations + 1 or not kernels:
         return None
     return kernel_times(marks, kernels)
+
+
+@dataclass(frozen=True)
+class Timed:
+    """The times of a step that was run on a device several times."""
+
+    trace: Trace  # With its durations, and with its workspaces if the allocator tells
+    repetitions: int  # Of which durations are medians
+    # The most bytes that were taken when an operation began, beside the parameters' gradients and
+    # what the trace counts; None if the allocator does not tell.
+    resident: int | None
+    memory: MemoryReading | None  # Of one step from its beginning to its end; likewise
+    spread: tuple[tuple[int, int], ...] = ()  # The least and the most nanoseconds of each operation
+    # The nanoseconds that the host took to hand over each operation, medians.
+    launches: tuple[int, ...] = ()
+    # Nanoseconds of the step without anything between its operations, a median; the durations add
+    # up to it wherever the host is ahead.
+    step: int = 0
+    # Whether durations are those of kernels (`offcert.runtime.profiling.kernels`).
+    by_kernels: bool = False

@@ -22,7 +22,7 @@ from offcert.runtime.hardware.bandwidth import (
     read_link_of,
     with_link,
 )
-from offcert.runtime.profiling.timed import Timed
+from offcert.runtime.profiling.kernels import Timed
 from offcert.runtime.profiling.timing import RepeatedStep, memory_enough
 from offcert.runtime.workloads.standard_step import device_of
 
@@ -36,18 +36,10 @@ _MOST_STEPS = 20
 
 @dataclass(frozen=True)
 class Difference:
-    """Tensors that a step saves on a device but not on tensors without data, or reversed.
+    """Tensors that a step saves on a device but not on tensors without data, or reversed."""
 
-    Attributes
-    ----------
-    storages : int
-        How many.
-    size : int
-        Their bytes.
-    """
-
-    storages: int
-    size: int
+    storages: int  # How many
+    size: int  # Their bytes
 
     def to_json(self) -> dict[str, int]:
         """Return it as a JSON value."""

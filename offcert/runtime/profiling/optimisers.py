@@ -35,18 +35,10 @@ Optimiser = str | torch.optim.Optimizer
 
 @dataclass(frozen=True)
 class OptimiserBytes:
-    """Bytes that an optimiser takes on the device.
+    """Bytes that an optimiser takes on the device."""
 
-    Attributes
-    ----------
-    state : int
-        Of its state, which is there all the time.
-    during : int
-        At most beside that, while it takes its step, when activations are gone.
-    """
-
-    state: int
-    during: int
+    state: int  # Of its state, which is there all the time
+    during: int  # At most beside that, while it takes its step, when activations are gone
 
 
 # Bytes of a parameter's count of steps, which Adam has in single precision. Given by PyTorch.

@@ -238,26 +238,13 @@ class _Asked:
 
 @dataclass(frozen=True)
 class _Made:
-    """The outcome of profiling.
+    """The outcome of profiling."""
 
-    Attributes
-    ----------
-    found : Measurement
-        A trace with durations, and the device that they are of.
-    network : Trace or Network
-        The trace or network of the problem.
-    source : mapping
-        The record of its origin.
-    uncounted : mapping of str to int
-        The bytes that it does not count.
-    attention : mapping of str to Fraction
-        By kernel that attention runs on, the part of its peak that the hardware reaches.
-    """
-
-    found: Measurement
-    network: Trace | Network
-    source: Mapping[str, Any]
-    uncounted: Mapping[str, int]
+    found: Measurement  # A trace with durations, and the device that they are of
+    network: Trace | Network  # The trace or network of the problem
+    source: Mapping[str, Any]  # The record of its origin
+    uncounted: Mapping[str, int]  # The bytes that it does not count
+    # By kernel that attention runs on, the part of its peak that the hardware reaches.
     attention: Mapping[str, Fraction] = field(default_factory=dict)
 
 

@@ -25,8 +25,7 @@ from offcert.runtime.device.cuda import cuda_device
 from offcert.runtime.device.interface import Device, DeviceEvent, MemoryReading
 from offcert.runtime.hardware.bandwidth import retimed, spread_of
 from offcert.runtime.plan.predict import predict
-from offcert.runtime.profiling.kernels import mark, times_by_kernels
-from offcert.runtime.profiling.timed import Timed
+from offcert.runtime.profiling.kernels import Timed, mark, times_by_kernels
 from offcert.runtime.simulated.host import RealHost
 from offcert.runtime.watch.events import END, Event, Session
 from offcert.runtime.watch.hooks import Hooks, unwrap

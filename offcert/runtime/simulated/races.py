@@ -33,21 +33,11 @@ class RaceError(OffcertError):
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """Two uses of the same memory that nothing orders.
+    """Two uses of the same memory that nothing orders."""
 
-    Attributes
-    ----------
-    kind : RaceKind
-        Kind of the access whose order is not certain.
-    size : int
-        Bytes of it.
-    what : str
-        A sentence.
-    """
-
-    kind: RaceKind
-    size: int
-    what: str
+    kind: RaceKind  # Kind of the access whose order is not certain
+    size: int  # Bytes of it
+    what: str  # A sentence
 
 
 class Uses:

@@ -19,9 +19,8 @@ from offcert.core.messages import meant, short_repr, show
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.tail_chunks import with_tail_chunks
 from offcert.runtime.watch.guard import one_line, quiet
-from offcert.runtime.workloads.adapters import with_adapters
 from offcert.runtime.workloads.card_autocast import CardAutocast
-from offcert.runtime.workloads.quantised import quantisation_of, quantise
+from offcert.runtime.workloads.quantised import quantisation_of, quantise, with_adapters
 from offcert.runtime.workloads.shapes import SHAPES
 from offcert.runtime.workloads.standard_step import device_of
 from offcert.runtime.workloads.unet import UNet, read_unet, unet_batches, unet_loss

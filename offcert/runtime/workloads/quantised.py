@@ -40,24 +40,13 @@ _TYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch
 
 @dataclass(frozen=True)
 class Quantisation:
-    """How weights are packed.
+    """How weights are packed."""
 
-    Attributes
-    ----------
-    bits : int
-        4 or 8.
-    double : bool
-        Whether the numbers of blocks are quantised, too (with 4 bits).
-    computes : torch.dtype, optional
-        The type in which layers of 4 bits compute; by default that of their input.
-    skipped : tuple of str
-        Names of modules that stay as they are.
-    """
-
-    bits: int
-    double: bool = True
+    bits: int  # 4 or 8
+    double: bool = True  # Whether the numbers of blocks are quantised, too (with 4 bits)
+    # The type in which layers of 4 bits compute; by default that of their input.
     computes: torch.dtype | None = None
-    skipped: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()  # Names of modules that stay as they are
 
 
 def quantisation_of(config: Mapping[str, Any], bits: int | None) -> Quantisation | None:
@@ -247,3 +236,63 @@ def _(packed: Tensor, statistics: list[Tensor], shape: list[int], dtype: torch.d
 
 
 pure("offcert::unpack")
+
+
+class LowRank(nn.Module):
+    """A linear layer that is not trained, and beside it a product of two thin ones that is.
+
+    Parameters
+    ----------
+    base : nn.Linear or QuantisedLinear
+        The layer; the adapter's matrices have its data type.
+    rank : int
+        Rows of the first matrix.
+
+    References
+    ----------
+    Hu and others: LoRA: Low-Rank Adaptation of Large Language Models. ICLR 2022, section 4.1. The
+    scale is one (alpha is the rank), and nothing is dropped.
+    """
+
+    def __init__(self, base: nn.Linear | QuantisedLinear, rank: int) -> None:
+        super().__init__()
+        self.base = base
+        dtype = base.dtype if isinstance(base, QuantisedLinear) else base.weight.dtype
+        there = {"device": base.weight.device, "dtype": dtype}
+        self.down = nn.Linear(base.in_features, rank, bias=False, **there)
+        self.up = nn.Linear(rank, base.out_features, bias=False, **there)
+        nn.init.zeros_(self.up.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the layer's output for `x` (..., features) plus the adapter's."""
+        out: Tensor = self.base(x) + self.up(self.down(x))
+        return out
+
+
+def with_adapters(model: nn.Module, rank: int) -> nn.Module:
+    """Freeze a model and put adapters on all its linear layers but the one that makes its output.
+
+    Returns
+    -------
+    nn.Module
+        The model itself.
+
+    Raises
+    ------
+    InputError
+        If it has no such layers.
+    """
+    model.requires_grad_(False)
+    find: Any = getattr(model, "get_output_embeddings", None)
+    output = None if find is None else find()
+    layers: list[tuple[nn.Module, str, Any]] = [
+        (parent, name, child)
+        for parent in model.modules()
+        for name, child in parent.named_children()
+        if type(child) in (nn.Linear, QuantisedLinear) and child is not output
+    ]
+    if not layers:
+        raise InputError(f"lora: {type(model).__name__} has no linear layers to put adapters on")
+    for parent, name, child in layers:
+        setattr(parent, name, LowRank(child, rank))
+    return model

@@ -13,24 +13,13 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Shape:
-    """A model's configuration, as its file has it.
+    """A model's configuration, as its file has it."""
 
-    Attributes
-    ----------
-    name
-        Key in `SHAPES`.
-    config
-        Settings with which `transformers` builds it; of a UNet, the settings in `diffusers`' file.
-    parameters
-        How many it has.
-    source
-        Where the numbers are published.
-    """
-
-    name: str
+    name: str  # Key in `SHAPES`
+    # Settings with which `transformers` builds it; of a UNet, the settings in `diffusers`' file.
     config: Mapping[str, Any]
-    parameters: int
-    source: str
+    parameters: int  # How many it has
+    source: str  # Where the numbers are published
 
 
 def _shape(

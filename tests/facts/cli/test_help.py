@@ -66,7 +66,7 @@ def test_what_the_help_repeats_of_other_rooms_is_what_they_say() -> None:
     """Loading them for a help text would take seconds."""
     from offcert.runtime.capture import Clock
     from offcert.runtime.hardware import HARDWARE
-    from offcert.runtime.hardware.calibration import CALIBRATED
+    from offcert.runtime.hardware.files import CALIBRATED
     from offcert.runtime.pairs.train_device import DeviceKind
     from offcert.runtime.profiling.profile import profile as profile_function
     from offcert.runtime.workloads.workload import _DTYPES, DEFAULT_DTYPE, DEFAULT_LOSS, LOSSES

@@ -21,7 +21,7 @@ from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.compiled.anchors import Anchors, _longest
 from offcert.runtime.compiled.graph_pair import _beginning
 from offcert.runtime.compiled.operators import OPERATORS
-from offcert.runtime.compiled.storages import _is_dense
+from offcert.runtime.compiled.storages import is_dense
 from offcert.runtime.watch.guard import OffloadWarning
 from support.runtime.captured import evict_everything, problem_of_step
 from support.runtime.compiled_cases import (
@@ -296,7 +296,7 @@ def test_dense_is_what_pytorch_says() -> None:
         shape = [rng.randint(1, 3) for _ in range(rng.randint(0, 3))]
         stride = [rng.randint(0, 6) for _ in shape]
         tensor = torch.empty_strided(shape, stride)
-        assert _is_dense(tensor) == torch.ops.aten.is_non_overlapping_and_dense(tensor)
+        assert is_dense(tensor) == torch.ops.aten.is_non_overlapping_and_dense(tensor)
 
 
 def test_paths_begin_where_most_are_known() -> None:

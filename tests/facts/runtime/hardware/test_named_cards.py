@@ -8,7 +8,7 @@ import torch
 from offcert.core.errors import InputError
 from offcert.runtime.hardware import HARDWARE, hardware
 from offcert.runtime.hardware.choice import at_hand, choose
-from offcert.runtime.hardware.named import spelled, suggested
+from offcert.runtime.hardware.files import spelled, suggested
 
 GIB = 2**30
 MEANT = {
