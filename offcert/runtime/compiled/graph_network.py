@@ -47,7 +47,7 @@ _SOURCE: Record[Any] = Record(dict, graphs=Each(InOrder(GraphRecord, TEXT, Integ
 
 
 def source_of(graphs: Sequence[DividedGraph]) -> dict[str, Any]:
-    """Return what the ``source`` of a problem says of its graphs."""
+    """Return the part of a problem's ``source`` that says which graphs it is about."""
     return {"graphs": [[each.digest, *map(len, each.sides)] for each in graphs]}
 
 

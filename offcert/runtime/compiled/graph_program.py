@@ -77,7 +77,7 @@ class GraphPlan:
         return sum(self.problem.trace.tensors[each].size for each in self.moved)
 
     def report(self, number: int | None = None, refused: str | None = None) -> GraphReport:
-        """Return what one of the graphs carries out; if it is none of them, why."""
+        """Return the parts that one of the graphs carries out; if it is none of them, why."""
         trace = self.problem.trace
         carried, stays = [], []
         for n in self.moved:
@@ -115,7 +115,7 @@ class GraphPlan:
         return self.places[self.problem.trace.tensors[tensor].uses[0]].graph
 
     def place(self, tensor: int) -> SavedPlace:
-        """Return what stands for a tensor in reports."""
+        """Return the place that stands for a tensor in reports."""
         each = self.problem.trace.tensors[tensor]
         return SavedPlace(each.uses[0], each.size, "", (tensor,), 0)
 
@@ -170,7 +170,7 @@ def carry_out(plan: GraphPlan, number: int, graph: DividedGraph) -> list[str] | 
         return None
 
 
-# Behind the last operation of a side.
+# Behind the last operation of a side. By definition.
 _END = -1
 
 _Moments = dict[int, list[int]]

@@ -90,12 +90,15 @@ class Buffers:
 
 def _call_directly(nodes: list[Any], graph: Any) -> None:
     """Let the code that calls kernels call our functions, not the operators that lead to them."""
+    code = getattr(graph, "wrapper_code", None)
+    if graph.cpp_wrapper or not hasattr(code, "add_import_once"):
+        return
     for node in nodes:
-        kernel = getattr(node, "node", None)
+        kernel: Any = getattr(node, "node", None)
         name = DIRECT.get(getattr(kernel, "op_overload", None))
-        if name is not None and hasattr(kernel, "python_kernel_name") and not graph.cpp_wrapper:
+        if name is not None and hasattr(kernel, "python_kernel_name"):
+            code.add_import_once("import offcert.runtime.compiled.operators")
             kernel.python_kernel_name = name
-            graph.wrapper_code.add_import_once("import offcert.runtime.compiled.operators")
 
 
 def most_bytes(graphs: Sequence[Buffers]) -> int | None:
@@ -179,7 +182,7 @@ def _compiled_in_order(*args: Any, **options: Any) -> Any:
     products: list[int] = []
 
     class Choices(InductorChoices):
-        """Those of Inductor, but for what it may fuse."""
+        """Choices of Inductor, but for what it may fuse."""
 
         @staticmethod
         def can_fuse(scheduler: Any, node1: Any, node2: Any, shared_data_score: int) -> bool:
