@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from offcert.runtime.hardware import Hardware
 
 
-CLOCKS = ("modules", "operators", "graphs", "stages")
+CLOCKS = ("modules", "operators", "stages", "graphs")
 LINKS = ("duplex", "simplex")
 _EXAMPLES = (
     "offcert profile resnet50 --input 32x3x224x224 --memory 25% -o problem.json",
@@ -49,8 +49,8 @@ def add(commands: Commands) -> None:
         choices=CLOCKS,
         default=CLOCKS[0],
         help="what an operation is: what happens between two events at leaf modules, an operator, "
-        "what TorchInductor would fuse in the graphs of torch.compile (for offcert.backend), or a "
-        "stage between two places where a single value is live",
+        "a stage between two places where a single value is live, or what TorchInductor would fuse "
+        "in the graphs of torch.compile (for offcert.backend)",
     )
     times = parser.add_mutually_exclusive_group()
     add_hardware(times, f"{HERE}, else {HARDWARE[0]}")

@@ -190,13 +190,11 @@ class DividedGraph:
         self._put_back: set[Key] = set()
         others: set[Key] = set()
         for stretch in (each for side in self.sides for each in side):
-            keys = dict.fromkeys(
-                self.key(n) for node in stretch.nodes for n in node.all_input_nodes
-            )
+            given = (self.key(n) for node in stretch.nodes for n in node.all_input_nodes)
             stretch.reads = [
-                k
-                for k in keys
-                if k in tangents or maker.get(k, stretch) is not stretch  # type: ignore[arg-type]
+                key
+                for key in dict.fromkeys(given)
+                if key is not None and (key in tangents or maker.get(key, stretch) is not stretch)
             ]
             crossing.update(dict.fromkeys(stretch.reads))
             (self._put_back if any(map(changes, stretch.nodes)) else others).update(stretch.reads)

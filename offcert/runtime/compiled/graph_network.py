@@ -95,7 +95,7 @@ def network_of(
         If nothing runs in them.
     """
     number: dict[tuple[int, Key], int] = {}
-    values = []
+    values: list[Value] = []
     least = sum(graph.size(key) for graph in graphs for key in graph.made) // _WORTH
     for n, graph in enumerate(graphs):
         for key, node in graph.made.items():
@@ -196,7 +196,8 @@ def is_product(node: fx.Node) -> bool:
     """Whether a node multiplies matrices, convolves or attends; or is not one operator."""
     if not isinstance(node.target, OpOverload):
         return True
-    return operator_cost(node.target, *_arguments(node), node.meta.get("val"))[0] > 0
+    args, kwargs = _arguments(node)
+    return operator_cost(node.target, args, kwargs, node.meta.get("val"))[0] > 0
 
 
 def _arguments(node: fx.Node) -> Any:
@@ -213,7 +214,8 @@ def modelled_by(card: Hardware) -> Callable[[DividedGraph, Stretch], int]:
     def time(graph: DividedGraph, stretch: Stretch) -> int:
         first = stretch.nodes[0]
         if stretch.products and isinstance(first.target, OpOverload):
-            return operator_ns(card, first.target, *_arguments(first), first.meta.get("val"))
+            args, kwargs = _arguments(first)
+            return operator_ns(card, first.target, args, kwargs, first.meta.get("val"))
         inside = set(stretch.nodes)
         outside = {n for node in stretch.nodes for n in node.all_input_nodes if n not in inside}
         rows = [each for node in outside if (each := tensor_of(node)) is not None]

@@ -312,9 +312,9 @@ class _Carried:
                 self.made.setdefault(node, self.local[node])
         for tensor in written:
             key = self.key[self.plan.values[tensor]]
-            node = self.local.get(self.graph.made[key])
-            if node is not None:
-                self.tensor[key], self.node[tensor] = tensor, node
+            made = self.local.get(self.graph.made[key])
+            if made is not None:
+                self.tensor[key], self.node[tensor] = tensor, made
         self.local = {}
 
     def _copied(self, node: fx.Node) -> fx.Node:

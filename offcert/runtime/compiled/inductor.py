@@ -90,7 +90,7 @@ class Buffers:
 
 def _call_directly(nodes: list[Any], graph: Any) -> None:
     """Let the code that calls kernels call our functions, not the operators that lead to them."""
-    code = getattr(graph, "wrapper_code", None)
+    code: Any = getattr(graph, "wrapper_code", None)
     if graph.cpp_wrapper or not hasattr(code, "add_import_once"):
         return
     for node in nodes:

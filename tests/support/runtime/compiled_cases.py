@@ -13,10 +13,16 @@ import torch.nn.functional as F  # noqa: N812
 from torch import fx, nn
 from torch._dynamo.backends.debugging import boxed_nop as as_it_is
 
+from offcert.core.computations import Run
+from offcert.core.execution import Execution
+from offcert.core.network import Network
+from offcert.core.strategy import Strategy
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.compiled.backend import Backend, backend
+from offcert.runtime.compiled.graph_program import graph_plan
+from offcert.runtime.plan.predict import predict
 from support.runtime.captured import evict_everything, problem_of_step
 
 
@@ -174,3 +180,37 @@ def everything(name: str, clock: str = "modules", compiler: Any = as_it_is) -> B
 
 def same(found: list[torch.Tensor], expected: list[torch.Tensor]) -> bool:
     return len(found) == len(expected) and all(map(torch.equal, found, expected))
+
+
+def with_some_again(network: Network) -> Execution:
+    """Run every second computation again that may, right before the backward pass needs it."""
+    chosen = set([n for n, each in enumerate(network.computations) if each.repeatable][1::2])
+    runs: list[int] = []
+    there: set[int] = set()
+
+    def ready(computation: int, backward: bool) -> None:
+        for value in network.computations[computation].reads:
+            maker = network.writer[value]
+            if backward and maker in chosen and maker not in there:
+                there.add(maker)
+                ready(maker, backward)
+                runs.append(maker)
+
+    for n, each in enumerate(network.computations):
+        ready(n, not each.repeatable and each.name.startswith("B:"))
+        runs.append(n)
+    return Strategy(map(Run, runs)).without_unread(network).expand(network)
+
+
+def moving_backend(problem: Problem, compiler: Any) -> Backend:
+    """Return a backend for a plan by which all leaves that may, and something runs again."""
+    assert problem.computed is not None
+    execution = with_some_again(problem.computed)
+    executed = problem.executed(execution)
+    plan = evict_everything(executed)
+    least = problem.with_memory(predict(executed.trace, plan).peak)
+    return Backend(graph_plan(least, plan, execution), compiler=compiler)
+
+
+def plain(problem: Problem, compiler: Any) -> Backend:
+    return backend(Plan(), problem.with_memory("100%"), compiler=compiler)

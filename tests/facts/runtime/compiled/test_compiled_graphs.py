@@ -3,7 +3,6 @@
 import copy
 import shutil
 from functools import cache
-from typing import Any
 
 import pytest
 import torch
@@ -12,20 +11,23 @@ from torch import nn
 import offcert
 from offcert.core.computations import Run
 from offcert.core.errors import InputError
-from offcert.core.execution import Execution
-from offcert.core.network import Network
 from offcert.core.strategy import Strategy
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture.step import TrainingStep
-from offcert.runtime.compiled.backend import Backend
 from offcert.runtime.compiled.divided import DividedGraph
 from offcert.runtime.compiled.graph_network import network_of
 from offcert.runtime.compiled.graph_profile import graphs_of
-from offcert.runtime.compiled.graph_program import graph_plan
-from offcert.runtime.plan.predict import predict
-from support.runtime.captured import evict_everything
-from support.runtime.compiled_cases import NETWORKS, as_it_is, loss_of, same, step_of, train
+from support.runtime.compiled_cases import (
+    NETWORKS,
+    as_it_is,
+    loss_of,
+    moving_backend,
+    plain,
+    same,
+    step_of,
+    train,
+)
 
 SMALL = ("mlp", "cnn", "gpt", "dropout")
 
@@ -52,41 +54,7 @@ def captured(name: str) -> Problem:
     return offcert.profile(step_of(name), clock="graphs", hardware="v100-pcie")
 
 
-def with_some_again(network: Network) -> Execution:
-    """Run every second computation again that may, right before the backward pass needs it."""
-    chosen = set([n for n, each in enumerate(network.computations) if each.repeatable][1::2])
-    runs: list[int] = []
-    there: set[int] = set()
-
-    def ready(computation: int, backward: bool) -> None:
-        for value in network.computations[computation].reads:
-            maker = network.writer[value]
-            if backward and maker in chosen and maker not in there:
-                there.add(maker)
-                ready(maker, backward)
-                runs.append(maker)
-
-    for n, each in enumerate(network.computations):
-        ready(n, not each.repeatable and each.name.startswith("B:"))
-        runs.append(n)
-    return Strategy(map(Run, runs)).without_unread(network).expand(network)
-
-
-def moving_backend(problem: Problem, compiler: Any) -> Backend:
-    """Return a backend for a plan by which all leaves that may, and something runs again."""
-    assert problem.computed is not None
-    execution = with_some_again(problem.computed)
-    executed = problem.executed(execution)
-    plan = evict_everything(executed)
-    least = problem.with_memory(predict(executed.trace, plan).peak)
-    return Backend(graph_plan(least, plan, execution), compiler=compiler)
-
-
-def plain(problem: Problem, compiler: Any) -> Backend:
-    return offcert.backend(Plan(), problem.with_memory("100%"), compiler=compiler)
-
-
-@pytest.mark.parametrize("name", [*SMALL, "broken"])
+@pytest.mark.parametrize("name", ["cnn", "dropout", "broken"])
 def test_a_plan_for_graphs_is_carried_out_whole_and_bitwise(name: str) -> None:
     step, problem = step_of(name), captured(name)
     assert len(problem.source["compiled"]["graphs"]) == (2 if name == "broken" else 1)  # type: ignore[index]

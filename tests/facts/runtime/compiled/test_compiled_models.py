@@ -29,7 +29,7 @@ from offcert.runtime.plan.predict import predict
 from offcert.runtime.segments.placed import Kept, PlacedProgram, PlacedSegment
 from offcert.runtime.watch.events import ENTER, LEAVE
 from support.runtime.captured import evict_everything
-from support.runtime.compiled_cases import as_it_is, same
+from support.runtime.compiled_cases import as_it_is, moving_backend, plain, same
 
 pytestmark = pytest.mark.slow
 
@@ -218,6 +218,18 @@ def test_a_joint_plan_is_carried_out_whole_and_bitwise(name: str) -> None:
     assert report.peak is None
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_a_plan_for_the_graphs_themselves_is_carried_out_whole_and_bitwise(name: str) -> None:
+    problem = offcert.profile(step_of(name), clock="graphs", hardware="v100-pcie")
+    compiled = moving_backend(problem, as_it_is)
+    found, _ = trained(name, compiled)
+    assert same(found, trained(name, plain(problem, as_it_is))[0])
+    report = compiled.report
+    assert report.complete, str(report)
+    assert report.carried_bytes == report.planned_bytes > 0
+    assert report.again
+
+
 @pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor needs a compiler")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_kernels_of_gpt2_follow_a_joint_plan_across_a_break() -> None:
@@ -233,7 +245,7 @@ def test_kernels_of_gpt2_follow_a_joint_plan_across_a_break() -> None:
     assert report.peak is not None
     assert 0.9 * problem.platform.memory < plain.report.peak < 1.05 * problem.platform.memory
     assert report.peak < 0.75 * plain.report.peak
-    # A storage costs what four operators of a copy are called with; nothing else costs a call.
+    # A storage costs a call for each beginning and end of a copy; nothing else costs any.
     returns = sum(len(each.evictions) for each in compiled.planned.moved)
     copies = len(compiled.planned.moved) + returns
-    assert 0 < calls - without <= 8 * copies
+    assert 0 < calls - without <= 2 * copies
