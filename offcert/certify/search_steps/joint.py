@@ -142,7 +142,7 @@ def _close_memory(search: Search, effort: Effort) -> None:
 # record.
 _FEW_SLOTS, _MOST_STAGES = 100, 250
 # Steps of a round of a short cooling, by whether tensors may leave, and computations beyond which
-# there is none: with fewer both take half a second of a processor. Measured; no record.
+# only its starts are tried: with fewer both take half a second of a processor. Measured; no record.
 _FEW_STEPS, _MOST_COOLED = {False: 120, True: 60}, 1500
 _UNLIMITED = 1e9
 
@@ -172,9 +172,9 @@ def descend_first(search: Search, effort: Effort) -> None:
 
 
 def _cool_once(search: Search, problem: Problem, effort: Effort) -> None:
-    """Search for joint plans as long as one short cooling takes, from the best one so far."""
+    """Search for joint plans as long as a short cooling takes; if large, for the starts of one."""
     network = problem.computed
-    if network is None or len(network) > _MOST_COOLED:
+    if network is None:
         return
     with held_interrupts():
         from offcert.heuristics.joint.search import joint_search
@@ -183,7 +183,7 @@ def _cool_once(search: Search, problem: Problem, effort: Effort) -> None:
         time_limit=_UNLIMITED,
         seed=effort.seed,
         tables=_tables(search),
-        coolings=1,
+        coolings=int(len(network) <= _MOST_COOLED),
         steps=_FEW_STEPS[problem.offload],
         transfers=0.0,
         # Without, so that what runs again alone is the same whatever else is allowed.

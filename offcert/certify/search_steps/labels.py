@@ -72,19 +72,23 @@ def climb_heads(search: Search, effort: Effort) -> None:
     with held_interrupts():
         from offcert.formulations.labels.ends.heads import heads_bound
         from offcert.heuristics.orders.ordered import ordered_plan, ordered_schedule
+
+    def offer(orders: Orders) -> None:
+        if search.schedule is not None:
+            with suppress(MethodError):
+                search.offer(ordered_schedule(search.problem, orders.offloads, orders.prefetches))
+
     outcome = heads_bound(
         search.problem,
         upper_bound=LARGEST_TOTAL if search.objective is None else search.objective,
         time_limit=effort.seconds,
         # Other orders each time it is called within one search.
         seed=effort.seed + 1000 * len(search.bounds),
+        on_orders=offer,
     )
     for gaps in outcome.sets if search.schedule is not None else ():
         with suppress(MethodError, PlanError):
             search.offer(simulate(search.problem, ordered_plan(search.problem, gaps)))
-    for orders in outcome.orders if search.schedule is not None else ():
-        with suppress(MethodError):
-            search.offer(ordered_schedule(search.problem, orders.offloads, orders.prefetches))
     if outcome.proof is None:
         return
     if _add_heads(search, search.problem, "atomic-heads", outcome):

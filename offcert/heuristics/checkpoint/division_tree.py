@@ -28,14 +28,8 @@ class Reading(StrEnum):
 class ClosedSet:
     """Vertices between a source and a target that have no edges to any others (Definition 1).
 
-    Attributes
-    ----------
-    source, target : int
-        The vertices ``v_i`` and ``v_j``, which are not members.
-    inner : int
-        The members, as bits; none for a set that is only an edge.
-    edge : bool
-        Whether the edge from source to target belongs to it (Property 2 allows both).
+    Source and target are no members; these stand as bits, none for a set that is only an edge. The
+    edge from source to target may belong to it (Property 2 allows both).
     """
 
     source: int

@@ -95,16 +95,10 @@ class SlottedChain:
 class Sweeps:
     """Forward operations from stage i to stage j, of which the last keeps ``a`` or everything.
 
-    Attributes
-    ----------
-    first : int64 array, (2, stages, stages)
-        Scaled bytes of ``F_i``, beside its input.
-    rest : int64 array, (2, stages, stages)
-        The most that a later one takes.
-    pressed : int64 array, (2, stages, stages)
-        The most of all, each less what the link has moved by then (forward), or moves after it.
-    passed : int64 array, (stages + 1,)
-        Slots that pass the link during the forward operations before each stage.
+    First: scaled bytes of ``F_i``, beside its input; rest: the most that a later one takes;
+    pressed: the most of all, each less what the link has moved by then (forward), or moves after
+    it; each of shape (2, stages, stages). Passed: slots that pass the link during the forward
+    operations before each stage.
     """
 
     first: IntArray

@@ -84,26 +84,10 @@ class ScaledChain:
 
 
 def least_idle(chain: ScaledChain, max_states: int) -> tuple[int, tuple[int, ...]] | None:
-    """Run Algorithm 1.
+    """Run Algorithm 1; return the least idle time that it computes, and the activations for it.
 
-    Parameters
-    ----------
-    chain : ScaledChain
-        In any unit.
-    max_states : int
-        The most states that any stage may have.
-
-    Returns
-    -------
-    idle : int
-        The least total idle time of an ordered no-wait schedule, as Algorithm 1 computes it.
-    offloaded : tuple of int
-        The activations that reach it.
-
-    Raises
-    ------
-    MethodError
-        If a stage has more than `max_states` states, or the numbers are too large.
+    The time is that of all delays of an ordered no-wait schedule. A stage of more states, or
+    numbers that are too large, raise a `MethodError`.
     """
     chain.require_small()
     states = np.array([[chain.activation[0]], [0], [0], [0], [-1], [0]], dtype=np.int64)
@@ -157,21 +141,10 @@ def _stage_numbers(chain: ScaledChain, stage: int) -> IntArray:
 def expand(states: IntArray, numbers: IntArray, movable: bool, floors: tuple[int, int]) -> IntArray:
     """Return the successors of all states of a stage, by equations (1) to (8).
 
-    Parameters
-    ----------
-    states : int64 array, shape (6, states)
-    numbers : int64 array, shape (8,)
-        ``|x_i|``, ``|x_{i+1}|``, ``u_F``, ``u_B``, the memory that ``F_i`` and ``B_i`` leave to
-        everything but their outputs, gradients and workspaces, and the weights.
-    movable : bool
-        Whether ``x_i`` may be offloaded. The last one, ``x_L``, is in use until ``F_L`` ends and
-        again when ``B_L`` starts, so moving it only costs time.
-    floors : (int, int)
-        Least values of the deltas.
-
-    Returns
-    -------
-    int64 array, shape (6, successors)
+    The numbers are ``|x_i|``, ``|x_{i+1}|``, ``u_F``, ``u_B``, the memory that ``F_i`` and ``B_i``
+    leave to everything but their outputs, gradients and workspaces, and the weights; the floors are
+    the least values of the deltas. The last activation, ``x_L``, is in use until ``F_L`` ends and
+    again when ``B_L`` starts, so moving it only costs time.
     """
     size, output, forward, backward, front_room, back_room, out_weight, back_weight = numbers
     successors = np.empty((6, 2 * states.shape[1]), dtype=np.int64)
@@ -207,13 +180,7 @@ def expand(states: IntArray, numbers: IntArray, movable: bool, floors: tuple[int
 def undominated(states: IntArray, order: IntArray, out: int, back: int) -> IntArray:
     """Return the states that no other state with equal ``kept`` dominates.
 
-    Parameters
-    ----------
-    states : int64 array, shape (6, states)
-    order : int64 array
-        The states by ``kept``, ``idle``, ``front`` and ``back``: only earlier ones can dominate.
-    out, back : int
-        The weights.
+    Only states that are earlier by ``kept``, ``idle``, ``front`` and ``back`` can.
     """
     chosen = np.empty(len(order), dtype=np.int64)
     count = first = 0

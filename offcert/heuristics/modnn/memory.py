@@ -145,16 +145,8 @@ WORKSPACE = -2
 class Block:
     """A tensor that has been made and is needed again.
 
-    Attributes
-    ----------
-    arrived : int
-        When it was made, or came back.
-    settled : int
-        When nobody was using it any more: the end of its last use so far.
-    used : bool
-        Whether it has been used since it was made or came back.
-    copied : int or None
-        When its copy on the host was complete.
+    It arrived when it was made or came back, and has been used since or not. It settled when nobody
+    was using it any more: at the end of its last use so far. Its copy on the host may be complete.
     """
 
     arrived: int

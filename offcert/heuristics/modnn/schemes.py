@@ -14,18 +14,9 @@ from dataclasses import dataclass
 
 
 class PoolPart:
-    """A contiguous part of the pool, between its neighbours.
+    """A contiguous part of the pool, with its address and bytes, between its neighbours.
 
-    Attributes
-    ----------
-    address, size : int
-        Where it begins, and its bytes.
-    block : int or None
-        The block that lies there; None if it is free.
-    since : int
-        If it is free: from when on.
-    before, after : PoolPart or None
-        Its neighbours at lower and higher addresses.
+    Its block is None if it is free, and then it has been free since some time.
     """
 
     __slots__ = ("address", "after", "before", "block", "since", "size")

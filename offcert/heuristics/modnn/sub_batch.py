@@ -85,25 +85,11 @@ def select_sub_batch(
     alpha: Fraction = ALPHA,
     needs: Needs | None = None,
 ) -> SubBatchChoice:
-    """Return the sub-batch that the paper's method selects.
+    """Return the sub-batch that the paper's method selects, of the images of a batch.
 
-    Parameters
-    ----------
-    profile : callable
-        Returns the round of so many images: sizes of tensors, and the alternatives of tasks.
-    batch : int
-        Images in the whole batch.
-    memory : int
-        Bytes on the device.
-    alpha : Fraction
-        Part of the tasks that are to be executed while nothing leaves, above 0 and at most 1.
-    needs : callable, optional
-        Another reading of Eq. 8 instead of `window_memory`.
-
-    Raises
-    ------
-    InputError
-        If `alpha` is out of its range, or there are no images.
+    The profile returns the round of so many images: sizes of tensors, and the alternatives of
+    tasks. Alpha, above 0 and at most 1, is the part of the tasks that are to be executed while
+    nothing leaves. Another reading of Eq. 8 than `window_memory` may be given.
     """
     require_integer(batch, "batch", 1)
     if not 0 < alpha <= 1:

@@ -51,14 +51,10 @@ _FINEST = 2_000
 
 @dataclass(frozen=True)
 class Exchanges:
-    """Exchanges in the order of their differences; unused places hold class -1.
+    """Exchanges of up to ``FEW + MANY`` classes, by the bytes by which the sum changes, unsigned.
 
-    Attributes
-    ----------
-    classes, changes : int64 array, shape (N, FEW + MANY)
-        Classes whose counts change, and by how much. With all signs reversed it is an exchange too.
-    differences : int64 array, shape (N,)
-        Bytes by which the sum changes, without sign, increasing.
+    A row has the classes whose counts change, -1 in unused places, and by how much; with all signs
+    reversed it is an exchange too.
     """
 
     classes: IntArray

@@ -266,25 +266,16 @@ def evaluate_ordered(
     prefetch_order: IntArray,
     scratch: IntArray,
 ) -> int:
-    """Return the least makespan of an ordered schedule (see `ordered`).
+    """Return the least makespan of an ordered schedule (see `ordered`), or `INFEASIBLE`.
 
-    Parameters
-    ----------
-    keys, gaps, settings : int64 arrays
-        Of an `OrderedArrays`.
-    offload_order, prefetch_order : int64 arrays
-        The same gap numbers, in the orders in which their tensors leave and come back. Not checked:
-        equal sets, of each tensor at most one gap that is not `again`, and that before the others.
-    scratch : int64 array
-        ``OrderedArrays.scratch()``. On a feasible return it holds the times: idle ticks before each
-        key in the front (``FRONT_IDLE``) and, reversed, in the back (``BACK_IDLE``; entry 0 is the
-        start of everything); ends of the offloads and reversed ends of the prefetches, by gap;
-        ``t_f`` and ``t_b`` (``LINK``).
+    Both orders have the same gaps, in the order in which their tensors leave, and come back. Not
+    checked: equal sets, of each tensor at most one gap that is not `again`, and that before the
+    others.
 
-    Returns
-    -------
-    int
-        Ticks; `INFEASIBLE` if the set or the orders allow no ordered schedule.
+    On a feasible return the scratch holds the times: idle ticks before each key in the front
+    (``FRONT_IDLE``) and, reversed, in the back (``BACK_IDLE``; entry 0 is the start of everything);
+    ends of the offloads and reversed ends of the prefetches, by gap; ``t_f`` and ``t_b``
+    (``LINK``).
     """
     if not settings[NESTED]:
         latest, earliest = -1, _NEVER

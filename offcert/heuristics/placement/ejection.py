@@ -48,10 +48,8 @@ class Pool(NamedTuple):
     ----------
     address, top : int64 array
         The first unit of each residence, and the first one above it; `WAITS` in both.
-    by_address, by_top : int64 array
-        Residences that are placed, in order of their first and of their last units.
-    waiting : int64 array
-        Residences that are not, in no order.
+    by_address, by_top, waiting : int64 array
+        Residences that are placed, by their first and by their last units, and those that are not.
     counts : int64 array
         How many are placed, and how many wait.
     weight : float64 array

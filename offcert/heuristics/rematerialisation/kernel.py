@@ -263,26 +263,12 @@ def execute(
     order: IntArray,
     kept: IntArray,
 ) -> tuple[int, int, int]:
-    """Run a network within a limit.
+    """Run a network within a limit; return how it ended, the number of runs, and the ticks.
 
-    Parameters
-    ----------
-    net : tuple
-        `ExecutorArrays.network_arrays`.
-    values : int
-        How many values the network has.
-    memory, longest : int
-        Bytes, and ticks after which it is given up.
-    weights, powers : float64 array
-        What is added to the score of each item, its size among it; the powers of distance and cost.
-    order, kept : int64 array
-        Where the runs are written to, and of each which of the items that it writes it keeps, bit
-        by bit; as long as there may be runs.
-
-    Returns
-    -------
-    tuple of int
-        How it ended, the number of runs, and the ticks.
+    The network is `ExecutorArrays.network_arrays`; after so many ticks it is given up. Weights are
+    added to the score of each item, its size among them; powers are those of distance and cost. The
+    runs are written to `order`, and to `kept` which of the items that each writes it keeps, bit by
+    bit; both are as long as there may be runs.
     """
     steps, items, needs = net[0], net[1], net[2]
     totals = np.zeros(4, np.int64)

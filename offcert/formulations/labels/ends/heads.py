@@ -129,6 +129,7 @@ def heads_bound(
     time_limit: float,
     max_labels: int = 3_000_000,
     seed: int = 0,
+    on_orders: Callable[[Orders], object] = lambda orders: None,
 ) -> HeadsOutcome:
     """Prove a lower bound on the makespan.
 
@@ -144,6 +145,8 @@ def heads_bound(
         Of one search; about 90 bytes each.
     seed : int
         Seed of the random choices among orders.
+    on_orders : callable
+        Given every order of the outcome as soon as it is found.
     """
     # Every problem has a shorter schedule, and times up to here can be added in 64 bits.
     upper_bound = min(upper_bound, LARGEST_TOTAL)
@@ -165,12 +168,17 @@ def heads_bound(
         racing = _first_pass(pivots, upper_bound, most, middle, deadline.check)
         _race(racing, upper_bound, max_labels, deadline.check)
     best = max(pivots, key=lambda pivot: pivot.proven)
-    return replace(
-        best.outcome(upper_bound), orders=_orders(pivots, upper_bound, now + time_limit, seed)
-    )
+    orders = _orders(pivots, upper_bound, now + time_limit, seed, on_orders)
+    return replace(best.outcome(upper_bound), orders=orders)
 
 
-def _orders(pivots: list[_Pivot], upper: int, deadline: float, seed: int) -> tuple[Orders, ...]:
+def _orders(
+    pivots: list[_Pivot],
+    upper: int,
+    deadline: float,
+    seed: int,
+    tell: Callable[[Orders], object],
+) -> tuple[Orders, ...]:
     """Return orders that promise less than `upper`, each less than the one before it."""
     found: list[Orders] = []
     bound = max(pivot.proven for pivot in pivots)
@@ -182,6 +190,7 @@ def _orders(pivots: list[_Pivot], upper: int, deadline: float, seed: int) -> tup
         if orders is not None and orders.end < upper:
             upper = orders.end
             found.append(orders)
+            tell(orders)
         # The next attempt takes at least as long as this one.
         now = time.monotonic()
         if upper <= bound or now + (now - begun) > deadline:
