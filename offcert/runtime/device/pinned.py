@@ -132,7 +132,7 @@ class PinnedArena:
         chunk: int = CHUNK,
         order: Sequence[tuple[int, int]] | None = None,
     ) -> None:
-        self.size, self.where, self._chunk = size, 'empty', chunk
+        self.size, self.where, self._chunk = size, "empty", chunk
         self._bytes = torch.empty(0, dtype=torch.uint8)
         self._finalizer: weakref.finalize[..., PinnedArena] | None = None
         self._registration: Registration | None = None
