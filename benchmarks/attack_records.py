@@ -44,7 +44,7 @@ def open_entries(library: Library, only: str, most_gaps: int) -> Iterator[Entry]
 
 
 def attack(entry: Entry, seconds: float, workers: int, seed: int, library: Library) -> Any:
-    """Return what came out for one problem; the library takes it in if it is better."""
+    """Return values before and after for one problem; the library takes a better one in."""
     problem, record = entry.problem, entry.record
     assert record.plan is not None
     search, begun = Search(problem, _SHARED * seconds), time.process_time()
@@ -77,7 +77,7 @@ def attack(entry: Entry, seconds: float, workers: int, seed: int, library: Libra
 
 
 def main() -> None:
-    """Attack what the command line asks for, one after the other."""
+    """Attack the records that the command line names, one after the other."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--only", default="*", help="pattern of problem names")
     parser.add_argument("--most-gaps", type=int, default=200)

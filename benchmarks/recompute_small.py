@@ -41,7 +41,7 @@ def problems(names: tuple[str, ...] = FAMILIES) -> Iterator[Problem]:
 
 
 def processor_seconds(function: Callable[[], Any]) -> tuple[Any, float]:
-    """Return a result, and the processor time of it and of the processes that it started."""
+    """Return a result, and its seconds of processor time, those of its processes included."""
 
     def used() -> float:
         end_process()
@@ -56,7 +56,7 @@ def processor_seconds(function: Callable[[], Any]) -> tuple[Any, float]:
 
 
 def measure(problem: Problem, time_limit: float) -> dict[str, Any]:
-    """Return what both found, and how long they took."""
+    """Return values, bounds and seconds of both."""
     ours, seconds = processor_seconds(lambda: certify(problem, time_limit=time_limit, workers=1))
     plain, beside = processor_seconds(lambda: checkmate_milp.solve(problem, time_limit=time_limit))
     result = ours.result

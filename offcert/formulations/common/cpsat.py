@@ -130,6 +130,16 @@ def solver_with(
     return solver
 
 
+def complete_hint(model: cp_model.CpModel, seconds: float) -> None:
+    """Give each variable a hint, if those that have one leave a solution: so it is the first."""
+    solver = solver_with(1, 0)
+    solver.parameters.fix_variables_to_their_hinted_value = True
+    if run_cpsat(solver, model, seconds).status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        model.clear_hints()
+        for index, value in enumerate(solver.response_proto.solution):
+            model.add_hint(model.get_int_var_from_proto_index(index), value)
+
+
 def bound_by(
     run: SolverRun,
     solver: cp_model.CpSolver,

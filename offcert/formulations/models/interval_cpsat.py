@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from offcert.core.result import SolveStatus
-from offcert.formulations.common.cpsat import CP_SAT, bound_by, solver_with
+from offcert.formulations.common.cpsat import CP_SAT, bound_by, complete_hint, solver_with
 from offcert.formulations.common.grid import Ticks
 from offcert.formulations.common.outcome import (
     ModelOutcome,
@@ -35,6 +35,8 @@ from offcert.questions.schedule.schedule import Schedule
 
 # Share of the time limit that may go into choosing energy constraints. Arbitrary.
 _ENERGY_SHARE = 0.1
+# Share of the time limit that may go into completing a hint, at most. Arbitrary.
+_HINT_SHARE = 0.2
 # How far the solver's integer bound may be off, as it reports a float. Assumed.
 _MARGIN = 1e-6
 
@@ -164,6 +166,7 @@ class _IntervalRun(ModelRun):
         self.model.model.add(last >= least)
         if hint is not None:
             self.model.hint(hint)
+            complete_hint(self.model.model, _HINT_SHARE * time_limit)
         self.statistics.update(
             {
                 "windows": len(windows),
