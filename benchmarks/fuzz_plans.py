@@ -17,7 +17,7 @@ from offcert.core.units import Units
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.runtime.capture import Capture
-from offcert.runtime.plan.place import kept_with, program_of, steady
+from offcert.runtime.plan.place import program_of, steady
 from offcert.runtime.segments.placed import Kept, PlacedProgram, PlacedSegment
 
 RATES = (Fraction(1, 7), Fraction(2, 3), Fraction(1), Fraction(5, 2), Fraction(40))
@@ -91,10 +91,49 @@ def _kept(chance: random.Random, network: Network, own: list[int]) -> tuple[int,
     """Draw computations of a segment, together with what has to be kept with them."""
     kept: set[int] = set()
     for each in own:
-        together = kept_with(network, own[0], own[-1], each)
+        together = _kept_with(network, own[0], own[-1], each)
         if chance.random() < 0.3 and together is not None and set(together) <= set(own):
             kept.update(together)
     return tuple(sorted(kept))
+
+
+def _kept_with(network: Network, first: int, last: int, computation: int) -> tuple[int, ...] | None:
+    """Return the computations that have to be kept with one of a segment, itself included, or None.
+
+    What changes its results in place has to be kept as well; that is possible if it lies in the
+    segment and nobody has read them in between who runs again.
+    """
+    together: set[int] = set()
+    waiting = [computation]
+    while waiting:
+        each = waiting.pop()
+        if each in together:
+            continue
+        together.add(each)
+        for value in network.computations[each].writes:
+            base = network.values[value].base
+            waiting += _makers(network, value if base is None else base)
+    if not all(first <= each <= last for each in together):
+        return None
+    for each in together:
+        for value in network.computations[each].writes:
+            base = network.values[value].base
+            if base is not None and any(
+                network.writer[base] < reader < each and reader not in together
+                for reader in network.readers[base]
+            ):
+                return None
+    return tuple(sorted(together))
+
+
+def _makers(network: Network, value: int) -> list[int]:
+    """Return the computations that write a value or change it in place in a forward pass."""
+    changers = [
+        network.writer[other]
+        for other, each in enumerate(network.values)
+        if each.base == value and network.computations[network.writer[other]].repeatable
+    ]
+    return [network.writer[value], *changers]
 
 
 def joint_problem_of(

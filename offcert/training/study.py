@@ -191,11 +191,6 @@ class Study:
                     return False
         return True
 
-    @property
-    def most(self) -> int:
-        """The most bytes that counted storages took on the device."""
-        return self.session.tracker.most
-
     def abandon(self) -> None:
         """Stop watching operators."""
         watching, self._watching = self._watching, None

@@ -151,7 +151,8 @@ class Follower:
             self.segments = Segments(root, placed, self.hooks, verify_every=options.verify_every)
             self.hooks.steps = SegmentedSteps(self.relay, self.segments, self.relay.plan_number)
         self.run: StepRun | None = None
-        self.is_open, self._grows = False, grows
+        self.is_open, self._grows, self._asks = False, grows, options.asks
+        self._always_full = options.timed or bool(options.count)
         # What the latest step saves, and the step itself, also once another one has begun.
         self._storages: StepStorages | None = None
         self._latest: weakref.ref[StepRun] | None = None
@@ -190,14 +191,13 @@ class Follower:
     def hear(self, *, full: bool = False, every: bool = False) -> None:
         """Hook the modules that steps by the plans have to hear of, or `every` module."""
         full = full or self._full
-        idle = self.options.asks or full
+        idle = self._asks or full
         listen(self.hooks, self.step_plans, idle=idle, full=full, every=every)
 
     @property
     def _full(self) -> bool:
         """Whether steps have to hear of every operation, or to be told apart by their modules."""
-        asked = self.options.timed or bool(self.options.count)
-        return asked or self.kinds.tell_apart(self.step_plans)
+        return self._always_full or self.kinds.tell_apart(self.step_plans)
 
     def failed(self, error: Exception, reason: str, session: Session | None) -> None:
         """Take note that an entry has failed: the step goes on, and nothing more leaves."""
@@ -275,7 +275,7 @@ class Follower:
             return None
         chosen, *others = found
         counter = self.counting.begin(chosen, call, alone)
-        if chosen.is_idle and not self.options.asks and not others:
+        if chosen.is_idle and not self._asks and not others:
             return self._run_idle(chosen, counter, call)
         run = self._start(chosen, counter, call)
         if run is not None and others:
@@ -310,8 +310,8 @@ class Follower:
         self.reserved.begin(chosen)
         full = self._full or counter is not None
         told = self.relay.ended, self.reserved, full, self.counting.known(chosen)
-        listener = self.relay.listener() or self
-        run = listener.new_run(chosen, mover, counter, self.options.strict, *told)
+        listener = self.relay.listener() if self._grows else None
+        run = (listener or self).new_run(chosen, mover, counter, self.options.strict, *told)
         self.mover_maker.took(chosen, room, run)
         self.hear(full=full, every=run.hears_all)
         accepted = run.accepts(call)
@@ -337,7 +337,7 @@ class Follower:
             self.kinds.ended(run)
             if self.accounts.close(run).unforeseen:
                 self.hooks.look_again()
-            listener = self.relay.listener()
+            listener = self.relay.listener() if self._grows else None
             if listener is not None:
                 listener.closed(run)
 

@@ -31,11 +31,11 @@ from typing import Any
 
 import torch
 
+from offcert.runtime.segments.arguments import Argument
 from offcert.runtime.segments.fingerprint import fingerprint, has_bytes, kind_of
 from offcert.runtime.segments.keeper import Operators, operator_number
 from offcert.runtime.segments.saved import (
     Again,
-    Argument,
     Given,
     Mode,
     OnHost,

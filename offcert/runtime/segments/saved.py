@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
+from offcert.runtime.segments.arguments import Argument
 from offcert.runtime.segments.fingerprint import fingerprint, kind_of
 from offcert.runtime.segments.keeper import operator_number
 from offcert.runtime.torch_private import undispatched
@@ -41,16 +42,6 @@ class Told(Protocol):
 
     def doubts(self, proof: SegmentProof, flag: torch.Tensor) -> None:
         """Take note of a flag on a device: whether it has made the same again."""
-
-
-class Argument(Protocol):
-    """A tensor that a call is given."""
-
-    def holds(self, tensor: torch.Tensor) -> bool:
-        """Whether another tensor is a view of it, and has not been changed since."""
-
-    def tensor(self) -> torch.Tensor:
-        """Return it, detached."""
 
 
 class Pending(NamedTuple):
