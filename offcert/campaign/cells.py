@@ -204,12 +204,6 @@ def grid(
         the same bytes for all of them; see `offcert.campaign.selection.varied`.
     recompute : Recompute, optional
         Kind of recomputation where it is allowed; only with `allow`.
-
-    Raises
-    ------
-    InputError
-        If a method or an option is not known, a limit cannot be read, a problem does not allow what
-        it should, or has memory as its objective.
     """
     methods = [_written(method) for method in methods]
     chosen = settings or CellSettings()

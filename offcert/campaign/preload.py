@@ -3,7 +3,7 @@
 Importing it compiles, or loads what was compiled before, so that no cell pays for it.
 """
 
-from offcert.campaign.execute import warm_up
+from offcert.campaign.run import warm_up
 from offcert.certify.methods import METHODS
 
 for _name, _method in METHODS.items():

@@ -3,7 +3,7 @@
 from importlib import import_module
 
 from offcert.campaign.cells import CERTIFY
-from offcert.campaign.execute import warm_up
+from offcert.campaign.run import warm_up
 
 for _name in (
     "offcert.formulations.fluid.milp",

@@ -106,13 +106,7 @@ class Program:
 
 
 def program_from_json(value: Any, place: str) -> Program:
-    """Return the program that a JSON value describes.
-
-    Raises
-    ------
-    InputError
-        One sentence that names the first field that is missing, wrong or unknown.
-    """
+    """Return the program that a JSON value describes."""
     fields = Fields(value, place)
     segments = [_segment_from_json(item) for item in fields.each("segments")]
     fields.finish()

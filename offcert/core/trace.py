@@ -29,12 +29,6 @@ def require_integer(value: object, field: str, minimum: int | None = None) -> in
         The name used in the error message, for example ``"forward[3]"``.
     minimum : int, optional
         The least value allowed.
-
-    Raises
-    ------
-    InputError
-        If `value` is no integer (booleans and floats are none), is too small or takes more than
-        64 bits.
     """
     if type(value) is int:
         # Asking a protocol takes ten times as long, and files hold hundreds of thousands of these.

@@ -30,8 +30,8 @@ from offcert.report.bars import (
     size_scale,
     time_scale,
 )
-from offcert.report.behind_host import behind_host
 from offcert.report.execution import reruns_of, times_said
+from offcert.report.forecasts import behind_host
 from offcert.report.memory_curve import fluid_memory_curve, memory_curve
 from offcert.report.svg import clean
 from offcert.report.text import offloaded_names

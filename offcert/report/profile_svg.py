@@ -31,11 +31,6 @@ def save_profile(methods: Mapping[str, Ratios], path: str | Path) -> None:
         For each method and problem its value by the best one known; None where it has no answer.
     path : str or Path
         Path of the file.
-
-    Raises
-    ------
-    InputError
-        If there is no method or no problem, or the file cannot be written.
     """
     if not methods or not any(methods.values()):
         raise InputError("a profile needs a problem that all methods were given")

@@ -66,13 +66,7 @@ class Space:
 
 
 def spaces_of(placed: PlacementCertificate) -> list[Space]:
-    """Return a rectangle for every residence that takes anything.
-
-    Raises
-    ------
-    InputError
-        If there are no addresses.
-    """
+    """Return a rectangle for every residence that takes anything."""
     problem = placed.problem
     placement = _placement(placed)
     rows = zip(problem.residences, placement.addresses, problem.sizes, _kinds(placed), strict=True)
@@ -137,11 +131,6 @@ def save_space(placed: PlacementCertificate, path: str | Path) -> None:
     """Draw addresses against time into a PNG or SVG file.
 
     In an SVG file every rectangle says what it is when the mouse rests on it.
-
-    Raises
-    ------
-    InputError
-        If there are no addresses or the file name ends in neither ``.png`` nor ``.svg``.
     """
     require_picture(path)
     save(space_svg(placed, spaces_of(placed)), path)

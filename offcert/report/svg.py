@@ -107,13 +107,7 @@ _FONT = "DejaVu Sans"
 
 
 def require_picture(path: str | Path) -> str:
-    """Return the kind of picture that a file's name asks for, ``"svg"`` or ``"png"``.
-
-    Raises
-    ------
-    InputError
-        If it ends in neither.
-    """
+    """Return the kind of picture that a file's name asks for, ``"svg"`` or ``"png"``."""
     kind = Path(path).suffix.lower().removeprefix(".")
     if kind not in FORMATS:
         raise InputError(f"{path} must end in .png or .svg")
@@ -124,11 +118,6 @@ def save(root: Element, path: str | Path) -> None:
     """Write a picture into an SVG file, or what that looks like into a PNG file.
 
     The same picture gives the same SVG file, byte by byte.
-
-    Raises
-    ------
-    InputError
-        If the name ends in neither, or the file cannot be written.
     """
     if require_picture(path) == "svg":
         write_text(path, f'<?xml version="1.0" encoding="UTF-8"?>\n{write(root)}\n')

@@ -275,13 +275,7 @@ def looks_by_name(operations: tuple[str, ...]) -> list[str]:
 
 
 def save_training(record: TrainingRecord, path: str | Path) -> None:
-    """Draw a record into a PNG or SVG file.
-
-    Raises
-    ------
-    InputError
-        If the file name ends in neither ``.png`` nor ``.svg``, or it cannot be written.
-    """
+    """Draw a record into a PNG or SVG file."""
     require_picture(path)
     save(training_svg(record), path)
 

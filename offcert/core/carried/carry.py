@@ -82,11 +82,6 @@ def carry(
         The events with which the operations of the captured step begin.
     stand_ins : bool
         Whether kept results that nobody needs again are left out; PyTorch's policies hold them.
-
-    Raises
-    ------
-    InputError
-        If a segment is none of the ranges.
     """
     return _Carrier(network, program, ranges, record, ticks, stand_ins).carried()
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from offcert.core.carried.record import Ask, Within
 from offcert.core.carried.unroll import OtherRun
-from offcert.core.carried.within import Ask, Within
 from offcert.core.network import Network
 from offcert.core.trace import Operation
 

@@ -177,11 +177,6 @@ class CarriedUnrolling(Unrolling):
     record : StepRecord
         The record of the capture.
 
-    Raises
-    ------
-    InputError
-        If a segment is none of the ranges, or cannot run again.
-
     Attributes
     ----------
     groups : list of OtherRun

@@ -24,11 +24,6 @@ def carried_on(problem: Problem, program: Program) -> Carried | None:
         About a network; if it is that of a captured step, its source says how it runs again.
     program : Program
         Its segments are ranges of the capture.
-
-    Raises
-    ------
-    InputError
-        If a segment is none of the ranges, or the capture is not what profiling writes.
     """
     network, found = problem.computed, captured(problem.source)
     return None if network is None or found is None else carry(network, program, *found)

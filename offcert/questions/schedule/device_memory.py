@@ -55,11 +55,6 @@ def memory_beside(device_memory: int, uncounted: Mapping[str, int]) -> int:
         Bytes of the device.
     uncounted : mapping of str to int
         Bytes that the trace does not count, by what they are: ``"parameters"``, ``"optimiser"``, …
-
-    Raises
-    ------
-    InputError
-        If that is more than there is, or it is not known how much the optimiser's state takes.
     """
     require_optimiser_counted(uncounted)
     taken = sum(uncounted.values())
@@ -106,13 +101,7 @@ def with_copies_of_buffers(uncounted: Mapping[str, int]) -> dict[str, int]:
 
 
 def uncounted_bytes(problem: _Sourced) -> dict[str, int]:
-    """Return the bytes that the trace of a problem does not count, as its source has them.
-
-    Raises
-    ------
-    InputError
-        If it does not say, or what it says are no sizes.
-    """
+    """Return the bytes that the trace of a problem does not count, as its source has them."""
     found: Any = (problem.source or {}).get("uncounted")
     if found is None:
         raise InputError(
@@ -130,13 +119,7 @@ def uncounted_bytes(problem: _Sourced) -> dict[str, int]:
 
 
 def named_optimiser(name: object) -> str:
-    """Return the name in `OPTIMISERS` of an optimiser in any usual spelling.
-
-    Raises
-    ------
-    InputError
-        If the bytes of its state are not known.
-    """
+    """Return the name in `OPTIMISERS` of an optimiser in any usual spelling."""
     plain = "".join(filter(str.isalnum, name.lower())) if isinstance(name, str) else ""
     known = {"".join(filter(str.isalnum, each)): each for each in OPTIMISERS} | _ALSO
     if plain not in known:
@@ -160,12 +143,6 @@ def with_optimiser(uncounted: Mapping[str, int], name: str) -> dict[str, int]:
         Bytes that the trace does not count, by what they are.
     name : str
         One of `OPTIMISER_COPIES`, in any usual spelling.
-
-    Raises
-    ------
-    InputError
-        If no optimiser has that name, its state does not follow from the gradients' bytes, or it is
-        not known what these are.
     """
     copies = OPTIMISER_COPIES.get(named_optimiser(name))
     if copies is None:

@@ -260,13 +260,7 @@ def menu_to_json(menu: Menu) -> list[dict[str, Any]]:
 
 
 def menu_from_json(fields: Fields, name: str) -> Menu:
-    """Return the menu in a field.
-
-    Raises
-    ------
-    InputError
-        One sentence that names what is missing, wrong, unknown or given twice.
-    """
+    """Return the menu in a field."""
     offers: dict[int, list[Alternative]] = {}
     for item in fields.each(name):
         operation = item.integer("operation", 0)
@@ -278,13 +272,7 @@ def menu_from_json(fields: Fields, name: str) -> Menu:
 
 
 def split_from_json(document: Any, place: str = "") -> SplitProblem:
-    """Return the step that a JSON value describes.
-
-    Raises
-    ------
-    InputError
-        One sentence that names the first field that is missing, wrong or unknown.
-    """
+    """Return the step that a JSON value describes."""
     fields = Fields(document, place)
     require_format(fields, SPLIT_FORMAT, SPLIT_VERSION)
     step = SplitProblem(
