@@ -255,15 +255,9 @@ Answer = tuple[Row, dict[str, Any] | None]
 
 
 def execute(cell: Cell) -> Answer:
-    """Compute a cell.
+    """Compute a cell; return the columns of the row that say what came of it, and the certificate.
 
-    Returns
-    -------
-    facts : dict
-        Those columns of the row that say what came of it. A row with a bound comes from a
-        certificate that `verify` found valid.
-    certificate : dict or None
-        The document, for ``certify``.
+    A row with a bound comes from a certificate that `verify` found valid; others return None.
     """
     choice = cell.choice
     # The simulator, at least.

@@ -58,15 +58,7 @@ class Subject:
 
 
 def find_subjects(texts: Iterable[str], folder: str | Path | None = None) -> list[Subject]:
-    """Return the problems that the command line names.
-
-    Parameters
-    ----------
-    texts : iterable of str
-        Problem files, and ``library:PATTERN`` for the library's families of that name.
-    folder : str or Path, optional
-        Another library than the package's.
-    """
+    """Return the problems in files, or of the library's families that ``library:PATTERN`` names."""
     library = Library(folder)
     found: dict[str, Subject] = {}
     for text in texts:
@@ -203,16 +195,9 @@ def parse_means(text: str) -> list[Means]:
 
 
 def variant(problem: Problem, means: Means, recompute: Recompute = Recompute.ANY) -> Problem:
-    """Return a problem in which exactly these means are open.
+    """Return a problem, given as a chain or network, in which exactly these means are open.
 
-    Parameters
-    ----------
-    problem : Problem
-        Given as a chain or network if anything is to run again.
-    means : Means
-        The means that are allowed.
-    recompute : Recompute
-        Kind of recomputation where it is allowed: ``CHAIN`` is for chains.
+    Recomputation of the kind ``CHAIN`` is for chains.
     """
     if means is Means.OFFLOAD:
         return replace(problem, recompute=Recompute.NONE, offload=True)

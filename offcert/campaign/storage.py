@@ -82,15 +82,7 @@ LATER = ("recompute", "offload")
 
 
 def require_row(row: Mapping[str, Any], place: str) -> Row:
-    """Return a row with its columns in order, absent ones null.
-
-    Parameters
-    ----------
-    row : mapping
-        Column names to values.
-    place : str
-        Where it stands, for the message.
-    """
+    """Return a row with its columns in order, absent ones null; `place` is for the message."""
     unknown = [name for name in row if name not in NAMES]
     if unknown:
         raise InputError(f'{place}: the column "{unknown[0]}" is not known')

@@ -107,12 +107,7 @@ class _Lines(logging.Handler):
 def messages(verbose: int, quiet: bool) -> Iterator[None]:
     """Show log records of ours and Python's warnings during a command.
 
-    Parameters
-    ----------
-    verbose : int
-        0: warnings; 1: also what is being done (INFO); 2: all (DEBUG).
-    quiet : bool
-        Errors only.
+    With `verbose` 1 also what is being done (INFO), with 2 all (DEBUG); with `quiet` errors only.
     """
     handler = _Lines()
     compiling = LOG.getChild("compile")

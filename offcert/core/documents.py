@@ -295,19 +295,7 @@ _JSON_NAMES = {
 
 
 def require_format(fields: Fields, name: str, version: int, conversion: str = "") -> None:
-    """Raise unless the document says that it has this format and version.
-
-    Parameters
-    ----------
-    fields : Fields
-        The document's.
-    name : str
-        The format.
-    version : int
-        The one that is read.
-    conversion : str
-        Advice for files of versions before, if there were any.
-    """
+    """Raise unless a document has this format and version; `conversion` advises on older ones."""
     found = fields.get("format", str)
     if found != name:
         raise InputError(f'format must be "{name}", not {show(found)}')

@@ -49,14 +49,9 @@ def require_seed(value: object, field: str = "") -> int:
 
 
 def users_function(spec: str, what: str) -> Callable[..., Any]:
-    """Return the function in the user's own code that ``"package.module:callable"`` names.
+    """Return the user's object that ``"package.module:callable"`` names; messages name its kind.
 
-    Parameters
-    ----------
-    spec : str
-        The module and the name in it. A module may lie in the working directory.
-    what : str
-        Kind of the object, as the first word of messages: ``"model"``.
+    The module may lie in the working directory.
     """
     path, _, name = spec.partition(":")
     # As with `python -m`; an installed command's path does not contain the working directory.

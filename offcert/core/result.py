@@ -166,13 +166,7 @@ class Bounded:
         return relative_gap(self.objective, self.lower_bound)
 
     def status_by(self, infeasible: bool) -> SolveStatus:
-        """Return the status that follows from objective and lower bound.
-
-        Parameters
-        ----------
-        infeasible : bool
-            Whether it is known that there is no answer.
-        """
+        """Return the status that follows from objective, lower bound and infeasibility."""
         if infeasible:
             return SolveStatus.INFEASIBLE
         if self.objective is None:

@@ -205,15 +205,7 @@ _PARTS = {
 
 
 def doctor_view(name: str, document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the view of an answer of `doctor`.
-
-    Parameters
-    ----------
-    name : str
-        Of its file.
-    document : mapping
-        The answer, as JSON.
-    """
+    """Return the view of an answer of `doctor`, given the name of its file and its JSON value."""
     if document.get("version") != DOCTOR_VERSION:
         raise InputError(f"{name}: version must be {DOCTOR_VERSION}")
     try:

@@ -79,13 +79,7 @@ class FrontierRow:
 
 
 def frontier_rows(certificates: Sequence[Certificate]) -> list[FrontierRow]:
-    """Return the best schedule and bound at each limit that certificates establish together.
-
-    Parameters
-    ----------
-    certificates : sequence of Certificate
-        By increasing memory.
-    """
+    """Return the best schedule and bound at each limit, of certificates sorted by memory."""
     bounds = _bounds_from_above(certificates)
     best: Certificate | None = None
     rows = []

@@ -171,17 +171,7 @@ class _Frame:
 def space_svg(
     placed: PlacementCertificate, spaces: Sequence[Space], *, width: int = _WIDTH
 ) -> Element:
-    """Draw addresses against time.
-
-    Parameters
-    ----------
-    placed : PlacementCertificate
-        With addresses.
-    spaces : sequence of Space
-        Its rectangles, or some of them.
-    width : int
-        Pixels.
-    """
+    """Draw the rectangles of a certificate with addresses against time, so many pixels wide."""
     residences = placed.problem.residences
     begin = min(0, min((residence.start for residence in residences), default=0))
     end = max((residence.end for residence in residences), default=1)

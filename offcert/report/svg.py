@@ -33,18 +33,9 @@ def clean(text: str) -> str:
 
 
 def element(parent: Element | None, tag: str, text: str = "", **attributes: object) -> Element:
-    """Append an element, or make the first one.
+    """Append an element to its parent, or make the first one.
 
-    Parameters
-    ----------
-    parent : Element or None
-        The element to which it is appended.
-    tag : str
-        Its name.
-    text : str
-        Its text.
-    **attributes : object
-        Underscores in names stand for hyphens; floats are rounded to a hundredth.
+    Underscores in names of attributes stand for hyphens; floats are rounded to a hundredth.
     """
     values = {
         name.rstrip("_").replace("_", "-"): clean(_value(value))
@@ -60,19 +51,7 @@ def element(parent: Element | None, tag: str, text: str = "", **attributes: obje
 
 
 def drawing(width: int, height: int, title: str, size: int, **attributes: str) -> Element:
-    """Return an empty white picture.
-
-    Parameters
-    ----------
-    width, height : int
-        Pixels.
-    title : str
-        For people who cannot see it.
-    size : int
-        Of letters, in pixels.
-    **attributes : str
-        More of the picture's, as for `element`.
-    """
+    """Return an empty white picture, in pixels, with a title for people who cannot see it."""
     root = element(
         None,
         "svg",

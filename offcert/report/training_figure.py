@@ -234,17 +234,7 @@ def span_of(record: TrainingRecord) -> int:
 
 
 def bars_of_course(record: TrainingRecord, course: Course, factor: float = 1.0) -> Iterator[Bar]:
-    """Yield a bar for every wait of the device, operation and transfer of a step.
-
-    Parameters
-    ----------
-    record : TrainingRecord
-        Of which `course` is one.
-    course : Course
-        Planned or measured.
-    factor : float
-        How many times as long the step is drawn.
-    """
+    """Yield a bar for every wait, operation and transfer of a step, `factor` times as long."""
     schedule, units = course.schedule, record.units
 
     def bar(row: str, look: str, start: int, end: int, label: str, what: str) -> Bar:

@@ -201,13 +201,7 @@ class Ranges:
         return Range(row.first[i], row.last[j], row.path, row.call, ends)
 
     def without(self, paths: Collection[str]) -> Ranges:
-        """Return those in which no call of some modules is made, and none inside of their calls.
-
-        Parameters
-        ----------
-        paths : collection of str
-            Paths of the modules, as in ``model.named_modules()``.
-        """
+        """Return the ranges in which no module of these paths is called, nor any inside of one."""
         barred = {above for path in paths for above in _above(path)}
         rows = [
             Row(row.path, row.call, row.names[i:j], row.first[i:j], row.last[i:j])

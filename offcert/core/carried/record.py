@@ -289,13 +289,7 @@ _TICKS = Each(InOrder(tuple, TEXT, TEXT, Integer(), Integer(), Integer()))
 
 
 def captured(source: Mapping[str, Any] | None) -> tuple[Ranges, StepRecord, tuple[Any, ...]] | None:
-    """Return ranges, record and ticks of a captured step, or None if nothing was recorded.
-
-    Parameters
-    ----------
-    source : mapping or None
-        The problem's.
-    """
+    """Return ranges, record and ticks of a captured step from its problem's source, or None."""
     capture = (source or {}).get("capture")
     if not isinstance(capture, dict) or "record" not in capture:
         return None

@@ -110,12 +110,7 @@ def read_placement_csv(
 ) -> tuple[PlacementProblem, Placement | None]:
     """Return the problem in a table of MiniMalloc's, and the addresses if it has the column.
 
-    Parameters
-    ----------
-    path : str or path
-        Path of the file.
-    capacity : int, optional
-        Bytes of the pool, which the table does not say.
+    The table does not say the capacity of the pool.
     """
     try:
         text = Path(path).read_text(encoding="utf-8-sig")

@@ -12,12 +12,8 @@ from offcert.questions.schedule.problem import Problem
 def launch_times(problem: Problem, execution: Execution | None = None) -> tuple[int, ...] | None:
     """Return the nanoseconds that the host took to hand over each operation; None if nobody knows.
 
-    Parameters
-    ----------
-    problem : Problem
-        A measured one has them in ``source.measurement.launch_ns``.
-    execution : Execution, optional
-        Of its network: what runs again is handed over again, in the same time.
+    The problem of a measured step has them in ``source.measurement.launch_ns``; a computation that
+    runs again in an execution is handed over again, in the same time.
     """
     found = ((problem.source or {}).get("measurement") or {}).get("launch_ns")
     operations = len(problem.trace if execution is None else execution.trace)

@@ -50,16 +50,9 @@ HostResidences = tuple[tuple[Occupant, Residence], ...]
 def host_placement_problem(
     problem: Problem, schedule: Schedule | FluidSchedule, alignment: int = HOST_ALIGNMENT
 ) -> PlacementProblem:
-    """Return the problem of finding addresses on the host for what a schedule offloads.
+    """Return the problem of finding addresses on the host for what a valid schedule offloads.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of which `schedule` is a valid one; of a certificate, `Certificate.executed`.
-    schedule : Schedule
-        Its transfers are whole. Times are its ticks.
-    alignment : int
-        Bytes of which every address is a multiple.
+    Transfers are whole, times are ticks of the schedule, addresses multiples of `alignment`.
     """
     rows = [residence for _, residence in host_residences(problem.trace, schedule)]
     units = Units(problem.units.time, problem.units.size)
@@ -69,10 +62,7 @@ def host_placement_problem(
 def host_residences(trace: Trace, schedule: Schedule | FluidSchedule) -> HostResidences:
     """Return which tensors have a copy on the host, and from when to when, in ticks.
 
-    Returns
-    -------
-    tuple of (Occupant, Residence)
-        By the numbers of the tensors; what is empty has none.
+    Ordered by the numbers of the tensors; empty tensors have none.
     """
     if isinstance(schedule, FluidSchedule):
         raise InputError(
@@ -158,13 +148,10 @@ def placement_problem(
 def residences(
     trace: Trace, schedule: Schedule | FluidSchedule
 ) -> tuple[tuple[Occupant, Residence], ...]:
-    """Return the residences of all tensors and workspaces in a valid schedule.
+    """Return the residences of all tensors and workspaces in a valid schedule, on the axis.
 
-    Returns
-    -------
-    tuple of (Occupant, Residence)
-        Tensors by their numbers, the residences of each in the order of time; then workspaces by
-        the numbers of their operations. Times are moments of the axis above.
+    Tensors by their numbers, the residences of each in the order of time; then workspaces by the
+    numbers of their operations.
     """
     whole = require_whole(schedule)
     return (*_of_tensors(trace, whole), *_of_workspaces(trace, whole))

@@ -102,15 +102,7 @@ def _meeting(early: Schedule, late: Schedule) -> set[tuple[Kind, int]]:
 
 
 def slowed_ends(platform: Platform, jobs: Sequence[tuple[Kind, int, int]]) -> list[int]:
-    """Return the ticks at which transfers end that start at given times.
-
-    Parameters
-    ----------
-    platform : Platform
-        The rates.
-    jobs : sequence of (Kind, int, int)
-        Direction, start and bytes of each transfer.
-    """
+    """Return the ticks at which transfers end, given direction, start and bytes of each."""
     exact = {
         (kind, busy): platform.rate(kind, busy=busy) for kind in Kind for busy in (False, True)
     }

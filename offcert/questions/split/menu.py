@@ -88,15 +88,7 @@ class Menu:
             )
 
     def chosen(self, trace: Trace, choice: Sequence[int]) -> Trace:
-        """Return the trace that a choice makes.
-
-        Parameters
-        ----------
-        trace : Trace
-            To which the menu belongs.
-        choice : sequence of int
-            A position for each operation on the menu, by increasing operation.
-        """
+        """Return the trace with a choice: a position for each operation on the menu."""
         self.require_fits(trace)
         if len(choice) != len(self):
             raise InputError(f"a choice must have {len(self)} entries, not {len(choice)}")
