@@ -1,4 +1,4 @@
-"""Cells: one problem at one memory limit, one method, the settings that the method reads."""
+"""Cells of a campaign: a problem at a memory limit, a method, and its settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loaded once by the process that all cells are forked from: what every heuristic needs.
+"""Kernels of all heuristics, loaded once by the process that cells are forked from.
 
 Importing it compiles, or loads what was compiled before, so that no cell pays for it.
 """

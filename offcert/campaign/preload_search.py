@@ -1,4 +1,4 @@
-"""The same for campaigns that search: annealing, the pivot program, the models' modules."""
+"""Modules and kernels of searches, loaded once by the process that cells are forked from."""
 
 from importlib import import_module
 

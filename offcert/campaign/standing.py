@@ -1,4 +1,4 @@
-"""How methods stand: beside the best values known and the proved bounds, by group of problems.
+"""Ratios of methods to the best values known and to proved bounds, by group of problems.
 
 The table for people has ratios to what `certify` found, and says what the campaign did.
 """

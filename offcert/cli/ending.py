@@ -1,4 +1,4 @@
-"""How a command ends: what its errors mean, and what is done if something in it never ends."""
+"""The end of a command: exit codes of errors, and an exit where something never ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts that the package `offcert-lab` adds, found by its entry points.
+"""Commands and objects of the package `offcert-lab`, found by its entry points.
 
 What only studies the field is a package of its own; nothing here imports it. It says what it has in
 the groups `COMMANDS`, `GENERATORS` and `PARTS` of entry points.

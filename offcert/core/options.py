@@ -1,4 +1,4 @@
-"""The options that commands and functions share, and one sentence for what is none.
+"""Checks of the options that commands and functions share.
 
 The functions return the value, as a plain number or as the function that it names. ``field`` begins
 the message; the command line, which names the option itself, gives an empty one.
@@ -36,7 +36,7 @@ def require_gap(value: object, field: str = "") -> float:
 
 
 def require_count(value: object, field: str = "") -> int:
-    """Return how many of something, if it is an integer of at least 1."""
+    """Return a number of things if it is an integer of at least 1."""
     return _integer(value, field, 1)
 
 

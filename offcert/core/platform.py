@@ -30,7 +30,7 @@ class Link(StrEnum):
 
 @dataclass(frozen=True)
 class Platform:
-    """Where a trace runs.
+    """A device with its memory, and its link to the host.
 
     Parameters
     ----------

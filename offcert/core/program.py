@@ -139,7 +139,7 @@ def _require_order(segments: tuple[Segment, ...], first: int, last: int | None, 
 
 
 class Unrolling:
-    """Goes through the backward pass, and runs segments again when something of them is needed."""
+    """Unrolling of a backward pass: segments run again when their results are needed."""
 
     def __init__(self, network: Network, program: Program) -> None:
         self.network = network

@@ -1,4 +1,4 @@
-"""Doing independent things at the same time, in threads: compiled kernels do not hold the lock."""
+"""Independent calls in threads, as compiled kernels release Python's lock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A box of uncertain times: for each operation and for the link, from what to what they may be.
+"""A box of uncertain times: a least and a most for each operation and for the link.
 
 Whatever the times are, they lie between two corners: at the *fastest* every operation is as short
 and every rate as high as it may be, at the *slowest* the other way round. Corners are problems as
@@ -160,7 +160,7 @@ Rates = tuple[Fraction, Fraction]
 
 @dataclass(frozen=True)
 class Spread:
-    """By how much durations of a class of operations may differ from what is said.
+    """Uncertainty of the durations of a class of operations.
 
     Attributes
     ----------

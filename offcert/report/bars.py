@@ -1,4 +1,4 @@
-"""The contents of a Gantt chart, however it is drawn: rows, bars, their texts, their looks."""
+"""Rows and bars of a Gantt chart, with their texts and looks, however it is drawn."""
 
 from __future__ import annotations
 

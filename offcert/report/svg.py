@@ -1,4 +1,4 @@
-"""Pictures as SVG, element by element: what draws charts here needs no more than this.
+"""SVG pictures, element by element.
 
 Texts are escaped when the tree is written; characters that XML does not know are replaced.
 """

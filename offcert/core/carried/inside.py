@@ -1,4 +1,4 @@
-"""Bytes that operations take beside the network's numbers when parts of a step run again."""
+"""Extra bytes that operations take when parts of a step are recomputed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from offcert.core.trace import Operation
 
 
 class Inside:
-    """Goes from what happens within the computations of a step to a carried execution.
+    """Translation of events within computations to the execution of a program.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ from offcert.core.list_forms import Each, InOrder
 
 @dataclass(frozen=True, slots=True)
 class Making:
-    """A computation that has room for what it makes because something else dies in its midst.
+    """A computation whose results fit only because other values are freed while it runs.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class Making:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A request: a backward computation asks for a result that another has saved, the first time.
+    """The first time that a backward computation asks for a saved result of another.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class Ask:
 
 @dataclass(frozen=True)
 class Within:
-    """The events within operations that a record notes.
+    """Events within operations of a recorded step.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The host's part of a step: it hands operations over, and the device may have to wait for it."""
+"""Launch times: the host hands operations over, and the device may wait for it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _is_time(value: object) -> bool:
 
 
 def with_host(durations: Sequence[int], launches: Sequence[int]) -> int:
-    """Return when operations have ended that follow each other: none before it is handed over."""
+    """Return when operations have ended of which none starts before it is launched."""
     end = 0
     for duration, handed in zip(durations, accumulate(launches), strict=True):
         end = max(end + duration, handed)

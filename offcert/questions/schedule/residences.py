@@ -1,4 +1,4 @@
-"""When tensors and workspaces occupy the device's memory, and copies of evicted tensors the host's.
+"""Residences: when tensors and workspaces occupy device memory, and copies host memory.
 
 A schedule of whole transfers says of every tensor and workspace from when to when it has memory.
 
@@ -263,7 +263,7 @@ _Chain = tuple[int, Any] | None
 
 
 def bytes_for_staging(problem: PlacementProblem, limit: int) -> int:
-    """Return how much of a limit copies get that are on their way; 0 if that would be too much.
+    """Return the bytes of a limit that are for copies in transit; 0 if there is no room.
 
     With room for four of the largest, two may be on their way to the file while two come back.
     Where one has no room it would go in small pieces, each of which the host waits for.

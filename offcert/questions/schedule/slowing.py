@@ -1,4 +1,4 @@
-"""Transfers that slow each other down: how long each lasts, for who makes schedules.
+"""Durations of transfers whose two directions slow each other down.
 
 While one direction of the link runs, the other may be slower (`Platform.busy_bandwidth`). A
 transfer takes the link from its start to its end, both whole ticks, and moves what its rate lets it
@@ -25,7 +25,7 @@ Lasting: TypeAlias = Mapping[tuple[Kind, int], int]
 
 
 def settled(problem: Problem, timed: Callable[[Lasting], Schedule]) -> Schedule:
-    """Return the schedule in which each transfer lasts as long as the other direction lets it.
+    """Return the schedule in which transfers slow each other down as the platform says.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def settled(problem: Problem, timed: Callable[[Lasting], Schedule]) -> Schedule:
 
 
 def latest(problem: Problem, early: Schedule, timed: Callable[[Lasting], Schedule]) -> Schedule:
-    """Return a plan's times in a box of uncertain ones that are later at no point of it.
+    """Return the latest times of a plan over a box of uncertain times.
 
     Parameters
     ----------

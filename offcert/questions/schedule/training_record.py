@@ -1,4 +1,4 @@
-"""`TrainingRecord`: what a plan says about a training step beside what was measured.
+"""`TrainingRecord`: a training step as planned, beside measurements of it.
 
 Times are nanoseconds since the step began, sizes bytes. Needs no torch.
 """

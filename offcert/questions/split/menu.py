@@ -1,4 +1,4 @@
-"""`Menu`: operations that can be executed in several ways, and what a choice makes of a trace."""
+"""`Menu`: operations with alternative algorithms, and the trace that a choice makes."""
 
 from __future__ import annotations
 

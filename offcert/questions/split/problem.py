@@ -1,4 +1,4 @@
-"""`SplitProblem`: a training step before it is decided how its batch is split, and what runs how.
+"""`SplitProblem`: a training step whose sub-batches and algorithms are to be chosen.
 
 A batch may be processed in sub-batches, whose gradients add up: a *split* is a list of rounds, each
 some images, one after the other. Between rounds nothing but what stays anyway is on the device, so
