@@ -14,8 +14,8 @@ from offcert.core.units import format_gap, format_size, format_time
 from offcert.proofs.certificate import Certificate, read_certificate
 from offcert.questions.schedule.problem import format_objective
 from offcert.questions.schedule.schedule import FluidSchedule
-from offcert.report.behind_host import host_said
 from offcert.report.execution import reruns_of
+from offcert.report.forecasts import host_said
 
 
 def write_summary(folder: Path) -> str:

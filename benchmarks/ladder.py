@@ -92,7 +92,7 @@ class Item:
 def work(item: Item) -> Run:
     """Certify, with everything compiled before."""
     from offcert.campaign.cells import CERTIFY
-    from offcert.campaign.execute import warm_up
+    from offcert.campaign.run import warm_up
 
     warm_up(CERTIFY)
     options = {"workers": item.workers, "seed": item.seed}

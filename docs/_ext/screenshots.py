@@ -47,7 +47,7 @@ def run(folder: Path) -> None:
     (folder / "out").mkdir()
     for command in commands():
         print(f"$ {command}", flush=True)
-        program = [sys.executable, "-m", "offcert.cli", *command.split()[1:]]
+        program = [sys.executable, "-m", "offcert", *command.split()[1:]]
         subprocess.run(program, cwd=folder, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True)
 
 

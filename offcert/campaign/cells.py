@@ -1,4 +1,4 @@
-"""Cells: one problem at one memory limit, one method, the settings that the method reads."""
+"""Cells of a campaign: a problem at a memory limit, a method, and its settings."""
 
 from __future__ import annotations
 
@@ -204,12 +204,6 @@ def grid(
         the same bytes for all of them; see `offcert.campaign.selection.varied`.
     recompute : Recompute, optional
         Kind of recomputation where it is allowed; only with `allow`.
-
-    Raises
-    ------
-    InputError
-        If a method or an option is not known, a limit cannot be read, a problem does not allow what
-        it should, or has memory as its objective.
     """
     methods = [_written(method) for method in methods]
     chosen = settings or CellSettings()

@@ -1,9 +1,9 @@
-"""Loaded once by the process that all cells are forked from: what every heuristic needs.
+"""Kernels of all heuristics, loaded once by the process that cells are forked from.
 
 Importing it compiles, or loads what was compiled before, so that no cell pays for it.
 """
 
-from offcert.campaign.execute import warm_up
+from offcert.campaign.run import warm_up
 from offcert.certify.methods import METHODS
 
 for _name, _method in METHODS.items():

@@ -1,9 +1,9 @@
-"""The same for campaigns that search: annealing, the pivot program, the models' modules."""
+"""Modules and kernels of searches, loaded once by the process that cells are forked from."""
 
 from importlib import import_module
 
 from offcert.campaign.cells import CERTIFY
-from offcert.campaign.execute import warm_up
+from offcert.campaign.run import warm_up
 
 for _name in (
     "offcert.formulations.fluid.milp",

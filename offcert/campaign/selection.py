@@ -58,20 +58,7 @@ class Subject:
 
 
 def find_subjects(texts: Iterable[str], folder: str | Path | None = None) -> list[Subject]:
-    """Return the problems that the command line names.
-
-    Parameters
-    ----------
-    texts : iterable of str
-        Problem files, and ``library:PATTERN`` for the library's families of that name.
-    folder : str or Path, optional
-        Another library than the package's.
-
-    Raises
-    ------
-    InputError
-        If a file is no problem, a pattern matches no family, or two problems have one name.
-    """
+    """Return the problems in files, or of the library's families that ``library:PATTERN`` names."""
     library = Library(folder)
     found: dict[str, Subject] = {}
     for text in texts:
@@ -119,11 +106,6 @@ def parse_limits(text: str) -> list[str]:
     text : str
         Limits and ranges ``first:last:step`` (last included) of percentages or sizes, separated by
         commas: ``"0:100:5"``, ``"4GiB:16GiB:2GiB"``, ``"25%,4GiB"``.
-
-    Raises
-    ------
-    InputError
-        If a range is none, runs backwards or has more than 10 000 limits.
     """
     limits: list[str] = []
     for part in text.split(","):
@@ -201,13 +183,7 @@ class Means(StrEnum):
 
 
 def parse_means(text: str) -> list[Means]:
-    """Return the means that a text lists, separated by commas, each once.
-
-    Raises
-    ------
-    InputError
-        If one of them is none.
-    """
+    """Return the means that a text lists, separated by commas, each once."""
     found = []
     for part in text.split(","):
         name = part.strip()
@@ -219,21 +195,9 @@ def parse_means(text: str) -> list[Means]:
 
 
 def variant(problem: Problem, means: Means, recompute: Recompute = Recompute.ANY) -> Problem:
-    """Return a problem in which exactly these means are open.
+    """Return a problem, given as a chain or network, in which exactly these means are open.
 
-    Parameters
-    ----------
-    problem : Problem
-        Given as a chain or network if anything is to run again.
-    means : Means
-        The means that are allowed.
-    recompute : Recompute
-        Kind of recomputation where it is allowed: ``CHAIN`` is for chains.
-
-    Raises
-    ------
-    InputError
-        If the problem is a trace, which does not say what can be computed from what.
+    Recomputation of the kind ``CHAIN`` is for chains.
     """
     if means is Means.OFFLOAD:
         return replace(problem, recompute=Recompute.NONE, offload=True)
@@ -268,11 +232,6 @@ def varied(
         Kind of recomputation where it is allowed; by default the problem's own choice, or any.
     limits : sequence of str or int, optional
         As for `offcert.campaign.cells.grid`.
-
-    Raises
-    ------
-    InputError
-        As `variant` and `parse_memory`.
     """
     found = []
     for subject in subjects:

@@ -1,4 +1,4 @@
-"""How methods stand: beside the best values known and the proved bounds, by group of problems.
+"""Ratios of methods to the best values known and to proved bounds, by group of problems.
 
 The table for people has ratios to what `certify` found, and says what the campaign did.
 """
@@ -30,14 +30,7 @@ def summary_to_json(summary: Summary) -> dict[str, Any]:
 def describe_rows(rows: Sequence[Row], units: Mapping[str, Units] | None = None) -> str:
     """Return a line for every problem and limit: ratios to the makespan that certify found.
 
-    Where there is none, makespans.
-
-    Parameters
-    ----------
-    rows : sequence of dict
-        As in the table, which does not say in what units its numbers are.
-    units : mapping, optional
-        Of the problems, by their hashes; numbers of others are printed as they are.
+    Where there is none, makespans, in the units that the hashes of problems are given with.
     """
     known = units or {}
     points: dict[tuple[str, str], dict[str, Row]] = {}
@@ -222,15 +215,7 @@ class Standing:
 
 
 def measured_of(rows: Sequence[Row], library: Library | None = None) -> list[Measured]:
-    """Return the results of methods in a campaign, beside all that is known of its problems.
-
-    Parameters
-    ----------
-    rows : sequence of dict
-        Of a campaign's table.
-    library : Library, optional
-        The library whose records are known; by default the one that comes with the package.
-    """
+    """Return the results of methods in a campaign, beside all that a library knows of them."""
     known = library or Library()
     found: dict[str, list[Row]] = {}
     for row in rows:

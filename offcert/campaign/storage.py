@@ -82,20 +82,7 @@ LATER = ("recompute", "offload")
 
 
 def require_row(row: Mapping[str, Any], place: str) -> Row:
-    """Return a row with its columns in order, absent ones null.
-
-    Parameters
-    ----------
-    row : mapping
-        Column names to values.
-    place : str
-        Where it stands, for the message.
-
-    Raises
-    ------
-    InputError
-        If a column is unknown, missing or of the wrong kind; the message names it.
-    """
+    """Return a row with its columns in order, absent ones null; `place` is for the message."""
     unknown = [name for name in row if name not in NAMES]
     if unknown:
         raise InputError(f'{place}: the column "{unknown[0]}" is not known')
@@ -130,13 +117,7 @@ SUFFIXES = (".parquet", ".csv", ".json", ".jsonl")
 
 
 def require_suffix(path: Path) -> str:
-    """Return the suffix of a table's file.
-
-    Raises
-    ------
-    InputError
-        If it is none of those known, or needs a package that is not there.
-    """
+    """Return the suffix of a table's file."""
     if path.suffix not in SUFFIXES:
         raise InputError(f"{path} must end with one of {', '.join(SUFFIXES)}")
     if path.suffix == ".parquet":
@@ -181,13 +162,7 @@ def write_rows(path: Path, rows: Iterable[Row]) -> None:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Return the rows of a table's file.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read or is no such table.
-    """
+    """Return the rows of a table's file."""
     read = {
         ".parquet": _read_parquet,
         ".csv": _read_csv,

@@ -34,11 +34,6 @@ class Lock:
     ----------
     path : Path
         Path of the file that is protected; the lock stands beside it.
-
-    Raises
-    ------
-    InputError
-        If another process holds it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -140,11 +135,6 @@ class Table:
         By key; read only.
     damaged : int
         Lines of the journal that were lost when a campaign was killed while it wrote them.
-
-    Raises
-    ------
-    InputError
-        If the file is no such table, cannot be written, or another campaign writes to it.
     """
 
     def __init__(
@@ -181,13 +171,7 @@ class Table:
             self.write()
 
     def put(self, row: Row) -> None:
-        """Add a row in the place of an older one of the same key; it is safe when this returns.
-
-        Raises
-        ------
-        InputError
-            If it is no row of the schema.
-        """
+        """Add a row in the place of an older one of the same key; it is safe when this returns."""
         complete = require_row(row, "the row")
         self.rows[complete["key"]] = complete
         if self.path is None:
@@ -239,11 +223,6 @@ def read(path: str | Path) -> pandas.DataFrame:
     pandas.DataFrame
         With the columns of `offcert.campaign.storage.COLUMNS`, of the nullable types ``string``,
         ``Int64`` and ``Float64``.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, is no table of a campaign, or pandas is not there.
     """
     target = Path(path).resolve()
     # In this order: a row leaves the journal only when it is in the file.

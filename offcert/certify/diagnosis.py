@@ -17,9 +17,8 @@ from offcert.questions.placement.problem import PlacementProblem
 from offcert.questions.schedule.check import peak
 from offcert.questions.schedule.device_memory import describe_uncounted
 from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.residences import host_placement_problem
+from offcert.questions.schedule.residences import host_placement_problem, pinned_and_pageable
 from offcert.questions.schedule.schedule import Schedule
-from offcert.questions.schedule.within_host import pinned_and_pageable
 
 _BYTES = Units("ns", "B")
 

@@ -11,10 +11,9 @@ from typing import Any
 from offcert.core.documents import read_json, read_text, show
 from offcert.core.errors import InputError
 from offcert.core.execution import Execution
-from offcert.core.messages import cut, meant
+from offcert.core.messages import cut, meant, table_rows
 from offcert.core.platform import Kind
 from offcert.core.strategy import Strategy
-from offcert.core.tables import table_rows
 from offcert.core.trace import Trace
 from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.questions.schedule.schedule import Schedule, Transfer

@@ -159,13 +159,7 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
 
 
 def chosen(problem: Problem, options: argparse.Namespace) -> Problem:
-    """Return the problem with what the options choose.
-
-    Raises
-    ------
-    InputError
-        If choices do not go together, or the problem's network does not allow them.
-    """
+    """Return the problem with what the options choose."""
     from dataclasses import replace
 
     changes: dict[str, Any] = {}
@@ -204,13 +198,7 @@ def _deadline(problem: Problem, options: argparse.Namespace, minimise: str) -> i
 
 
 def require_no_limit(problem: Problem, options: argparse.Namespace) -> None:
-    """Refuse a memory limit where memory is the objective: it would change nothing.
-
-    Raises
-    ------
-    InputError
-        One sentence that names the option.
-    """
+    """Refuse a memory limit where memory is the objective: it would change nothing."""
     from offcert.core.errors import InputError
     from offcert.questions.schedule.problem import Minimise
 

@@ -88,7 +88,7 @@ def _run(options: argparse.Namespace) -> int:
     from offcert.core.units import format_time
     from offcert.proofs.questions import SPLIT
     from offcert.questions.split.problem import write_split
-    from offcert.report.split_text import describe_split_problem
+    from offcert.report.question_texts import describe_split_problem
 
     step = _read(options)
     if options.step_file is not None:

@@ -1,4 +1,4 @@
-"""Arguments of commands that take a training step and a machine, and the objects they name."""
+"""Arguments that name a training step and a machine, and the objects that they name."""
 
 from __future__ import annotations
 

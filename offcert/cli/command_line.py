@@ -106,7 +106,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         told = int(ended.code or 0)
         sys.exit(exit_code(lambda: told))
     options.every_command = every
-    from offcert.cli.messages import messages
+    from offcert.cli.progress import messages
 
     with messages(options.verbose, options.quiet):
         code = exit_code(lambda: _run(options))

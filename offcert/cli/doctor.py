@@ -1,12 +1,16 @@
-"""The command `doctor`: which batch fits into a device, and how fast it trains."""
+"""The command `doctor`: which batch fits into a device, how fast it trains; and the versions."""
 
 from __future__ import annotations
 
 import argparse
+import platform
 import sys
+from collections.abc import Sequence
 from contextlib import redirect_stdout
-from typing import TYPE_CHECKING
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from offcert._version import __version__
 from offcert.cli.arguments import counts, counts_or_auto, size
 from offcert.cli.chosen import (
     HERE,
@@ -24,12 +28,12 @@ from offcert.cli.output import native_output_to_stderr, require_folder, show
 from offcert.cli.parser import Commands, add_command
 from offcert.cli.progress import progress
 from offcert.cli.searching import add_effort, progress_line, search_settings
-from offcert.cli.versions import ShowVersions
 
 if TYPE_CHECKING:
     from offcert.certify.diagnosis import Diagnosis
     from offcert.certify.search import SearchProgress
     from offcert.runtime.hardware.choice import Chosen
+
 
 _EXAMPLES = (
     "offcert doctor --hf llama-3.2-1b --sequence 4096 --batch auto --hardware rtx-4090",
@@ -209,3 +213,44 @@ def _notes(options: argparse.Namespace) -> list[str]:
         "parameters, gradients and the optimiser's state are bfloat16; those of a Trainer with "
         "bf16=True are float32: --autocast bf16"
     ]
+
+
+_PACKAGES = (
+    "offcert-lab",
+    "numpy",
+    "numba",
+    "scipy",
+    "ortools",
+    "pulp",
+    "torch",
+    "transformers",
+    "accelerate",
+)
+
+
+class ShowVersions(argparse.Action):
+    """An option that prints the versions and ends, as ``--version`` does."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str | None = None) -> None:
+        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help=help)
+
+    def __call__(self, parser: argparse.ArgumentParser, *parsed: Any, **option: Any) -> NoReturn:
+        """Print a line for each, and end."""
+        print("\n".join(f"{name} {found}" for name, found in versions().items()))
+        parser.exit()
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of this program, of Python, of the system and of what is used."""
+    return {
+        "offcert": __version__,
+        "python": platform.python_version(),
+        "system": platform.platform(),
+    } | {name: _installed(name) for name in _PACKAGES}
+
+
+def _installed(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "is not installed"

@@ -1,4 +1,4 @@
-"""How a command ends: what its errors mean, and what is done if something in it never ends."""
+"""The end of a command: exit codes of errors, and an exit where something never ends."""
 
 from __future__ import annotations
 
@@ -48,13 +48,7 @@ def _drop_the_rest() -> None:
 
 @contextmanager
 def ending_anyhow(conclude: Callable[[Any], int]) -> Iterator[None]:
-    """End the process with the best so far if nothing else can end a step of a search.
-
-    Parameters
-    ----------
-    conclude : callable
-        Given the best certificate; returns the exit code.
-    """
+    """End the process by `conclude`, given the best so far, if nothing else can end a step."""
     from offcert.certify.watchdog import ending_with
 
     stdout = os.dup(1)

@@ -35,13 +35,7 @@ began: float | None = None
 
 
 def run_process(load: Callable[[], Callable[[], int]]) -> int:
-    """Run the command that the process was started for, and return its exit code.
-
-    Parameters
-    ----------
-    load : callable
-        Imports what a command needs, and returns what runs it.
-    """
+    """Run the command of this process, which `load` imports, and return its exit code."""
     global began
     began = time.monotonic()
     leaving = _Leaving()

@@ -20,13 +20,7 @@ STDOUT = "-"
 
 
 def require_outputs(options: argparse.Namespace, *names: str) -> None:
-    """Find out before any work whether results can be written to the files of some options.
-
-    Raises
-    ------
-    InputError
-        If it cannot.
-    """
+    """Find out before any work whether results can be written to the files of some options."""
     for name in names or ("output",):
         path = getattr(options, name, None)
         if path == STDOUT and name == "output":
@@ -38,13 +32,7 @@ def require_outputs(options: argparse.Namespace, *names: str) -> None:
 
 
 def require_folder(options: argparse.Namespace, for_what: str) -> None:
-    """Make the folder that `options.output` names before any work is done.
-
-    Raises
-    ------
-    InputError
-        If it cannot be made, or the name is a file's; it says what the folder is for.
-    """
+    """Make the folder that `options.output` names before any work is done."""
     from pathlib import Path
 
     from offcert.core.documents import make_folder
@@ -73,14 +61,7 @@ _WRITTEN = (
 
 
 def require_files(options: argparse.Namespace) -> None:
-    """Find out before anything is loaded whether the files to be read are there and stay whole.
-
-    Raises
-    ------
-    InputError
-        If a file to be read is not there, or is to be written, too, under this name or another; or
-        if two results are to be written to one file.
-    """
+    """Find out before anything is loaded whether the files to be read are there and stay whole."""
     from offcert.cli.arguments import Source
     from offcert.core.errors import InputError
 

@@ -1,8 +1,4 @@
-"""Progress of a command that works: a live line on a terminal, log lines elsewhere.
-
-A terminal gets one line, written over and over by `rich`, with the seconds running on. Elsewhere
-nothing is said unless ``--verbose`` asks for it: then every piece of news is a log record.
-"""
+"""Progress of a command as a live line or log lines, and its messages, on standard error."""
 
 from __future__ import annotations
 
@@ -10,15 +6,16 @@ import argparse
 import logging
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from offcert.cli.messages import LOG
 from offcert.core.messages import plain
 
 if TYPE_CHECKING:
     from rich.text import Text
+
 
 News = TypeVar("News")
 
@@ -90,3 +87,45 @@ def _live(line: _ProgressLine[News]) -> Iterator[Callable[[News], None]]:
         redirect_stdout=False,
     ):
         yield line.tell
+
+
+LOG = logging.getLogger("offcert")
+_LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
+
+
+class _Lines(logging.Handler):
+    """Writes to what stderr is at the moment: a live line may have put itself in between."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one record as one line."""
+        level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
+        text = plain(" ".join(record.getMessage().split()))
+        print(f"offcert: {level}{text}", file=sys.stderr)
+
+
+@contextmanager
+def messages(verbose: int, quiet: bool) -> Iterator[None]:
+    """Show log records of ours and Python's warnings during a command.
+
+    With `verbose` 1 also what is being done (INFO), with 2 all (DEBUG); with `quiet` errors only.
+    """
+    handler = _Lines()
+    compiling = LOG.getChild("compile")
+    before = LOG.level, compiling.level
+    LOG.addHandler(handler)
+    LOG.setLevel(logging.ERROR if quiet else _LEVELS[min(verbose, 2)])
+    # What takes long without a word is said in any case.
+    compiling.setLevel(logging.ERROR if quiet else logging.INFO)
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            yield
+    finally:
+        LOG.removeHandler(handler)
+        LOG.setLevel(before[0])
+        compiling.setLevel(before[1])
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Log a warning's text; the file and line in which it was given help nobody here."""
+    LOG.warning("%s", message)

@@ -128,7 +128,7 @@ def _read(path: Path, verify: bool) -> PageDocument:
     from offcert.core.errors import InputError
     from offcert.proofs.certificate import certificate_from_json
     from offcert.questions.schedule.training_files import TRAINING_FORMAT, training_from_json
-    from offcert.report.doctor_page import DOCTOR_FORMAT
+    from offcert.report.doctor import DOCTOR_FORMAT
     from offcert.report.page import PageDocument
     from offcert.verify.document import verify as verified
 

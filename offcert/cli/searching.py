@@ -107,17 +107,7 @@ def add_search(parser: argparse.ArgumentParser, several: bool = False) -> None:
 
 
 def add_effort(parser: argparse.ArgumentParser, *names: str, each: str = "") -> None:
-    """Add those of the settings in `DEFAULTS` that are named, each None where it is not given.
-
-    Parameters
-    ----------
-    parser : ArgumentParser
-        Of the command.
-    names : str
-        Keys of `DEFAULTS`.
-    each : str
-        The part that the time limit is for, if not for all.
-    """
+    """Add the named settings of `DEFAULTS`; `each` is the part that the time limit is for."""
     known: dict[str, tuple[Callable[[str], Any], str, str]] = {
         "time_limit": (seconds, "S", f"seconds to search{each}"),
         "workers": (count, "N", "threads"),

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 
 from offcert.cli.arguments import seconds, size, source
 from offcert.cli.ending import exit_code
-from offcert.cli.messages import LOG
 from offcert.cli.output import show
 from offcert.cli.parser import EXIT_INVALID, EXIT_NOT_VERIFIED, Commands, add_command
+from offcert.cli.progress import LOG
 
 if TYPE_CHECKING:
     from offcert.verify.limits import Limits

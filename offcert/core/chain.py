@@ -115,13 +115,7 @@ class Chain:
 
 
 def stage_count(forward: object) -> int:
-    """Return the number of stages, which is that of their forward operations.
-
-    Raises
-    ------
-    InputError
-        If these are no sequence, or none at all.
-    """
+    """Return the number of stages, which is that of their forward operations."""
     stages = _length("forward", forward)
     if stages == 0:
         raise InputError("chain.forward must not be empty")
@@ -131,13 +125,7 @@ def stage_count(forward: object) -> int:
 def stage_numbers(
     name: str, values: Sequence[object], expected: int, stages: int
 ) -> tuple[int, ...]:
-    """Return the numbers of a field of a chain.
-
-    Raises
-    ------
-    InputError
-        If they are not as many as expected, or one is no integer or negative.
-    """
+    """Return the numbers of a field of a chain."""
     _require_length(name, values, expected, stages)
     return tuple(
         require_integer(value, f"chain.{name}[{index}]", 0) for index, value in enumerate(values)
@@ -145,13 +133,7 @@ def stage_numbers(
 
 
 def stage_names(names: Sequence[str] | None, stages: int) -> tuple[str, ...]:
-    """Return the names of the stages; ``"0"``, ``"1"``, … without any.
-
-    Raises
-    ------
-    InputError
-        If there is not one for each stage, or one is no string.
-    """
+    """Return the names of the stages; ``"0"``, ``"1"``, … without any."""
     labels = [str(stage) for stage in range(stages)] if names is None else names
     _require_length("names", labels, stages, stages)
     for index, label in enumerate(labels):

@@ -1,4 +1,4 @@
-"""Parts of a network, and the operations and tensors that runs of its computations make."""
+"""Values and computations of a network, and the trace that runs of them make."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from offcert.core.trace import Operation, Tensor, Trace
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """Something that is computed once or more often, and takes memory while it is kept.
+    """A value: computed once or more often, it takes memory while it is kept.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Computation:
-    """Something that can run: once, or as often as a strategy wants.
+    """A computation, which runs once or, if repeatable, as often as a strategy wants.
 
     Attributes
     ----------

@@ -25,13 +25,7 @@ RATIONAL = re.compile(r"([0-9]{1,40})(?:/([0-9]{1,40}))?")
 
 
 def read_text(path: str | Path, encoding: str = "utf-8") -> str:
-    """Return the text in a file.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, or is not of that encoding, which is UTF-8 or ``"utf-8-sig"``.
-    """
+    """Return the text in a file."""
     try:
         return Path(path).read_text(encoding=encoding)
     except (OSError, UnicodeDecodeError) as error:
@@ -40,13 +34,7 @@ def read_text(path: str | Path, encoding: str = "utf-8") -> str:
 
 
 def read_json(path: str | Path) -> Any:
-    """Return the JSON value in a file.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, is not JSON, holds NaN or infinity, or repeats a key.
-    """
+    """Return the JSON value in a file."""
     _require_path(path)
     text = read_text(path)
     try:
@@ -65,13 +53,7 @@ def read_json(path: str | Path) -> Any:
 
 
 def read_document(path: str | Path, parse: Callable[[Any], Parsed]) -> Parsed:
-    """Return the object that `parse` builds from the JSON value in a file.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, or `parse` refuses what is in it; the sentence names the file.
-    """
+    """Return the object that `parse` builds from the JSON value in a file."""
     document = read_json(path)
     try:
         return parse(document)
@@ -118,11 +100,6 @@ def require_writable(path: str | Path) -> None:
     """Raise before any work is done if a file could not be written in the end.
 
     Folders that are missing are made when it is written.
-
-    Raises
-    ------
-    InputError
-        If the folder cannot be made or written to, or the path is a folder.
     """
     _require_path(path)
     if not str(path) or str(path).endswith(("/", os.sep)):
@@ -142,13 +119,7 @@ def require_writable(path: str | Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder, and those that it lies in, if there is none.
-
-    Raises
-    ------
-    InputError
-        If that cannot be done.
-    """
+    """Make a folder, and those that it lies in, if there is none."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -160,11 +131,6 @@ def write_atomically(path: str | Path, write: Callable[[Path], None]) -> None:
 
     So nothing is half-written, and who lists the files beside `path` never meets an unfinished one.
     A folder that is missing is made.
-
-    Raises
-    ------
-    InputError
-        If the folder cannot be made or written to, or there is no space left.
     """
     require_writable(path)
     # The file behind a symbolic link is replaced, not the link.
@@ -329,19 +295,7 @@ _JSON_NAMES = {
 
 
 def require_format(fields: Fields, name: str, version: int, conversion: str = "") -> None:
-    """Raise unless the document says that it has this format and version.
-
-    Parameters
-    ----------
-    fields : Fields
-        The document's.
-    name : str
-        The format.
-    version : int
-        The one that is read.
-    conversion : str
-        Advice for files of versions before, if there were any.
-    """
+    """Raise unless a document has this format and version; `conversion` advises on older ones."""
     found = fields.get("format", str)
     if found != name:
         raise InputError(f'format must be "{name}", not {show(found)}')
@@ -374,11 +328,6 @@ def canonical_digest(document: Any) -> str:
 
     The value is written with sorted keys, no white space and ASCII escapes, so the digest does not
     depend on how a file was laid out.
-
-    Raises
-    ------
-    InputError
-        If the value holds NaN or infinity.
     """
     try:
         text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)

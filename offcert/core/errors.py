@@ -12,7 +12,8 @@ class OffcertError(Exception):
 class InputError(OffcertError, ValueError):
     """Bad input: the message is one sentence that names the field, the place and the value.
 
-    The command line turns it into exit code 2.
+    Whatever reads a file, takes arguments of users or makes an object of them raises it, also where
+    its docstring does not say so. The command line turns it into exit code 2.
     """
 
 

@@ -1,4 +1,4 @@
-"""`Execution`: a trace of a network, and what each of its operations and tensors is there."""
+"""`Execution`: a trace of a network, with the computation or value of each part."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Form(Protocol):
 
 
 class RefusedError(Exception):
-    """A value may be none of a form: `Form.read` is to say whether, and where it stands."""
+    """Signal that a value may not be of a form; `Form.read` then says where and why."""
 
 
 class Quick(Form, Protocol):

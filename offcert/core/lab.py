@@ -1,4 +1,4 @@
-"""Parts that the package `offcert-lab` adds, found by its entry points.
+"""Commands and objects of the package `offcert-lab`, found by its entry points.
 
 What only studies the field is a package of its own; nothing here imports it. It says what it has in
 the groups `COMMANDS`, `GENERATORS` and `PARTS` of entry points.
@@ -27,20 +27,7 @@ def lab_points(group: str) -> dict[str, EntryPoint]:
 
 
 def lab_part(name: str, need: str) -> Any:
-    """Return an object of the lab.
-
-    Parameters
-    ----------
-    name : str
-        Its name in the group `PARTS`.
-    need : str
-        What needs it, for the error.
-
-    Raises
-    ------
-    MissingPackageError
-        If the lab is not installed.
-    """
+    """Return an object of the group `PARTS`; without the lab, the error names what needs it."""
     found = lab_points(PARTS)
     if name not in found:
         raise lab_missing(need)

@@ -1,12 +1,16 @@
-"""Values in error messages: one line, cut where it would be long; and tables for people."""
+"""Values in error messages, cut where they would be long; and tables as text, read and written."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import unicodedata
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any
+
+from offcert.core.errors import InputError
 
 # Characters of a value that a message repeats: whoever wrote it knows it by its beginning.
 # Arbitrary.
@@ -83,3 +87,17 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
         ).rstrip()
         for row in rows
     )
+
+
+def table_rows(text: str) -> list[list[str]]:
+    """Return the rows of a table, whose entries are apart as those of its first line are.
+
+    By commas, semicolons (as spreadsheets of half of Europe write them) or tabs. Lines before the
+    first one that begin as MiniZinc's comments do say nothing about it.
+    """
+    lines = (line for line in text.splitlines() if line.strip() and line[0] not in "%-=")
+    first = next(lines, "")
+    try:
+        return list(csv.reader(io.StringIO(text), delimiter=max(",;\t", key=first.count)))
+    except csv.Error as error:
+        raise InputError(f"it is no table: {error}") from None

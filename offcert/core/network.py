@@ -1,4 +1,4 @@
-"""`Network`: what can be computed from what, at which cost, before it is decided what runs when."""
+"""`Network`: a graph of computations and values with costs, before any order is chosen."""
 
 from __future__ import annotations
 

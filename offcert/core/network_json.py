@@ -38,13 +38,7 @@ def trace_to_json(trace: Trace) -> dict[str, Any]:
 
 
 def trace_from_json(value: Any, place: str) -> Trace:
-    """Return the trace that a JSON value describes.
-
-    Raises
-    ------
-    InputError
-        One sentence that names the first field that is missing, wrong or unknown.
-    """
+    """Return the trace that a JSON value describes."""
     fields = Fields(value, place)
     operations = _OPERATION.read_all(fields, "operations")
     tensors = _TENSOR.read_all(fields, "tensors")
@@ -61,13 +55,7 @@ def network_to_json(network: Network) -> dict[str, Any]:
 
 
 def network_from_json(value: Any, place: str) -> Network:
-    """Return the network that a JSON value describes.
-
-    Raises
-    ------
-    InputError
-        One sentence that names the first field that is missing, wrong or unknown.
-    """
+    """Return the network that a JSON value describes."""
     fields = Fields(value, place)
     computations = _COMPUTATION.read_all(fields, "computations")
     values = _VALUE.read_all(fields, "values")
@@ -82,13 +70,7 @@ def checkpoint_chain_to_json(chain: CheckpointChain) -> dict[str, Any]:
 
 
 def checkpoint_chain_from_json(value: Any, place: str) -> CheckpointChain:
-    """Return the chain that a JSON value describes.
-
-    Raises
-    ------
-    InputError
-        One sentence that names the first field that is missing, wrong or unknown.
-    """
+    """Return the chain that a JSON value describes."""
     fields = Fields(value, place)
     numbers = {name: fields.integers(name, 0) for name in CHECKPOINT_CHAIN_FIELDS}
     names = fields.optional("names", list)
@@ -109,13 +91,7 @@ def execution_to_json(execution: Execution) -> dict[str, Any]:
 
 
 def execution_from_json(value: Any, place: str) -> Execution:
-    """Return the execution that a JSON value describes; whether it is legal is not looked at.
-
-    Raises
-    ------
-    InputError
-        One sentence that names the first field that is missing, wrong or unknown.
-    """
+    """Return the execution that a JSON value describes; whether it is legal is not looked at."""
     fields = Fields(value, place)
     execution = Execution(
         trace_from_json(fields.get("trace", dict), fields.path("trace")),

@@ -1,4 +1,4 @@
-"""The options that commands and functions share, and one sentence for what is none.
+"""Checks of the options that commands and functions share.
 
 The functions return the value, as a plain number or as the function that it names. ``field`` begins
 the message; the command line, which names the option itself, gives an empty one.
@@ -20,13 +20,7 @@ from offcert.core.trace import require_integer
 
 
 def require_seconds(value: object, field: str = "") -> float:
-    """Return a time in seconds if it is positive and finite.
-
-    Raises
-    ------
-    InputError
-        If it is not.
-    """
+    """Return a time in seconds if it is positive and finite."""
     number = _number(value, field)
     if not 0 < number < math.inf:
         raise InputError(_said(field, f"must be a positive number of seconds, not {number}"))
@@ -34,13 +28,7 @@ def require_seconds(value: object, field: str = "") -> float:
 
 
 def require_gap(value: object, field: str = "") -> float:
-    """Return a relative gap if it is at least 0 and below 1.
-
-    Raises
-    ------
-    InputError
-        If it is not.
-    """
+    """Return a relative gap if it is at least 0 and below 1."""
     number = _number(value, field)
     if not 0 <= number < 1:
         raise InputError(_said(field, f"must be from 0 to below 1, not {number}"))
@@ -48,24 +36,12 @@ def require_gap(value: object, field: str = "") -> float:
 
 
 def require_count(value: object, field: str = "") -> int:
-    """Return how many of something, if it is an integer of at least 1.
-
-    Raises
-    ------
-    InputError
-        If it is not.
-    """
+    """Return a number of things if it is an integer of at least 1."""
     return _integer(value, field, 1)
 
 
 def require_seed(value: object, field: str = "") -> int:
-    """Return the seed of a search, if it is an integer from 0 to below 2**31.
-
-    Raises
-    ------
-    InputError
-        If it is not.
-    """
+    """Return the seed of a search, if it is an integer from 0 to below 2**31."""
     number = _integer(value, field)
     if not 0 <= number < 2**31:
         raise InputError(_said(field, f"must be from 0 to below 2**31, not {number}"))
@@ -73,19 +49,9 @@ def require_seed(value: object, field: str = "") -> int:
 
 
 def users_function(spec: str, what: str) -> Callable[..., Any]:
-    """Return the function in the user's own code that ``"package.module:callable"`` names.
+    """Return the user's object that ``"package.module:callable"`` names; messages name its kind.
 
-    Parameters
-    ----------
-    spec : str
-        The module and the name in it. A module may lie in the working directory.
-    what : str
-        Kind of the object, as the first word of messages: ``"model"``.
-
-    Raises
-    ------
-    InputError
-        If the module cannot be imported, has no such name, or it names nothing that can be called.
+    The module may lie in the working directory.
     """
     path, _, name = spec.partition(":")
     # As with `python -m`; an installed command's path does not contain the working directory.

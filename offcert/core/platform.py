@@ -30,7 +30,7 @@ class Link(StrEnum):
 
 @dataclass(frozen=True)
 class Platform:
-    """Where a trace runs.
+    """A device with its memory, and its link to the host.
 
     Parameters
     ----------
@@ -188,13 +188,7 @@ def rates_text(platform: Platform, units: Units) -> str:
 
 
 def platform_from_fields(fields: Fields) -> Platform:
-    """Return the memory and the link that the fields of a document describe.
-
-    Raises
-    ------
-    InputError
-        One sentence that names the first field that is missing or wrong.
-    """
+    """Return the memory and the link that the fields of a document describe."""
 
     def rate(name: str) -> Fraction | None:
         text = fields.optional(name, str)
@@ -232,13 +226,7 @@ def platform_fields(platform: Platform) -> dict[str, Any]:
 
 
 def units_from_fields(fields: Fields) -> Units:
-    """Return the units that a document counts in.
-
-    Raises
-    ------
-    InputError
-        One sentence that names the first field that is missing, wrong or unknown.
-    """
+    """Return the units that a document counts in."""
     units = Fields(fields.get("units", dict), fields.path("units"))
     found = Units(units.get("time", str), units.get("size", str))
     units.finish()

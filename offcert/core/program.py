@@ -106,13 +106,7 @@ class Program:
 
 
 def program_from_json(value: Any, place: str) -> Program:
-    """Return the program that a JSON value describes.
-
-    Raises
-    ------
-    InputError
-        One sentence that names the first field that is missing, wrong or unknown.
-    """
+    """Return the program that a JSON value describes."""
     fields = Fields(value, place)
     segments = [_segment_from_json(item) for item in fields.each("segments")]
     fields.finish()
@@ -145,7 +139,7 @@ def _require_order(segments: tuple[Segment, ...], first: int, last: int | None, 
 
 
 class Unrolling:
-    """Goes through the backward pass, and runs segments again when something of them is needed."""
+    """Unrolling of a backward pass: segments run again when their results are needed."""
 
     def __init__(self, network: Network, program: Program) -> None:
         self.network = network

@@ -1,4 +1,4 @@
-"""`Bounded`: what is known of a value that is to be least, and what the bounds on it are worth."""
+"""`Bounded`: an objective's best value and lower bounds, with the evidence for each."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def relative_gap(objective: int | None, lower_bound: int) -> float:
 
 
 class Bounded:
-    """A value to be least, as far as it is known: an answer that attains one, and bounds on it.
+    """An objective as far as it is known: the best answer, and lower bounds.
 
     All results, certificates and running searches are such; what follows from the two is here.
 
@@ -166,13 +166,7 @@ class Bounded:
         return relative_gap(self.objective, self.lower_bound)
 
     def status_by(self, infeasible: bool) -> SolveStatus:
-        """Return the status that follows from objective and lower bound.
-
-        Parameters
-        ----------
-        infeasible : bool
-            Whether it is known that there is no answer.
-        """
+        """Return the status that follows from objective, lower bound and infeasibility."""
         if infeasible:
             return SolveStatus.INFEASIBLE
         if self.objective is None:

@@ -1,4 +1,4 @@
-"""`Strategy`: which computations of a network run when, and which results are thrown away."""
+"""`Strategy`: the order in which computations run, and the results that are discarded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from offcert.core.network import Network
 
 @dataclass(frozen=True)
 class Strategy:
-    """Runs in their order. Who reads a value reads what the last run before it has kept.
+    """Runs in order; a reader of a value reads what the last run before it has kept.
 
     Every copy of a value is on the device from its writer's run to the last run that reads or holds
     it before the value is written again.

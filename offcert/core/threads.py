@@ -1,4 +1,4 @@
-"""Doing independent things at the same time, in threads: compiled kernels do not hold the lock."""
+"""Independent calls in threads, as compiled kernels release Python's lock."""
 
 from __future__ import annotations
 
@@ -21,19 +21,10 @@ def cores() -> int:
 def in_threads(
     function: Callable[[Item], Result], items: Iterable[Item], workers: int
 ) -> Iterator[Result]:
-    """Yield a function's results for all items, in the order of the items, as `map` does.
+    """Yield the results of a compiled function for all items, in their order, as `map` does.
 
     If it raises for one of them, that is raised in its place; what has not begun never does, and
-    what has, has ended.
-
-    Parameters
-    ----------
-    function : callable
-        Compiled for the most part, or it does not get faster.
-    items : iterable
-        Its arguments, one for each call.
-    workers : int
-        Threads; with one, everything happens in that of the caller.
+    what has, has ended. With one worker, everything happens in the thread of the caller.
     """
     if workers <= 1:
         yield from map(function, items)

@@ -19,23 +19,7 @@ LARGEST_INTEGER = 2**63 - 1
 
 
 def require_integer(value: object, field: str, minimum: int | None = None) -> int:
-    """Return `value` if it is an integer of at least `minimum`.
-
-    Parameters
-    ----------
-    value : object
-        The value that was read or given.
-    field : str
-        The name used in the error message, for example ``"forward[3]"``.
-    minimum : int, optional
-        The least value allowed.
-
-    Raises
-    ------
-    InputError
-        If `value` is no integer (booleans and floats are none), is too small or takes more than
-        64 bits.
-    """
+    """Return a value if it is an integer of 64 bits, at least `minimum`; messages name `field`."""
     if type(value) is int:
         # Asking a protocol takes ten times as long, and files hold hundreds of thousands of these.
         number = value

@@ -1,4 +1,4 @@
-"""A box of uncertain times: for each operation and for the link, from what to what they may be.
+"""A box of uncertain times: a least and a most for each operation and for the link.
 
 Whatever the times are, they lie between two corners: at the *fastest* every operation is as short
 and every rate as high as it may be, at the *slowest* the other way round. Corners are problems as
@@ -103,11 +103,6 @@ def parse_uncertainty(text: str, platform: Platform, units: Units) -> Uncertaint
         Of the problem that lies in the box.
     units : Units
         Its units.
-
-    Raises
-    ------
-    InputError
-        One sentence that names the part.
     """
     if text.strip() == "none":
         return None
@@ -165,7 +160,7 @@ Rates = tuple[Fraction, Fraction]
 
 @dataclass(frozen=True)
 class Spread:
-    """By how much durations of a class of operations may differ from what is said.
+    """Uncertainty of the durations of a class of operations.
 
     Attributes
     ----------
@@ -226,13 +221,7 @@ class Uncertainty:
         return duration, duration
 
     def require_around(self, network: Executed, platform: Platform) -> None:
-        """Raise unless a problem lies inside.
-
-        Raises
-        ------
-        InputError
-            One sentence that names the field and its place.
-        """
+        """Raise unless a problem lies inside."""
         names, durations = _operations(network)
         if self.ticks is not None:
             if len(self.ticks) != len(names):
@@ -329,13 +318,7 @@ def uncertainty_to_json(uncertainty: Uncertainty) -> dict[str, Any]:
 
 
 def uncertainty_from_fields(document: Fields) -> Uncertainty | None:
-    """Return the box that a document's field ``uncertainty`` describes, or None without one.
-
-    Raises
-    ------
-    InputError
-        One sentence that names the first field that is missing, wrong or unknown.
-    """
+    """Return the box that a document's field ``uncertainty`` describes, or None without one."""
     if not document.has("uncertainty"):
         return None
     fields = Fields(document.get("uncertainty", dict), document.path("uncertainty"))

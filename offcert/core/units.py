@@ -23,7 +23,7 @@ _NANOSECONDS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9}
 # Digits behind the point that tell a byte from the next in tebibytes, and more than a nanosecond
 # from the next in seconds. Derived from the units.
 _MOST_DIGITS = 13
-# Bytes below which a number of them is taken for one of something else. Arbitrary.
+# Bytes below which a number without a unit is taken for one of GiB. Arbitrary.
 _FEWEST = 1024
 _RATE = re.compile(rf"{_NUMBER}\s*([kKMGT]i?)?B/s")
 
@@ -49,13 +49,7 @@ def _factor(prefix: str | None) -> int:
 
 
 def parse_size(text: str, field: str = "size") -> int:
-    """Return bytes for text like ``"6GiB"``, ``"12.5 MB"`` or ``"4096B"``.
-
-    Raises
-    ------
-    InputError
-        If the text is no size, has no unit, or is no whole number of bytes.
-    """
+    """Return bytes for text like ``"6GiB"``, ``"12.5 MB"`` or ``"4096B"``."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise InputError(f'{field} must be a size such as "6GiB" or "4096B", not "{cut(text)}"')
@@ -68,13 +62,7 @@ def parse_size(text: str, field: str = "size") -> int:
 
 
 def require_size(size: object, field: str = "size") -> int:
-    """Return bytes for an integer, or for a text such as ``"6GiB"``.
-
-    Raises
-    ------
-    InputError
-        If it is neither, or negative.
-    """
+    """Return bytes for an integer, or for a text such as ``"6GiB"``."""
     if isinstance(size, str):
         return parse_size(size, field)
     if type(size) is not int or size < 0:
@@ -83,13 +71,7 @@ def require_size(size: object, field: str = "size") -> int:
 
 
 def require_limit(limit: object, field: str) -> int:
-    """Return bytes of a device as `require_size` does, but refuse a number that lacks its unit.
-
-    Raises
-    ------
-    InputError
-        As there, or if it is a number below 1024: nobody has so few bytes, and somebody means GiB.
-    """
+    """Return bytes of a device as `require_size` does, but refuse a number that lacks its unit."""
     size = require_size(limit, field)
     if not isinstance(limit, str) and size < _FEWEST:
         raise InputError(
@@ -114,11 +96,6 @@ def parse_limit(text: str, units: Units, memory_at: Callable[[Fraction], int]) -
         Of the problem.
     memory_at : callable
         Returns the limit for a part from 0 to 1 of that way.
-
-    Raises
-    ------
-    InputError
-        If the text is neither, or more than 100 %: with the peak, nothing has to leave.
     """
     match = _PERCENT.fullmatch(text.strip())
     if match is not None:
@@ -150,11 +127,6 @@ def parse_capacity(text: str, units: Units, field: str = "capacity") -> int:
     """Return the size of a pool for text like ``"6GiB"`` or ``"1048576"``, in the problem's units.
 
     A number without a unit counts these units, bytes or others: it can mean nothing else here.
-
-    Raises
-    ------
-    InputError
-        If the text is no size, or has a unit where the problem has none.
     """
     match = _SIZE.fullmatch(text.strip())
     if match is None:
@@ -172,14 +144,7 @@ def _bytes(number: str, prefix: str | None, text: str, field: str) -> int:
 
 
 def parse_time(text: str, units: Units, field: str = "time") -> int:
-    """Return ticks for text like ``"80ms"``, or a number where ticks have no length.
-
-    Raises
-    ------
-    InputError
-        If the text is no time, has no unit where it needs one or one where ticks have no length, or
-        is no whole number of ticks.
-    """
+    """Return ticks for text like ``"80ms"``, or a number where ticks have no length."""
     match = _TIME.fullmatch(text.strip())
     if match is None:
         raise InputError(f'{field} must look like "80ms" or "2.5s", not "{cut(text)}"')
@@ -195,13 +160,7 @@ def parse_time(text: str, units: Units, field: str = "time") -> int:
 
 
 def parse_percent(text: str, field: str) -> Fraction:
-    """Return 1/5 for the text ``"20%"``.
-
-    Raises
-    ------
-    InputError
-        If the text is no percentage.
-    """
+    """Return 1/5 for the text ``"20%"``."""
     match = _PERCENT.fullmatch(text.strip())
     if match is None:
         raise InputError(f'{field} must look like "20%", not "{cut(text)}"')
@@ -209,13 +168,7 @@ def parse_percent(text: str, field: str) -> Fraction:
 
 
 def parse_bandwidth(text: str, units: Units, field: str = "bandwidth") -> Fraction:
-    """Return a bandwidth in size units per tick, for text like ``"12.2GB/s"`` or ``"3/2"``.
-
-    Raises
-    ------
-    InputError
-        If the text is no rate, is zero, or is in bytes per second where ticks have no length.
-    """
+    """Return a bandwidth in size units per tick, for text like ``"12.2GB/s"`` or ``"3/2"``."""
     plain = RATIONAL.fullmatch(text.strip())
     if plain is not None and int(plain[2] or 1) > 0:
         rate = Fraction(int(plain[1]), int(plain[2] or 1))

@@ -32,14 +32,12 @@ if TYPE_CHECKING:
     import offcert.questions.schedule.files
     import offcert.questions.schedule.problem
     import offcert.questions.split.problem
-    import offcert.report.devices_text
     import offcert.report.findings
     import offcert.report.gantt
     import offcert.report.memory_viz
     import offcert.report.placement_text
-    import offcert.report.selection_text
+    import offcert.report.question_texts
     import offcert.report.space
-    import offcert.report.split_text
     import offcert.report.text
     import offcert.verify.devices
     import offcert.verify.placement
@@ -158,7 +156,7 @@ SPLIT = Question(
     ),
     certificate=Later(lambda: offcert.proofs.split_certificate.SplitCertificate),
     checker=Later(lambda: offcert.verify.split.check_split),
-    text=Later(lambda: offcert.report.split_text.SPLIT),
+    text=Later(lambda: offcert.report.question_texts.SPLIT),
     command="choose",
     problem=Later(lambda: offcert.questions.split.problem.SplitProblem),
     placed=Later(lambda: offcert.report.placement_text.OF_SPLIT),
@@ -178,7 +176,7 @@ DEVICES = Question(
     ),
     certificate=Later(lambda: offcert.proofs.devices_certificate.DevicesCertificate),
     checker=Later(lambda: offcert.verify.devices.check_devices_certificate),
-    text=Later(lambda: offcert.report.devices_text.DEVICES),
+    text=Later(lambda: offcert.report.question_texts.DEVICES),
     command="devices",
     problem=Later(lambda: offcert.questions.devices.problem.DevicesProblem),
     answers=Later(lambda: offcert.questions.devices.schedule.check_devices),
@@ -212,7 +210,7 @@ SELECTION = Question(
     fields=("name", "model", "sizes", "edges", "stored", "objective", "lower_bound", "proof"),
     certificate=Later(lambda: offcert.proofs.selection_certificate.SelectionCertificate),
     checker=Later(lambda: offcert.verify.selection.check_selection),
-    text=Later(lambda: offcert.report.selection_text.SELECTION),
+    text=Later(lambda: offcert.report.question_texts.SELECTION),
     command="",
 )
 

@@ -1,4 +1,4 @@
-"""The contents of a Gantt chart, however it is drawn: rows, bars, their texts, their looks."""
+"""Rows and bars of a Gantt chart, with their texts and looks, however it is drawn."""
 
 from __future__ import annotations
 
@@ -219,15 +219,7 @@ def shown_looks(bars: Iterable[Bar]) -> dict[str, Look]:
 
 
 def joined(bars: list[Bar], shortest: float) -> list[Bar]:
-    """Return fewer bars: neighbours of one look join until together they last `shortest` ticks.
-
-    Parameters
-    ----------
-    bars : list of Bar
-        In any order.
-    shortest : float
-        Ticks that a reader can see.
-    """
+    """Return fewer bars: neighbours of one look join until together they last `shortest` ticks."""
     groups: dict[tuple[str, str], list[Bar]] = {}
     for bar in sorted(bars, key=lambda bar: bar.start):
         groups.setdefault((bar.row, bar.look), []).append(bar)

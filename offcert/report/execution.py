@@ -124,15 +124,7 @@ def within(certificate: Certificate) -> str:
 
 
 def times_said(problem: Problem) -> str | None:
-    """Return whose times these are, and which part of its peaks a model reaches, in a sentence.
-
-    There is none about times that nobody has measured or modelled.
-
-    Parameters
-    ----------
-    problem : Problem
-        The problem; its source says so.
-    """
+    """Return whose times a problem has, and which part of its peaks a model reaches, if known."""
     source = problem.source or {}
     name = source.get("hardware")
     if not isinstance(name, str):

@@ -1,4 +1,4 @@
-"""The price of memory: time and proof at every limit of a problem, as a table.
+"""Table of the best time and lower bound at each memory limit of a problem.
 
 A schedule for some memory is one for more, and a bound for some memory is one for less. So at each
 limit the best schedule of all limits up to it counts, and the best bound of all limits from it on.
@@ -79,13 +79,7 @@ class FrontierRow:
 
 
 def frontier_rows(certificates: Sequence[Certificate]) -> list[FrontierRow]:
-    """Return the best schedule and bound at each limit that certificates establish together.
-
-    Parameters
-    ----------
-    certificates : sequence of Certificate
-        By increasing memory.
-    """
+    """Return the best schedule and bound at each limit, of certificates sorted by memory."""
     bounds = _bounds_from_above(certificates)
     best: Certificate | None = None
     rows = []

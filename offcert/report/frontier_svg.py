@@ -1,4 +1,4 @@
-"""Time against memory as a picture: the best schedules known, and what is proved below them."""
+"""Picture of time against memory: the best schedules known, and lower bounds."""
 
 from __future__ import annotations
 

@@ -14,11 +14,6 @@ def save_gantt(certificate: Certificate, path: str | Path) -> None:
     """Draw a certificate's schedule into a PNG or SVG file.
 
     In an SVG file every operation and every transfer says what it is when the mouse rests on it.
-
-    Raises
-    ------
-    InputError
-        If the certificate holds no schedule or the file name ends in neither ``.png`` nor ``.svg``.
     """
     require_picture(path)
     if certificate.result.schedule is None:

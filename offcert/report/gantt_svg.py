@@ -27,8 +27,8 @@ from offcert.report.bars import (
     size_scale,
     time_scale,
 )
+from offcert.report.forecasts import TimeAxis, draw_band, latest_end
 from offcert.report.memory_curve import fluid_memory_curve, memory_curve
-from offcert.report.robust import TimeAxis, draw_band, latest_end
 from offcert.report.svg import LETTER, Element, drawing, element, ticks
 
 # Pixels of the margins, of the rows and their bars, of the memory's curve, and of the letters.

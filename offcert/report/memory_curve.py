@@ -1,4 +1,4 @@
-"""The memory over time of a schedule whose transfers are in pieces: linear between its events."""
+"""Memory over time of a schedule in pieces, which is linear between events."""
 
 from __future__ import annotations
 

@@ -35,14 +35,7 @@ _BYTES = Units("ns", "B")
 
 
 def save_snapshot(certificate: Certificate, path: str | Path) -> None:
-    """Write a plan as a memory snapshot.
-
-    Raises
-    ------
-    InputError
-        If the certificate holds no schedule, or one that moves tensors in pieces, or the file
-        cannot be written.
-    """
+    """Write a plan as a memory snapshot."""
     write_bytes(path, pickle.dumps(snapshot(certificate), protocol=4))
 
 
@@ -51,11 +44,6 @@ def snapshot(certificate: Certificate) -> dict[str, Any]:
 
     A frame names the tensor, or whose workspace it is. Addresses are those of the certificate, or
     the lowest that are free at each moment.
-
-    Raises
-    ------
-    InputError
-        If the certificate holds no schedule, or one that moves tensors in pieces.
     """
     found = _stays(certificate)
     placement = None if certificate.placement is None else certificate.placement.result.placement
@@ -66,13 +54,7 @@ def snapshot(certificate: Certificate) -> dict[str, Any]:
 
 
 def save_training_snapshot(record: TrainingRecord, path: str | Path) -> None:
-    """Write the bytes of a trained step as a memory snapshot.
-
-    Raises
-    ------
-    InputError
-        As `training_snapshot`, or if the file cannot be written.
-    """
+    """Write the bytes of a trained step as a memory snapshot."""
     write_bytes(path, pickle.dumps(training_snapshot(record), protocol=4))
 
 
@@ -82,11 +64,6 @@ def training_snapshot(record: TrainingRecord) -> dict[str, Any]:
     The sum is measured: live bytes at begin and end of each operation, and at most in it. Which of
     them belong to which tensor is not in a report. So a frame names the operation that has made the
     bytes, or the tensors that came back before it; bytes that go are those that came last.
-
-    Raises
-    ------
-    InputError
-        If the report has no counted bytes.
     """
     course = record.measured
     if course is None or not course.peaks:
@@ -214,13 +191,7 @@ class _Plain(pickle.Unpickler):
 
 
 def read_snapshot(path: str | Path) -> list[Mapping[str, Any]]:
-    """Return the allocator's events in a measured snapshot, of the device with the most.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, or is no snapshot with a history.
-    """
+    """Return the allocator's events in a measured snapshot, of the device with the most."""
     try:
         found = _Plain(io.BytesIO(Path(path).read_bytes())).load()
         traces = found["device_traces"]

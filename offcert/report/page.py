@@ -23,7 +23,7 @@ from offcert.questions.schedule.files import problem_digest
 from offcert.questions.schedule.problem import Minimise
 from offcert.questions.schedule.training_record import TrainingRecord
 from offcert.report.bars import LOOKS
-from offcert.report.doctor_page import doctor_view
+from offcert.report.doctor import doctor_view
 from offcert.report.frontier import FrontierRow, frontier_rows
 from offcert.report.page_views import certificate_view, training_view
 from offcert.report.svg import clean
@@ -66,13 +66,7 @@ class PageDocument:
 
 
 def require_page(path: str | Path) -> None:
-    """Refuse a name for a page that no browser opens as one.
-
-    Raises
-    ------
-    InputError
-        If it ends neither in ``.html`` nor in ``.htm``.
-    """
+    """Refuse a name for a page that no browser opens as one."""
     if Path(path).suffix.lower() not in (".html", ".htm"):
         raise InputError(f"{path} must end in .html: a report is a page for a browser")
 
@@ -89,11 +83,6 @@ def write_page(documents: Sequence[PageDocument], path: str | Path, docs: str = 
         Path of the HTML file.
     docs : str
         Address of the documentation, to which kinds of bounds are linked; empty for no links.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be written, or its name is not one of a page.
     """
     require_page(path)
     write_text(path, page(documents, docs))

@@ -30,8 +30,8 @@ from offcert.report.bars import (
     size_scale,
     time_scale,
 )
-from offcert.report.behind_host import behind_host
 from offcert.report.execution import reruns_of, times_said
+from offcert.report.forecasts import behind_host
 from offcert.report.memory_curve import fluid_memory_curve, memory_curve
 from offcert.report.svg import clean
 from offcert.report.text import offloaded_names
@@ -58,17 +58,7 @@ class _Names:
 def certificate_view(
     name: str, certificate: Certificate, verification: Verification[Certificate] | None
 ) -> dict[str, Any]:
-    """Return the view of a certificate.
-
-    Parameters
-    ----------
-    name : str
-        Of its file.
-    certificate : Certificate
-        A certificate, which need not be valid.
-    verification : Verification or None
-        Its verification; None if it was not asked for, and the page says so.
-    """
+    """Return the view of a certificate, valid or not, and of its verification, if any."""
     problem, result, schedule = (
         certificate.executed,
         certificate.result,
@@ -308,15 +298,7 @@ def _said(evidence: Evidence, verification: Verification[Certificate] | None) ->
 
 
 def training_view(name: str, record: TrainingRecord) -> dict[str, Any]:
-    """Return the view of a report of training, planned above measured.
-
-    Parameters
-    ----------
-    name : str
-        Of its file.
-    record : TrainingRecord
-        The report.
-    """
+    """Return the view of a report of training in a file of some name, planned above measured."""
     courses = courses_of(record)
     names, bars, lines = _Names(), [], []
     kinds = ("device", "link", "link back") if record.duplex else ("device", "link")

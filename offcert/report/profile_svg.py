@@ -25,17 +25,7 @@ Ratios = Sequence[float | None]
 def save_profile(methods: Mapping[str, Ratios], path: str | Path) -> None:
     """Draw a performance profile (Dolan and Moré, 2002) into an SVG or PNG file.
 
-    Parameters
-    ----------
-    methods : mapping of str to sequence of float or None
-        For each method and problem its value by the best one known; None where it has no answer.
-    path : str or Path
-        Path of the file.
-
-    Raises
-    ------
-    InputError
-        If there is no method or no problem, or the file cannot be written.
+    `methods` holds for each method and problem its value by the best one known, None without any.
     """
     if not methods or not any(methods.values()):
         raise InputError("a profile needs a problem that all methods were given")

@@ -66,13 +66,7 @@ class Space:
 
 
 def spaces_of(placed: PlacementCertificate) -> list[Space]:
-    """Return a rectangle for every residence that takes anything.
-
-    Raises
-    ------
-    InputError
-        If there are no addresses.
-    """
+    """Return a rectangle for every residence that takes anything."""
     problem = placed.problem
     placement = _placement(placed)
     rows = zip(problem.residences, placement.addresses, problem.sizes, _kinds(placed), strict=True)
@@ -137,11 +131,6 @@ def save_space(placed: PlacementCertificate, path: str | Path) -> None:
     """Draw addresses against time into a PNG or SVG file.
 
     In an SVG file every rectangle says what it is when the mouse rests on it.
-
-    Raises
-    ------
-    InputError
-        If there are no addresses or the file name ends in neither ``.png`` nor ``.svg``.
     """
     require_picture(path)
     save(space_svg(placed, spaces_of(placed)), path)
@@ -182,17 +171,7 @@ class _Frame:
 def space_svg(
     placed: PlacementCertificate, spaces: Sequence[Space], *, width: int = _WIDTH
 ) -> Element:
-    """Draw addresses against time.
-
-    Parameters
-    ----------
-    placed : PlacementCertificate
-        With addresses.
-    spaces : sequence of Space
-        Its rectangles, or some of them.
-    width : int
-        Pixels.
-    """
+    """Draw the rectangles of a certificate with addresses against time, so many pixels wide."""
     residences = placed.problem.residences
     begin = min(0, min((residence.start for residence in residences), default=0))
     end = max((residence.end for residence in residences), default=1)

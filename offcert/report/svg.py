@@ -1,4 +1,4 @@
-"""Pictures as SVG, element by element: what draws charts here needs no more than this.
+"""SVG pictures, element by element.
 
 Texts are escaped when the tree is written; characters that XML does not know are replaced.
 """
@@ -33,18 +33,9 @@ def clean(text: str) -> str:
 
 
 def element(parent: Element | None, tag: str, text: str = "", **attributes: object) -> Element:
-    """Append an element, or make the first one.
+    """Append an element to its parent, or make the first one.
 
-    Parameters
-    ----------
-    parent : Element or None
-        The element to which it is appended.
-    tag : str
-        Its name.
-    text : str
-        Its text.
-    **attributes : object
-        Underscores in names stand for hyphens; floats are rounded to a hundredth.
+    Underscores in names of attributes stand for hyphens; floats are rounded to a hundredth.
     """
     values = {
         name.rstrip("_").replace("_", "-"): clean(_value(value))
@@ -60,19 +51,7 @@ def element(parent: Element | None, tag: str, text: str = "", **attributes: obje
 
 
 def drawing(width: int, height: int, title: str, size: int, **attributes: str) -> Element:
-    """Return an empty white picture.
-
-    Parameters
-    ----------
-    width, height : int
-        Pixels.
-    title : str
-        For people who cannot see it.
-    size : int
-        Of letters, in pixels.
-    **attributes : str
-        More of the picture's, as for `element`.
-    """
+    """Return an empty white picture, in pixels, with a title for people who cannot see it."""
     root = element(
         None,
         "svg",
@@ -107,13 +86,7 @@ _FONT = "DejaVu Sans"
 
 
 def require_picture(path: str | Path) -> str:
-    """Return the kind of picture that a file's name asks for, ``"svg"`` or ``"png"``.
-
-    Raises
-    ------
-    InputError
-        If it ends in neither.
-    """
+    """Return the kind of picture that a file's name asks for, ``"svg"`` or ``"png"``."""
     kind = Path(path).suffix.lower().removeprefix(".")
     if kind not in FORMATS:
         raise InputError(f"{path} must end in .png or .svg")
@@ -124,11 +97,6 @@ def save(root: Element, path: str | Path) -> None:
     """Write a picture into an SVG file, or what that looks like into a PNG file.
 
     The same picture gives the same SVG file, byte by byte.
-
-    Raises
-    ------
-    InputError
-        If the name ends in neither, or the file cannot be written.
     """
     if require_picture(path) == "svg":
         write_text(path, f'<?xml version="1.0" encoding="UTF-8"?>\n{write(root)}\n')

@@ -19,7 +19,6 @@ from offcert.core.units import format_gap, format_size, format_time
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.device_memory import describe_uncounted, uncounted_bytes
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute, format_objective
-from offcert.report.behind_host import behind_host, host_lines
 from offcert.report.execution import (
     choices_lines,
     choices_summary,
@@ -28,8 +27,8 @@ from offcert.report.execution import (
     within,
 )
 from offcert.report.findings import Text, checked_bounds, known_summary, notes_lines, notes_summary
+from offcert.report.forecasts import behind_host, host_lines, robust_lines, robust_summary
 from offcert.report.placement_text import placed_summary, valid_placement_lines
-from offcert.report.robust import robust_lines, robust_summary
 from offcert.verify.document import Verification
 
 _CHUNKS = (

@@ -234,17 +234,7 @@ def span_of(record: TrainingRecord) -> int:
 
 
 def bars_of_course(record: TrainingRecord, course: Course, factor: float = 1.0) -> Iterator[Bar]:
-    """Yield a bar for every wait of the device, operation and transfer of a step.
-
-    Parameters
-    ----------
-    record : TrainingRecord
-        Of which `course` is one.
-    course : Course
-        Planned or measured.
-    factor : float
-        How many times as long the step is drawn.
-    """
+    """Yield a bar for every wait, operation and transfer of a step, `factor` times as long."""
     schedule, units = course.schedule, record.units
 
     def bar(row: str, look: str, start: int, end: int, label: str, what: str) -> Bar:
@@ -275,13 +265,7 @@ def looks_by_name(operations: tuple[str, ...]) -> list[str]:
 
 
 def save_training(record: TrainingRecord, path: str | Path) -> None:
-    """Draw a record into a PNG or SVG file.
-
-    Raises
-    ------
-    InputError
-        If the file name ends in neither ``.png`` nor ``.svg``, or it cannot be written.
-    """
+    """Draw a record into a PNG or SVG file."""
     require_picture(path)
     save(training_svg(record), path)
 

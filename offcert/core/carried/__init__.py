@@ -1,1 +1,1 @@
-"""The execution that checkpointing makes of a program on a recorded step, without running it."""
+"""How checkpointing would execute a program on a recorded training step."""

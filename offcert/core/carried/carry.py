@@ -1,4 +1,4 @@
-"""The execution of a program by checkpointing, and the tensors that can leave the device then.
+"""Execution of a checkpointed program, and the tensors that may be offloaded in it.
 
 PyTorch's non-reentrant checkpointing is followed here, as `offcert.runtime.segments` uses it:
 
@@ -34,7 +34,7 @@ SavedRow = tuple[int, int, str, tuple[int, ...], int | None]
 
 @dataclass(frozen=True)
 class Carried:
-    """A program, carried out.
+    """A program as checkpointing executes it.
 
     Attributes
     ----------
@@ -82,11 +82,6 @@ def carry(
         The events with which the operations of the captured step begin.
     stand_ins : bool
         Whether kept results that nobody needs again are left out; PyTorch's policies hold them.
-
-    Raises
-    ------
-    InputError
-        If a segment is none of the ranges.
     """
     return _Carrier(network, program, ranges, record, ticks, stand_ins).carried()
 

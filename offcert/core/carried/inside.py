@@ -1,18 +1,18 @@
-"""Bytes that operations take beside the network's numbers when parts of a step run again."""
+"""Extra bytes that operations take when parts of a step are recomputed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from offcert.core.carried.record import Ask, Within
 from offcert.core.carried.unroll import OtherRun
-from offcert.core.carried.within import Ask, Within
 from offcert.core.network import Network
 from offcert.core.trace import Operation
 
 
 class Inside:
-    """Goes from what happens within the computations of a step to a carried execution.
+    """Translation of events within computations to the execution of a program.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Ranges of operations of a captured step that can run again as one segment."""
+"""Ranges of operations that can be recomputed as one segment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Called = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Consecutive operations that can run again as one.
+    """Consecutive operations that can be recomputed together.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Calls of modules, each of which takes only what the one before returned.
+    """Consecutive calls of modules, each of which takes only the result of the one before.
 
     Nothing is computed between them, and none of them calls other modules, whoever calls them
     itself. Any consecutive ones are a range that begins and ends with one that computes something.
@@ -111,7 +111,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Ranges:
-    """All stretches of a captured step that can run again as one segment.
+    """All ranges of a captured step that can be recomputed as one segment.
 
     Attributes
     ----------
@@ -201,13 +201,7 @@ class Ranges:
         return Range(row.first[i], row.last[j], row.path, row.call, ends)
 
     def without(self, paths: Collection[str]) -> Ranges:
-        """Return those in which no call of some modules is made, and none inside of their calls.
-
-        Parameters
-        ----------
-        paths : collection of str
-            Paths of the modules, as in ``model.named_modules()``.
-        """
+        """Return the ranges in which no module of these paths is called, nor any inside of one."""
         barred = {above for path in paths for above in _above(path)}
         rows = [
             Row(row.path, row.call, row.names[i:j], row.first[i:j], row.last[i:j])

@@ -1,4 +1,10 @@
-"""`StepRecord`: what a recorded step calls, saves and computes, moment by moment."""
+"""`StepRecord`: what a recorded step calls, saves and computes, moment by moment.
+
+Two things lie deeper than its operations (`Within`). Something may die in the midst of an
+operation, before the operation takes the most: where a segment does not save it, or keeps it for
+longer, the operation takes more beside what the trace counts. And a segment runs again when a
+backward computation asks for something saved in it, whose own results by then wait meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +15,127 @@ from functools import cached_property
 from typing import Any
 
 from offcert.core.carried.ranges import RANGES, Ranges
-from offcert.core.carried.within import NOTHING_WITHIN, WITHIN, Within
 from offcert.core.documents import Fields
 from offcert.core.errors import InputError
-from offcert.core.forms import TEXT, Absent, Integer, Integers, Object, Record
+from offcert.core.forms import TEXT, Absent, Integer, Integers, Object, Record, RefusedError
 from offcert.core.list_forms import Each, InOrder
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """A computation whose results fit only because other values are freed while it runs.
+
+    Attributes
+    ----------
+    computation : int
+        Number of the computation.
+    more : int
+        Bytes that it takes beside its workspace if one of the values does not die then.
+    values : tuple of int
+        Values that die.
+    """
+
+    computation: int
+    more: int
+    values: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """The first time that a backward computation asks for a saved result of another.
+
+    Attributes
+    ----------
+    computation, saver : int
+        Who asks for what who has saved.
+    left : int
+        Bytes by which more is alive then than when the computation began.
+    most : int
+        The same at any time until then.
+    left_otherwise, most_otherwise : int
+        The same if one of the values does not die on the way.
+    values : tuple of int
+        Values that die on the way.
+    """
+
+    computation: int
+    saver: int
+    left: int
+    most: int
+    left_otherwise: int
+    most_otherwise: int
+    values: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Within:
+    """Events within operations of a recorded step.
+
+    Attributes
+    ----------
+    makings : tuple of Making
+        At most one for each computation.
+    asks : tuple of Ask
+        Of each computation in the order in which it asks, as often as it asks for what somebody
+        else has saved; none of computations that have made nothing by the last of them.
+    """
+
+    makings: tuple[Making, ...] = ()
+    asks: tuple[Ask, ...] = ()
+
+    @cached_property
+    def making_of(self) -> dict[int, Making]:
+        """The entry of each computation that has one."""
+        return {each.computation: each for each in self.makings}
+
+    @cached_property
+    def asks_of(self) -> dict[int, tuple[Ask, ...]]:
+        """The requests of each computation that has any."""
+        found: dict[int, tuple[Ask, ...]] = {}
+        for each in self.asks:
+            found[each.computation] = (*found.get(each.computation, ()), each)
+        return found
+
+    def first_ask(self, computation: int, first: int, last: int) -> Ask | None:
+        """Return a computation's first ask for values saved by a range of others, or None."""
+        for each in self.asks_of.get(computation, ()):
+            if first <= each.saver <= last:
+                return each
+        return None
+
+
+# Of what was profiled before anything was recorded of that.
+NOTHING_WITHIN = Within()
+
+
+class _Ask(InOrder):
+    """An `Ask`, of which more is never alive for something that dies on the way."""
+
+    def read(self, fields: Fields, name: str) -> Ask:
+        ask: Ask = super().read(fields, name)
+        if _too_little(ask):
+            raise InputError(
+                f"{fields.path(name)} must not have less alive where a value does not die on the "
+                f"way: {ask.left_otherwise} and {ask.most_otherwise}, not {ask.left} and {ask.most}"
+            )
+        return ask
+
+    def quickly(self, value: Any) -> Ask:
+        ask: Ask = super().quickly(value)
+        if _too_little(ask):
+            raise RefusedError
+        return ask
+
+
+def _too_little(ask: Ask) -> bool:
+    return ask.left_otherwise < ask.left or ask.most_otherwise < ask.most
+
+
+WITHIN = Record(
+    Within,
+    makings=Each(InOrder(Making, Integer(0), Integer(0), Integers(0))),
+    asks=Each(_Ask(Ask, *[Integer(0)] * 6, Integers(0))),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +223,7 @@ class StepRecord:
         return {(each.path, each.call): each for each in self.calls}
 
     def call(self, path: str, call: int) -> Call:
-        """Return a call of a module.
-
-        Raises
-        ------
-        InputError
-            If the step does not make it.
-        """
+        """Return a call of a module."""
         found = self._call_of.get((path, call))
         if found is None:
             raise InputError(f"the captured step makes no call {call + 1} of {path or 'the model'}")
@@ -173,18 +289,7 @@ _TICKS = Each(InOrder(tuple, TEXT, TEXT, Integer(), Integer(), Integer()))
 
 
 def captured(source: Mapping[str, Any] | None) -> tuple[Ranges, StepRecord, tuple[Any, ...]] | None:
-    """Return ranges, record and ticks of a captured step, or None if nothing was recorded.
-
-    Parameters
-    ----------
-    source : mapping or None
-        The problem's.
-
-    Raises
-    ------
-    InputError
-        One sentence that names the first field that is missing, wrong or unknown.
-    """
+    """Return ranges, record and ticks of a captured step from its problem's source, or None."""
     capture = (source or {}).get("capture")
     if not isinstance(capture, dict) or "record" not in capture:
         return None

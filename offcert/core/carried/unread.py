@@ -1,4 +1,4 @@
-"""Results that are kept in a segment, those that nobody needs again, and what hooks hear of them.
+"""Results of a segment that are kept, and those that are never read again.
 
 That a computation does not run again does not mean that anybody asks for what it made: where all
 that reads the query of an attention is kept as well, the query itself is of no use any more. Such
@@ -28,7 +28,7 @@ def entries(
     spans: Mapping[Segment, Span],
     stored: Mapping[int, Sequence[Sight]],
 ) -> tuple[list[Row], dict[int, tuple[int, int]]]:
-    """Return the tensors that the hooks hear of, and the rows of storages that autograd holds on.
+    """Return the tensors passed to saved-tensor hooks, and how long autograd holds storages.
 
     A storage that is heard of again is known as long as the first of its tensors is held.
 
@@ -90,13 +90,13 @@ def _heard(
 
 
 def outlasts(record: StepRecord, span: Span) -> bool:
-    """Whether autograd holds a segment once it has returned: something is saved in it."""
+    """Whether autograd holds a segment after its forward pass, as a tensor is saved in it."""
     return any(span.enter <= sight.moment < span.leave for sight in record.saved)
 
 
 @dataclass(frozen=True)
 class Keeping:
-    """Results that are kept in the segments of a program.
+    """Results that the segments of a program keep.
 
     Attributes
     ----------
@@ -120,7 +120,7 @@ def kept_in(segment: Segment) -> set[int]:
 
 
 class Lasting:
-    """Results of a recorded step that somebody may need again, whatever else is kept.
+    """Results of a recorded step that may be read again, whatever else is kept.
 
     That is what autograd saves, or the backward pass reads, and what takes part in changes in
     place: as an operand, as a result, or as what is changed.

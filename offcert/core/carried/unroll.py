@@ -1,4 +1,4 @@
-"""The order in which segments run again, the part of a first run that does, and when they begin."""
+"""The order in which segments are recomputed, how far, and when that begins."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Tick = tuple[str, str, int, int, int]
 
 
 class UnrolledClock:
-    """Numbers the calls of modules when segments run again; `tick` in the order of operations.
+    """Counter of module calls when segments run again; `tick` in the order of operations.
 
     The first operation of a segment that runs again begins when the segment says so, what the
     backward pass goes on with when it says that it has; all others as when they ran first, with the
@@ -164,7 +164,7 @@ class OtherRun:
 
 
 class CarriedUnrolling(Unrolling):
-    """Goes through the backward pass, and knows from the record where segments stop.
+    """Unrolling of a backward pass in which a record says where recomputation stops.
 
     Parameters
     ----------
@@ -176,11 +176,6 @@ class CarriedUnrolling(Unrolling):
         Of the capture.
     record : StepRecord
         The record of the capture.
-
-    Raises
-    ------
-    InputError
-        If a segment is none of the ranges, or cannot run again.
 
     Attributes
     ----------

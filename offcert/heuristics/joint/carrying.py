@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from offcert.core.carried.ranges import Ranges
-from offcert.core.carried.record import StepRecord, captured
+from offcert.core.carried.record import StepRecord, Within, captured
 from offcert.core.carried.unread import Lasting
 from offcert.core.carried.unroll import CarriedUnrolling
-from offcert.core.carried.within import Within
 from offcert.core.compiled import IntArray
 from offcert.core.computations import held_to_the_end
 from offcert.core.errors import InputError
@@ -84,7 +83,7 @@ class Carrying(NamedTuple):
         Its rows of ``asks``, in the order in which it asks.
     asks : int64 array, shape (any, 5)
         Who has saved what is asked for, and `left`, `most`, `left_otherwise` and `most_otherwise`
-        of `offcert.core.carried.within.Ask`.
+        of `offcert.core.carried.record.Ask`.
     gone_first, gone : int64 arrays
         For each of ``asks`` the values that have to die on the way, or it is otherwise.
     """

@@ -330,13 +330,7 @@ def devices_to_json(problem: DevicesProblem) -> dict[str, Any]:
 
 
 def devices_from_json(document: Any, place: str = "") -> DevicesProblem:
-    """Return the problem that a JSON value describes.
-
-    Raises
-    ------
-    InputError
-        One sentence that names the first field that is missing, wrong or unknown.
-    """
+    """Return the problem that a JSON value describes."""
     fields = Fields(document, place)
     require_format(fields, DEVICES_FORMAT, DEVICES_VERSION)
     gradients = _GRADIENT.read_all(fields, "gradients")

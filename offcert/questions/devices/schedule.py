@@ -132,20 +132,7 @@ _OUT = (JobKind.SEND, JobKind.COLLECT)
 
 
 def check_devices(problem: DevicesProblem, schedule: DevicesSchedule) -> list[str]:
-    """Return every reason why `schedule` is not a schedule of `problem`.
-
-    Parameters
-    ----------
-    problem : DevicesProblem
-        The steps of all devices, and the exchange of gradients.
-    schedule : DevicesSchedule
-        Claimed times, in ticks.
-
-    Returns
-    -------
-    list of str
-        One sentence a violation; empty if the schedule is valid.
-    """
+    """Return every reason why a schedule is none of a problem; empty if it is valid."""
     return _Checker(problem, schedule).run()
 
 

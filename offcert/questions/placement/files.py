@@ -23,9 +23,8 @@ from offcert.core.documents import (
 )
 from offcert.core.errors import InputError
 from offcert.core.forms import TEXT, Integer, IntegerOrNull, Record
-from offcert.core.messages import cut
+from offcert.core.messages import cut, table_rows
 from offcert.core.platform import units_from_fields
-from offcert.core.tables import table_rows
 from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
 
 PLACEMENT_PROBLEM_FORMAT = "offcert-placement-problem"
@@ -69,13 +68,7 @@ def placement_problem_to_json(problem: PlacementProblem) -> dict[str, Any]:
 
 
 def placement_problem_from_json(document: Any, place: str = "") -> PlacementProblem:
-    """Return the placement problem that a JSON value describes.
-
-    Raises
-    ------
-    InputError
-        One sentence that names the first field that is missing, wrong or unknown.
-    """
+    """Return the placement problem that a JSON value describes."""
     fields = Fields(document, place)
     require_format(fields, PLACEMENT_PROBLEM_FORMAT, PLACEMENT_PROBLEM_VERSION)
     problem = PlacementProblem(
@@ -117,18 +110,7 @@ def read_placement_csv(
 ) -> tuple[PlacementProblem, Placement | None]:
     """Return the problem in a table of MiniMalloc's, and the addresses if it has the column.
 
-    Parameters
-    ----------
-    path : str or path
-        Path of the file.
-    capacity : int, optional
-        Bytes of the pool, which the table does not say.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, a column is missing or not known, a number is wrong, or the
-        table asks for what is not offered: several alignments, or gaps.
+    The table does not say the capacity of the pool.
     """
     try:
         text = Path(path).read_text(encoding="utf-8-sig")

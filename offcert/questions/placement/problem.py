@@ -250,13 +250,7 @@ class PlacementResult(Bounded):
         return f"<PlacementResult {self.summary()}>"
 
     def summary(self, units: Units | None = None) -> str:
-        """Return status, pool and bound in a line for people.
-
-        Parameters
-        ----------
-        units : Units, optional
-            The problem's; by default bytes.
-        """
+        """Return status, pool and bound in a line for people, by default in bytes."""
         units = units or Units("tick", "B")
         bound = f"lower bound {format_size(self.lower_bound, units)} ({self.evidence or 'none'})"
         if self.pool is None:
@@ -279,20 +273,9 @@ _NAME = 60
 
 
 def placement_faults(problem: PlacementProblem, placement: Placement) -> list[str]:
-    """Return every reason why `placement` is not one of `problem`.
+    """Return every reason why a placement is none of a problem; empty if it is one.
 
-    Parameters
-    ----------
-    problem : PlacementProblem
-        If it has a capacity, no byte beyond it may be taken.
-    placement : Placement
-        Claimed addresses.
-
-    Returns
-    -------
-    list of str
-        One sentence a violation, with residences, times and bytes; empty if there is none. Of
-        several of a kind the first ones.
+    Of several faults of a kind the first ones. With a capacity, no byte beyond it may be taken.
     """
     count = len(problem.residences)
     addresses = placement.addresses

@@ -18,50 +18,25 @@ from offcert.questions.schedule.problem import Problem
 def carried_on(problem: Problem, program: Program) -> Carried | None:
     """Return the execution that training really runs for a program, or None if nothing records it.
 
-    Parameters
-    ----------
-    problem : Problem
-        About a network; if it is that of a captured step, its source says how it runs again.
-    program : Program
-        Its segments are ranges of the capture.
-
-    Raises
-    ------
-    InputError
-        If a segment is none of the ranges, or the capture is not what profiling writes.
+    The source of a captured step says how it runs again; segments are ranges of the capture.
     """
     network, found = problem.computed, captured(problem.source)
     return None if network is None or found is None else carry(network, program, *found)
 
 
 def with_ranges(problem: Problem, ranges: Ranges) -> Problem:
-    """Return the problem of a captured step in which only some ranges may run again.
-
-    Parameters
-    ----------
-    problem : Problem
-        Of a captured step.
-    ranges : Ranges
-        Those ranges of its capture.
-    """
+    """Return the problem of a captured step in which only some of its ranges may run again."""
     assert problem.source is not None
     capture = {**problem.source["capture"], "ranges": RANGES.write(ranges)}
     return replace(problem, source={**problem.source, "capture": capture})
 
 
 def translated(plan: Plan, planned: Execution, real: Execution) -> Plan:
-    """Return a plan's decisions for an execution with the same runs.
+    """Return the decisions of a plan for another execution with the same runs of the same network.
 
     Tensors may have other uses in it, or may not leave at all: what cannot be done is left out, and
     what can be done for a shorter time is done for that time. Whether the memory still suffices is
     for the caller to see.
-
-    Parameters
-    ----------
-    plan : Plan
-        For the first execution.
-    planned, real : Execution
-        Of the same network, with the same runs.
     """
     return _Translation(planned, real).plan(plan)
 

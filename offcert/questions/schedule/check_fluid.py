@@ -39,20 +39,7 @@ def schedule_faults(problem: Problem, schedule: Schedule | FluidSchedule) -> lis
 
 
 def check_fluid(problem: Problem, schedule: FluidSchedule) -> list[str]:
-    """Return every reason why `schedule` is not a schedule of `problem`.
-
-    Parameters
-    ----------
-    problem : Problem
-        With interruptible or fractional transfers.
-    schedule : FluidSchedule
-        Claimed times, in ticks, and amounts, in bytes.
-
-    Returns
-    -------
-    list of str
-        One sentence a violation; empty if the schedule is valid.
-    """
+    """Return every reason why a schedule in pieces is none of a problem; empty if it is valid."""
     return _FluidChecker(problem, schedule).run()
 
 

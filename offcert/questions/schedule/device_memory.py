@@ -47,20 +47,7 @@ class _Sourced(Protocol):
 
 
 def memory_beside(device_memory: int, uncounted: Mapping[str, int]) -> int:
-    """Return the memory limit of a trace on a device with so much memory.
-
-    Parameters
-    ----------
-    device_memory : int
-        Bytes of the device.
-    uncounted : mapping of str to int
-        Bytes that the trace does not count, by what they are: ``"parameters"``, ``"optimiser"``, …
-
-    Raises
-    ------
-    InputError
-        If that is more than there is, or it is not known how much the optimiser's state takes.
-    """
+    """Return the memory limit of a trace on a device, without the bytes that it does not count."""
     require_optimiser_counted(uncounted)
     taken = sum(uncounted.values())
     if taken > device_memory:
@@ -72,13 +59,7 @@ def memory_beside(device_memory: int, uncounted: Mapping[str, int]) -> int:
 
 
 def require_optimiser_counted(uncounted: Mapping[str, int]) -> None:
-    """Raise an `InputError` if it is not known how much the optimiser's state takes.
-
-    Parameters
-    ----------
-    uncounted : mapping of str to int
-        Bytes that the trace does not count, by what they are.
-    """
+    """Raise `InputError` unless bytes by what they are include those of the optimiser's state."""
     if "optimiser" not in uncounted:
         raise InputError(
             "a device's memory also holds the optimiser's state, whose size is not known: name "
@@ -93,26 +74,14 @@ def describe_uncounted(uncounted: Mapping[str, int]) -> str:
 
 
 def with_copies_of_buffers(uncounted: Mapping[str, int]) -> dict[str, int]:
-    """Return bytes with those of the buffers' copies that are there where computations run again.
-
-    Parameters
-    ----------
-    uncounted : mapping of str to int
-        Bytes that the trace does not count, by what they are.
-    """
+    """Return bytes by what they are, with the copies of buffers that running again needs."""
     # One copy as they were before a segment, one for it to change while it runs again.
     buffers = uncounted.get("buffers", 0)
     return {**uncounted, "copies of buffers": 2 * buffers} if buffers else dict(uncounted)
 
 
 def uncounted_bytes(problem: _Sourced) -> dict[str, int]:
-    """Return the bytes that the trace of a problem does not count, as its source has them.
-
-    Raises
-    ------
-    InputError
-        If it does not say, or what it says are no sizes.
-    """
+    """Return the bytes that the trace of a problem does not count, as its source has them."""
     found: Any = (problem.source or {}).get("uncounted")
     if found is None:
         raise InputError(
@@ -130,13 +99,7 @@ def uncounted_bytes(problem: _Sourced) -> dict[str, int]:
 
 
 def named_optimiser(name: object) -> str:
-    """Return the name in `OPTIMISERS` of an optimiser in any usual spelling.
-
-    Raises
-    ------
-    InputError
-        If the bytes of its state are not known.
-    """
+    """Return the name in `OPTIMISERS` of an optimiser in any usual spelling."""
     plain = "".join(filter(str.isalnum, name.lower())) if isinstance(name, str) else ""
     known = {"".join(filter(str.isalnum, each)): each for each in OPTIMISERS} | _ALSO
     if plain not in known:
@@ -149,23 +112,10 @@ def named_optimiser(name: object) -> str:
 
 
 def with_optimiser(uncounted: Mapping[str, int], name: str) -> dict[str, int]:
-    """Return bytes with those that the state of a named optimiser takes on the device.
+    """Return bytes by what they are, with the state of an optimiser, one of `OPTIMISER_COPIES`.
 
     They follow from the gradients' bytes: a gradient is as large as its parameter. The counters of
     Adam's steps, 4 bytes a parameter, PyTorch keeps on the host by default; they are not in it.
-
-    Parameters
-    ----------
-    uncounted : mapping of str to int
-        Bytes that the trace does not count, by what they are.
-    name : str
-        One of `OPTIMISER_COPIES`, in any usual spelling.
-
-    Raises
-    ------
-    InputError
-        If no optimiser has that name, its state does not follow from the gradients' bytes, or it is
-        not known what these are.
     """
     copies = OPTIMISER_COPIES.get(named_optimiser(name))
     if copies is None:

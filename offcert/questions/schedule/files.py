@@ -90,13 +90,7 @@ def problem_to_json(problem: Problem) -> dict[str, Any]:
 
 
 def problem_from_json(document: Any, place: str = "") -> Problem:
-    """Return the problem that a JSON value describes.
-
-    Raises
-    ------
-    InputError
-        One sentence that names the first field that is missing, wrong or unknown.
-    """
+    """Return the problem that a JSON value describes."""
     fields = Fields(document, place)
     require_format(fields, PROBLEM_FORMAT, PROBLEM_VERSION)
     name = fields.get("name", str)

@@ -1,4 +1,4 @@
-"""The host's part of a step: it hands operations over, and the device may have to wait for it."""
+"""Launch times: the host hands operations over, and the device may wait for it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,8 @@ from offcert.questions.schedule.problem import Problem
 def launch_times(problem: Problem, execution: Execution | None = None) -> tuple[int, ...] | None:
     """Return the nanoseconds that the host took to hand over each operation; None if nobody knows.
 
-    Parameters
-    ----------
-    problem : Problem
-        A measured one has them in ``source.measurement.launch_ns``.
-    execution : Execution, optional
-        Of its network: what runs again is handed over again, in the same time.
+    The problem of a measured step has them in ``source.measurement.launch_ns``; a computation that
+    runs again in an execution is handed over again, in the same time.
     """
     found = ((problem.source or {}).get("measurement") or {}).get("launch_ns")
     operations = len(problem.trace if execution is None else execution.trace)
@@ -32,7 +28,7 @@ def _is_time(value: object) -> bool:
 
 
 def with_host(durations: Sequence[int], launches: Sequence[int]) -> int:
-    """Return when operations have ended that follow each other: none before it is handed over."""
+    """Return when operations have ended of which none starts before it is launched."""
     end = 0
     for duration, handed in zip(durations, accumulate(launches), strict=True):
         end = max(end + duration, handed)

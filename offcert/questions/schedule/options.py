@@ -9,13 +9,7 @@ from offcert.questions.schedule.problem import Problem
 
 
 def require_problem(value: object) -> Problem:
-    """Return a problem if it is one.
-
-    Raises
-    ------
-    InputError
-        If it is not.
-    """
+    """Return a problem if it is one."""
     if not isinstance(value, Problem):
         raise InputError(
             f"problem must be a Problem, as read_problem and profile return, not "
@@ -27,13 +21,7 @@ def require_problem(value: object) -> Problem:
 def require_search(
     problem: object, time_limit: object, workers: object, target_gap: object, seed: object
 ) -> tuple[float, int, float, int]:
-    """Return the checked options of a search: time limit, workers, target gap and seed.
-
-    Raises
-    ------
-    InputError
-        One sentence about the first that is wrong.
-    """
+    """Return the checked options of a search: time limit, workers, target gap and seed."""
     require_problem(problem)
     return (
         require_seconds(time_limit, "time_limit"),

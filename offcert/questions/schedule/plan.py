@@ -1,4 +1,4 @@
-"""`Plan`: what is offloaded and in which order, without times."""
+"""`Plan`: the tensors that are offloaded, and the order of transfers, without times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When tensors and workspaces occupy the device's memory, and copies of evicted tensors the host's.
+"""Residences: when tensors and workspaces occupy device memory, and copies host memory.
 
 A schedule of whole transfers says of every tensor and workspace from when to when it has memory.
 
@@ -18,12 +18,18 @@ A tensor that is written and read last by operations of no duration would have a
 ticks, and yet needs room while they run. Therefore every operation of no duration gets one unit of
 the axis for itself: a moment is a tick plus the number of such operations before it. Without any
 the axis is that of ticks.
+
+Registered memory of the host may be limited. Copies that have no room there go to a file, or to
+memory that is not registered: those with the fewest bytes, as each byte is written there and read
+from there in every step.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 from offcert.core.errors import InputError
 from offcert.core.platform import Kind
@@ -44,21 +50,9 @@ HostResidences = tuple[tuple[Occupant, Residence], ...]
 def host_placement_problem(
     problem: Problem, schedule: Schedule | FluidSchedule, alignment: int = HOST_ALIGNMENT
 ) -> PlacementProblem:
-    """Return the problem of finding addresses on the host for what a schedule offloads.
+    """Return the problem of finding addresses on the host for what a valid schedule offloads.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of which `schedule` is a valid one; of a certificate, `Certificate.executed`.
-    schedule : Schedule
-        Its transfers are whole. Times are its ticks.
-    alignment : int
-        Bytes of which every address is a multiple.
-
-    Raises
-    ------
-    InputError
-        If the schedule moves tensors in pieces.
+    Transfers are whole, times are ticks of the schedule, addresses multiples of `alignment`.
     """
     rows = [residence for _, residence in host_residences(problem.trace, schedule)]
     units = Units(problem.units.time, problem.units.size)
@@ -68,15 +62,7 @@ def host_placement_problem(
 def host_residences(trace: Trace, schedule: Schedule | FluidSchedule) -> HostResidences:
     """Return which tensors have a copy on the host, and from when to when, in ticks.
 
-    Returns
-    -------
-    tuple of (Occupant, Residence)
-        By the numbers of the tensors; what is empty has none.
-
-    Raises
-    ------
-    InputError
-        If the schedule moves tensors in pieces.
+    Ordered by the numbers of the tensors; empty tensors have none.
     """
     if isinstance(schedule, FluidSchedule):
         raise InputError(
@@ -147,12 +133,6 @@ def placement_problem(
         Bytes of the pool; by default it is to be as small as possible.
     alignment : int
         Bytes of which every address is a multiple.
-
-    Raises
-    ------
-    InputError
-        If the schedule moves tensors in pieces: what occupies memory by parts, and gives it back by
-        parts, has no address.
     """
     found = residences(problem.trace, schedule)
     axis = problem.units.time if _ticks_suffice(problem.trace) else "tick"
@@ -168,31 +148,17 @@ def placement_problem(
 def residences(
     trace: Trace, schedule: Schedule | FluidSchedule
 ) -> tuple[tuple[Occupant, Residence], ...]:
-    """Return the residences of all tensors and workspaces in a valid schedule.
+    """Return the residences of all tensors and workspaces in a valid schedule, on the axis.
 
-    Returns
-    -------
-    tuple of (Occupant, Residence)
-        Tensors by their numbers, the residences of each in the order of time; then workspaces by
-        the numbers of their operations. Times are moments of the axis above.
-
-    Raises
-    ------
-    InputError
-        If the schedule moves tensors in pieces.
+    Tensors by their numbers, the residences of each in the order of time; then workspaces by the
+    numbers of their operations.
     """
     whole = require_whole(schedule)
     return (*_of_tensors(trace, whole), *_of_workspaces(trace, whole))
 
 
 def require_whole(schedule: Schedule | FluidSchedule) -> Schedule:
-    """Return a schedule whose transfers are whole.
-
-    Raises
-    ------
-    InputError
-        If it moves tensors in pieces.
-    """
+    """Return a schedule whose transfers are whole."""
     if isinstance(schedule, FluidSchedule):
         raise InputError(
             "a schedule that moves tensors in pieces cannot be placed: with interruptible or "
@@ -287,3 +253,107 @@ class _Axis:
         if operation in self._instant:
             return self.begin(operation) + 1
         return self.released(self._schedule.ends[operation])
+
+
+# Steps into which bytes are divided when it is decided which tensors leave. Arbitrary.
+_STEPS = 1024
+
+# The last number, and those before it.
+_Chain = tuple[int, Any] | None
+
+
+def bytes_for_staging(problem: PlacementProblem, limit: int) -> int:
+    """Return the bytes of a limit that are for copies in transit; 0 if there is no room.
+
+    With room for four of the largest, two may be on their way to the file while two come back.
+    Where one has no room it would go in small pieces, each of which the host waits for.
+    """
+    largest = _aligned(max(problem.sizes))
+    size = max(largest, min(4 * largest, limit // 4 // HOST_ALIGNMENT * HOST_ALIGNMENT))
+    return size if 2 * HOST_ALIGNMENT <= size <= limit // 2 else 0
+
+
+def _aligned(size: int) -> int:
+    return -(-size // HOST_ALIGNMENT) * HOST_ALIGNMENT
+
+
+def kept_within(problem: PlacementProblem, target: int) -> frozenset[int]:
+    """Find residences of which never more than so many bytes are needed at a time."""
+    residences, sizes = problem.residences, problem.sizes
+    # What takes nothing never has to leave.
+    kept = set(range(len(residences)))
+    moments = sorted({residence.start for residence in residences})
+    while True:
+        # A sum grows only where a residence starts.
+        there = {
+            moment: [i for i in kept if residences[i].start <= moment < residences[i].end]
+            for moment in moments
+        }
+        moment = max(moments, key=lambda moment: sum(sizes[i] for i in there[moment]))
+        excess = sum(sizes[i] for i in there[moment]) - target
+        if excess <= 0:
+            return frozenset(kept)
+        candidates = sorted(i for i in there[moment] if sizes[i])
+        if not candidates:
+            return frozenset(kept)
+        kept -= set(least_covering(candidates, [sizes[i] for i in candidates], excess))
+
+
+def least_covering(items: Sequence[int], sizes: Sequence[int], excess: int) -> list[int]:
+    """Return items of the least total size that is not below `excess`; all if they do not reach it.
+
+    Sums are told apart by 1/1024 of `excess`; where that is less than one, the answer is exact.
+    """
+    if sum(sizes) <= excess:
+        return list(items)
+    unit = max(1, excess // _STEPS)
+    # By sums in units, rounded down: the true sum, and its items as a chain. Enough has key -1.
+    best: dict[int, tuple[int, _Chain]] = {0: (0, None)}
+    for number, size in enumerate(sizes):
+        for total, chain in list(best.values()):
+            if total >= excess:
+                continue
+            grown = total + size
+            key = -1 if grown >= excess else grown // unit
+            if key not in best or _better(grown, best[key][0], excess):
+                best[key] = grown, (number, chain)
+    found, chain = [], best[-1][1]
+    while chain is not None:
+        number, chain = chain
+        found.append(items[number])
+    return found
+
+
+def _better(grown: int, known: int, excess: int) -> bool:
+    """Whether a sum is to be kept rather than another one of the same step."""
+    return grown < known if known >= excess else grown > known
+
+
+def pinned_and_pageable(problem: PlacementProblem, pinned: int) -> tuple[int, int]:
+    """Divide copies on the host between pinned memory of a limited size and pageable memory.
+
+    Parameters
+    ----------
+    problem : PlacementProblem
+        When each copy is needed, and its bytes.
+    pinned : int
+        Bytes that may be pinned. If not all copies fit, those in pageable memory come and go by
+        way of a part of it.
+
+    Returns
+    -------
+    tuple of (int, int)
+        Most bytes that are needed at a time, of pinned memory and of pageable memory. The former is
+        above `pinned` where no copy could be on its way through it.
+    """
+    if problem.load <= pinned:
+        return problem.load, 0
+    staging = bytes_for_staging(problem, pinned)
+    if staging == 0:
+        return max(2 * _aligned(max(problem.sizes)), 4 * HOST_ALIGNMENT), problem.load
+    kept = kept_within(problem, pinned - staging)
+    rows = list(enumerate(problem.residences))
+    inside = tuple(residence for index, residence in rows if index in kept)
+    outside = tuple(residence for index, residence in rows if index not in kept)
+    most = replace(problem, residences=inside).load
+    return staging + most, replace(problem, residences=outside).load

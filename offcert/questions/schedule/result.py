@@ -1,4 +1,4 @@
-"""`Result`: what a method found and what it proved."""
+"""`Result`: the schedule that a method found, and the bounds that it proved."""
 
 from __future__ import annotations
 

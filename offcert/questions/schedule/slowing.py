@@ -1,4 +1,4 @@
-"""Transfers that slow each other down: how long each lasts, for who makes schedules.
+"""Durations of transfers whose two directions slow each other down.
 
 While one direction of the link runs, the other may be slower (`Platform.busy_bandwidth`). A
 transfer takes the link from its start to its end, both whole ticks, and moves what its rate lets it
@@ -25,7 +25,7 @@ Lasting: TypeAlias = Mapping[tuple[Kind, int], int]
 
 
 def settled(problem: Problem, timed: Callable[[Lasting], Schedule]) -> Schedule:
-    """Return the schedule in which each transfer lasts as long as the other direction lets it.
+    """Return the schedule in which transfers slow each other down as the platform says.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def settled(problem: Problem, timed: Callable[[Lasting], Schedule]) -> Schedule:
 
 
 def latest(problem: Problem, early: Schedule, timed: Callable[[Lasting], Schedule]) -> Schedule:
-    """Return a plan's times in a box of uncertain ones that are later at no point of it.
+    """Return the latest times of a plan over a box of uncertain times.
 
     Parameters
     ----------
@@ -102,15 +102,7 @@ def _meeting(early: Schedule, late: Schedule) -> set[tuple[Kind, int]]:
 
 
 def slowed_ends(platform: Platform, jobs: Sequence[tuple[Kind, int, int]]) -> list[int]:
-    """Return the ticks at which transfers end that start at given times.
-
-    Parameters
-    ----------
-    platform : Platform
-        The rates.
-    jobs : sequence of (Kind, int, int)
-        Direction, start and bytes of each transfer.
-    """
+    """Return the ticks at which transfers end, given direction, start and bytes of each."""
     exact = {
         (kind, busy): platform.rate(kind, busy=busy) for kind in Kind for busy in (False, True)
     }

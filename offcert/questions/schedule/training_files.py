@@ -54,13 +54,7 @@ def write_training(path: str | Path, record: TrainingRecord) -> None:
 
 
 def read_training(path: str | Path) -> TrainingRecord:
-    """Return the record in a file.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read or is no such document.
-    """
+    """Return the record in a file."""
     return read_document(path, training_from_json)
 
 
@@ -139,13 +133,7 @@ def _transfers(record: TrainingRecord) -> Iterator[dict[str, Any]]:
 
 
 def training_from_json(document: Any) -> TrainingRecord:
-    """Return the record of a JSON value.
-
-    Raises
-    ------
-    InputError
-        If it is no such document, or what can be derived in it does not follow from the rest.
-    """
+    """Return the record of a JSON value."""
     fields = Fields(document)
     require_format(fields, TRAINING_FORMAT, TRAINING_VERSION)
     moved, transfers = _read_transfers(fields)

@@ -1,4 +1,4 @@
-"""`TrainingRecord`: what a plan says about a training step beside what was measured.
+"""`TrainingRecord`: a training step as planned, beside measurements of it.
 
 Times are nanoseconds since the step began, sizes bytes. Needs no torch.
 """
@@ -65,14 +65,9 @@ class Course:
             yield end, left
 
     def moved(self, kind: Kind, size_of: Mapping[int, int]) -> tuple[int, ...]:
-        """Return the bytes that begin to move one way before each operation ends, since the last.
+        """Return the bytes that begin to move one way between the ends of two operations.
 
-        Parameters
-        ----------
-        kind : Kind
-            Direction of the transfer.
-        size_of : mapping of int to int
-            The bytes of each gap's tensor; what is in no plan does not count.
+        The bytes of a gap that is in no plan, of which there are none in `size_of`, do not count.
         """
         found = [0] * len(self)
         index = 0

@@ -64,12 +64,6 @@ class CheckpointGraph:
         Each from a smaller to a larger number; every inner vertex has one in and one out.
     names : iterable of str, optional
         For people; the numbers by default.
-
-    Raises
-    ------
-    InputError
-        If there are fewer than two vertices, a number is no integer or out of range, an edge occurs
-        twice, or a vertex is not between source and target.
     """
 
     sizes: tuple[int, ...]
@@ -122,12 +116,6 @@ class CheckpointGraph:
 
         Vertices are numbered in a topological order, which is that of insertion where it can be.
         Names are the keys as strings.
-
-        Raises
-        ------
-        InputError
-            If a size is missing or wrong, there is a cycle, a parallel edge, or not exactly one
-            source and one target.
         """
         if isinstance(graph, CheckpointGraph):
             return graph
@@ -226,13 +214,7 @@ class CheckpointGraph:
             yield found
 
     def select(self, stored: Iterable[int]) -> GraphSelection:
-        """Return the bytes that it takes to store some inner vertices and compute the others again.
-
-        Raises
-        ------
-        InputError
-            If a vertex is not an inner one.
-        """
+        """Return the bytes needed to store some inner vertices and compute the others again."""
         chosen = sorted(set(stored))
         for vertex in chosen:
             if not 0 < vertex < len(self) - 1:

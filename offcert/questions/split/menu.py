@@ -1,4 +1,4 @@
-"""`Menu`: operations that can be executed in several ways, and what a choice makes of a trace."""
+"""`Menu`: operations with alternative algorithms, and the trace that a choice makes."""
 
 from __future__ import annotations
 
@@ -43,11 +43,6 @@ class Menu:
     ----------
     offers : mapping of int to iterable of Alternative
         By operation; at least one alternative each.
-
-    Raises
-    ------
-    InputError
-        If a number is no integer or negative, or an operation has no alternative.
     """
 
     offers: tuple[tuple[int, tuple[Alternative, ...]], ...]
@@ -93,20 +88,7 @@ class Menu:
             )
 
     def chosen(self, trace: Trace, choice: Sequence[int]) -> Trace:
-        """Return the trace that a choice makes.
-
-        Parameters
-        ----------
-        trace : Trace
-            To which the menu belongs.
-        choice : sequence of int
-            A position for each operation on the menu, by increasing operation.
-
-        Raises
-        ------
-        InputError
-            If it is no choice from this menu.
-        """
+        """Return the trace with a choice: a position for each operation on the menu."""
         self.require_fits(trace)
         if len(choice) != len(self):
             raise InputError(f"a choice must have {len(self)} entries, not {len(choice)}")
@@ -123,13 +105,7 @@ class Menu:
         return self._with(trace, picked)
 
     def restricted(self, allowed: Mapping[int, Iterable[int]]) -> Menu:
-        """Return the menu with only some alternatives of some operations, by their positions.
-
-        Raises
-        ------
-        InputError
-            If an operation or a position is not on the menu.
-        """
+        """Return the menu with only some alternatives of some operations, by their positions."""
         rows = dict(self.offers)
         for operation, positions in allowed.items():
             row = rows.get(operation, ())

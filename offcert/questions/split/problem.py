@@ -1,4 +1,4 @@
-"""`SplitProblem`: a training step before it is decided how its batch is split, and what runs how.
+"""`SplitProblem`: a training step whose sub-batches and algorithms are to be chosen.
 
 A batch may be processed in sub-batches, whose gradients add up: a *split* is a list of rounds, each
 some images, one after the other. Between rounds nothing but what stays anyway is on the device, so
@@ -260,13 +260,7 @@ def menu_to_json(menu: Menu) -> list[dict[str, Any]]:
 
 
 def menu_from_json(fields: Fields, name: str) -> Menu:
-    """Return the menu in a field.
-
-    Raises
-    ------
-    InputError
-        One sentence that names what is missing, wrong, unknown or given twice.
-    """
+    """Return the menu in a field."""
     offers: dict[int, list[Alternative]] = {}
     for item in fields.each(name):
         operation = item.integer("operation", 0)
@@ -278,13 +272,7 @@ def menu_from_json(fields: Fields, name: str) -> Menu:
 
 
 def split_from_json(document: Any, place: str = "") -> SplitProblem:
-    """Return the step that a JSON value describes.
-
-    Raises
-    ------
-    InputError
-        One sentence that names the first field that is missing, wrong or unknown.
-    """
+    """Return the step that a JSON value describes."""
     fields = Fields(document, place)
     require_format(fields, SPLIT_FORMAT, SPLIT_VERSION)
     step = SplitProblem(

@@ -8,8 +8,7 @@ from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
-from offcert.core.carried.record import Call, Sight, StepRecord
-from offcert.core.carried.within import Ask, Making, Within
+from offcert.core.carried.record import Ask, Call, Making, Sight, StepRecord, Within
 from offcert.core.trace import Operation
 from offcert.runtime.capture.network import asked_of
 from offcert.runtime.watch.events import ENTER, LEAVE

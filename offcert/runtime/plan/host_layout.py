@@ -22,8 +22,12 @@ import numpy as np
 from offcert.core.errors import InputError
 from offcert.core.units import Units, format_size
 from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
-from offcert.questions.schedule.residences import HOST_ALIGNMENT, HostResidences
-from offcert.questions.schedule.within_host import bytes_for_staging, kept_within
+from offcert.questions.schedule.residences import (
+    HOST_ALIGNMENT,
+    HostResidences,
+    bytes_for_staging,
+    kept_within,
+)
 
 Key = TypeVar("Key", bound=Hashable)
 

@@ -7,7 +7,7 @@ import pytest
 
 from offcert.campaign import cells
 from offcert.campaign.cells import Cell, CellSettings, Point, grid
-from offcert.campaign.execute import execute
+from offcert.campaign.run import execute
 from offcert.campaign.selection import Subject
 from offcert.certify.methods import METHODS, solve
 from offcert.core.errors import InputError, MethodError

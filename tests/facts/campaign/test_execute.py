@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from offcert.campaign import execute as module
+from offcert.campaign import run as module
 from offcert.campaign.cells import Cell, CellSettings, Point
-from offcert.campaign.execute import execute, warm_up
+from offcert.campaign.run import execute, warm_up
 from offcert.core.result import Bound, Evidence
 from offcert.heuristics.evictions.rules import greedy
 from offcert.instances.cnn import cnn_chain

@@ -8,7 +8,7 @@ import pandas
 import pytest
 
 from offcert.campaign.cells import CellSettings, grid
-from offcert.campaign.execute import execute
+from offcert.campaign.run import execute
 from offcert.campaign.selection import Means, parse_means, variant
 from offcert.campaign.standing import describe_rows
 from offcert.campaign.storage import LATER, SUFFIXES, read_rows, write_rows

@@ -10,7 +10,7 @@ import pytest
 
 import offcert
 from offcert.campaign.cells import CellSettings, grid
-from offcert.campaign.execute import execute
+from offcert.campaign.run import execute
 from offcert.campaign.standing import Measured, describe_standings, profile, standings
 from offcert.certify import own_method, watchdog
 from offcert.certify.methods import METHODS, solve

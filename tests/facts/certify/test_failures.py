@@ -217,7 +217,7 @@ def start(folder: Path, problem: Problem, *arguments: str) -> subprocess.Popen[s
     write_problem(folder / "problem.json", problem)
     command, *others = arguments
     return subprocess.Popen(
-        [sys.executable, "-m", "offcert.cli", command, "problem.json", "-o", "out.json", "--json",
+        [sys.executable, "-m", "offcert", command, "problem.json", "-o", "out.json", "--json",
          "--time-limit", "100", *others],
         cwd=folder,
         env=os.environ | {"PYTHONPATH": os.pathsep.join([str(Path.cwd()), *sys.path])},

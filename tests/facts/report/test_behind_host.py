@@ -10,7 +10,7 @@ from offcert.core.units import Units
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
-from offcert.report.behind_host import behind_host, host_lines
+from offcert.report.forecasts import behind_host, host_lines
 from offcert.report.text import certificate_summary, describe_certificate
 from offcert.verify.replay import replay
 

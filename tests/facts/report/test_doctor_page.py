@@ -15,8 +15,7 @@ from offcert.core.errors import InputError
 from offcert.core.platform import Platform
 from offcert.core.units import Units
 from offcert.questions.schedule.problem import Problem
-from offcert.report.doctor import doctor_summary
-from offcert.report.doctor_page import doctor_view
+from offcert.report.doctor import doctor_summary, doctor_view
 
 UNCOUNTED = {"parameters": 10, "optimiser": 20, "buffers": 0}
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from offcert.campaign.execute import execute
+from offcert.campaign.run import execute
 from offcert.campaign.table import Table
 from offcert.certify.ladder import certify
 from offcert.core.chain import Chain

@@ -31,7 +31,7 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> 
 
 def start(path: Path) -> subprocess.Popen[bytes]:
     """Start a campaign in a process group of its own."""
-    command = [sys.executable, "-m", "offcert.cli", "compare", *CAMPAIGN, *METHODS, "-o", str(path)]
+    command = [sys.executable, "-m", "offcert", "compare", *CAMPAIGN, *METHODS, "-o", str(path)]
     return subprocess.Popen(
         command, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -53,7 +53,7 @@ def test_a_campaign_killed_half_way_computes_what_is_missing(tmp_path: Path) -> 
     whole = [line for line in journal.read_bytes().split(b"\n")[:-1] if line]
     before = {row["key"]: row for row in map(json.loads, whole)}
     assert CELLS // 3 <= len(before) < CELLS
-    command = [sys.executable, "-m", "offcert.cli", "compare", *CAMPAIGN, *METHODS, "--json"]
+    command = [sys.executable, "-m", "offcert", "compare", *CAMPAIGN, *METHODS, "--json"]
     done = subprocess.run([*command, "-o", str(path)], capture_output=True, text=True, check=True)
     summary = json.loads(done.stdout)
     assert (summary["cells"], summary["failed"]) == (CELLS, 0)

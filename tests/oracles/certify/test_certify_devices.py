@@ -38,7 +38,7 @@ from offcert.proofs.settings import Notes, Settings
 from offcert.questions.devices.problem import Accumulation, DevicesProblem, Gradient, JobKind, Place
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
-from offcert.report.devices_text import devices_summary
+from offcert.report.question_texts import devices_summary
 from offcert.verify.devices_bounds import resource_fault
 from offcert.verify.document import verify
 from offcert.verify.limits import Limits

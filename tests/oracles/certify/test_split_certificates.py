@@ -30,7 +30,7 @@ from offcert.questions.split.problem import (
     split_from_json,
     split_to_json,
 )
-from offcert.report.split_text import describe_step, step_summary
+from offcert.report.question_texts import describe_step, step_summary
 from offcert.verify.document import verify
 from offcert.verify.limits import Limits
 from support.oracles.schedules import brute_force

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from offcert.campaign.cells import Cell
-from offcert.campaign.execute import Answer, execute
+from offcert.campaign.run import Answer, execute
 from offcert.certify.method import Effort
 from offcert.certify.methods import METHODS, Method
 from offcert.certify.search import Search

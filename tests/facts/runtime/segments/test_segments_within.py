@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from offcert.core.carried.within import NOTHING_WITHIN, WITHIN
+from offcert.core.carried.record import NOTHING_WITHIN, WITHIN
 from offcert.core.documents import Fields
 from offcert.core.errors import InputError
 from support.networks.interrupted_networks import changed, doubled, network

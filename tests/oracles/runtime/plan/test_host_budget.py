@@ -8,8 +8,7 @@ import torch
 
 from offcert.core.errors import InputError, OffcertError
 from offcert.questions.placement.problem import PlacementProblem, Residence, placement_faults
-from offcert.questions.schedule.residences import HOST_ALIGNMENT
-from offcert.questions.schedule.within_host import least_covering
+from offcert.questions.schedule.residences import HOST_ALIGNMENT, least_covering
 from offcert.runtime.device.pinned import FileArena, SplitArena
 from offcert.runtime.plan.host_layout import HostLayout, host_plan, placed
 
