@@ -114,11 +114,6 @@ class AttentionKernels(TorchFunctionMode):
     of `scaled_dot_product_attention` alone, unless that kernel has been switched off. Where the
     card has no kernel for the tensors (`offcert.runtime.hardware.attention.kernel_of`), the CPU's
     is not used either.
-
-    Parameters
-    ----------
-    card : Hardware
-        The accelerator whose kernels are foreseen.
     """
 
     def __init__(self, card: Hardware) -> None:

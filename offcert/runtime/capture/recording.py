@@ -60,25 +60,14 @@ class LayerPlace(NamedTuple):
 
 @dataclass(frozen=True)
 class Repeat:
-    """A stack of repeated layers, and how often it is repeated.
+    """A stack of repeated layers, and how often it is repeated."""
 
-    Attributes
-    ----------
-    path : str
-        Path of the container of the layers.
-    count : int
-        Layers in it that were recorded.
-    first, period : int
-        The first layer that is repeated, and how many are.
-    times : int
-        Copies beside the original.
-    """
-
-    path: str
-    count: int
+    path: str  # Path of the container of the layers
+    count: int  # Layers in it that were recorded
+    # The first layer that is repeated, and how many are.
     first: int
     period: int
-    times: int
+    times: int  # Copies beside the original
 
     @property
     def end(self) -> int:

@@ -32,15 +32,6 @@ class Anchors:
     where the next one does that they show: what has to be there before it comes later, which takes
     no more memory than planned.
 
-    Parameters
-    ----------
-    planned : Planned
-        The plan.
-    pair : GraphPair
-        The graphs.
-    calls : NodeCalls
-        Of their nodes.
-
     Attributes
     ----------
     found : list of int or None

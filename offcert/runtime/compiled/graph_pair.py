@@ -53,13 +53,6 @@ class NodeCalls:
 
     What is compiled may be the model itself, or something that calls it: the beginning that all
     paths have then is the one with which most of them are paths of the plan.
-
-    Parameters
-    ----------
-    nodes : iterable of torch.fx.Node
-        The nodes of a joint graph, or of both of its parts.
-    known : iterable of str
-        Paths that the plan mentions.
     """
 
     def __init__(self, nodes: Iterable[fx.Node], known: Iterable[str]) -> None:
@@ -138,13 +131,6 @@ def storages_of(node: fx.Node) -> set[int]:
 
 class GraphPair:
     """A forward and a backward graph; positions count through the nodes of both.
-
-    Parameters
-    ----------
-    forward, backward : torch.fx.GraphModule
-        As the partitioner has made them of a joint graph.
-    outputs : int
-        How many outputs of the forward graph go to the caller; the others are saved.
 
     Attributes
     ----------

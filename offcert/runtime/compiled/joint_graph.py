@@ -30,24 +30,14 @@ def key_of(node: fx.Node) -> Key:
 
 @dataclass(eq=False)
 class ForwardOperator:
-    """An operator of the forward pass.
+    """An operator of the forward pass."""
 
-    Attributes
-    ----------
-    node : torch.fx.Node
-        The node of the operator.
-    time : int
-        What it costs to run it again, in whole units; nothing if the results of the forward pass do
-        not depend on it, so that it only runs where it is read.
-    again : bool
-        Whether it may run again.
-    makes, reads : list of Key
-        Storages, without those of inputs.
-    """
-
-    node: fx.Node
+    node: fx.Node  # The node of the operator
+    # What it costs to run it again, in whole units; nothing if the results of the forward pass do
+    # not depend on it, so that it only runs where it is read.
     time: int
-    again: bool
+    again: bool  # Whether it may run again
+    # Storages, without those of inputs.
     makes: list[Key] = field(default_factory=list)
     reads: list[Key] = field(default_factory=list)
 

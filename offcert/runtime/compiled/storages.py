@@ -87,15 +87,7 @@ def _any_like(nodes: Sequence[fx.Node], place: SavedPlace) -> bool:
 
 
 class GraphStorages:
-    """All storages of a forward graph, by their nodes.
-
-    Parameters
-    ----------
-    pair : GraphPair
-        The graphs.
-    owned : iterable of str
-        The inputs that are parameters and buffers.
-    """
+    """All storages of a forward graph, by their nodes."""
 
     def __init__(self, pair: GraphPair, owned: Iterable[str] = ()) -> None:
         # What the model holds is no place of a plan.

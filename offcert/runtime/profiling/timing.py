@@ -40,15 +40,6 @@ _PROFILED = 3
 class RepeatedStep:
     """A captured step that is run again and again, each time from the same state.
 
-    Parameters
-    ----------
-    step : TrainingStep
-        The step that was captured. It is run as it is, and everything that it changes is put back.
-    capture : Capture
-        With the clock of modules.
-    device : Device, optional
-        Whose events tell the time; by default that of the model, and the host's clock on the CPU.
-
     Raises
     ------
     InputError

@@ -120,15 +120,7 @@ class _Counts:
 
 
 class IdealAllocator:
-    """Gives out every byte of the limit, as if memory could be moved together at any time.
-
-    Parameters
-    ----------
-    limit : int or None
-        Bytes.
-    name : str
-        Name of the device.
-    """
+    """Gives out every byte of the limit, as if memory could be moved together at any time."""
 
     def __init__(self, limit: int | None, name: str) -> None:
         self._counts = _Counts(limit, name)
@@ -159,17 +151,7 @@ class IdealAllocator:
 
 
 class CachingAllocator:
-    """Gives out memory as PyTorch does on CUDA, and falls to pieces as that does.
-
-    Parameters
-    ----------
-    limit : int or None
-        Bytes that segments may take altogether.
-    name : str
-        Name of the device.
-    granule : int
-        Bytes that sizes are rounded up to.
-    """
+    """Gives out memory as PyTorch does on CUDA, and falls to pieces as that does."""
 
     def __init__(self, limit: int | None, name: str, granule: int = 512) -> None:
         self._counts = _Counts(limit, name)
@@ -284,13 +266,7 @@ def allocator(policy: Policy, limit: int | None, name: str, granule: int) -> All
 
 
 class Ledger:
-    """The blocks of storages, by their addresses, which are unique while the storages live.
-
-    Parameters
-    ----------
-    allocator : Allocator
-        The allocator that gives out the blocks.
-    """
+    """The blocks of storages, by their addresses, which are unique while the storages live."""
 
     def __init__(self, allocator: Allocator) -> None:
         self._allocator = allocator

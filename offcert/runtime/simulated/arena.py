@@ -66,15 +66,7 @@ class Known:
 
 
 class Storages:
-    """All that live. A storage's Python object lives as long as the storage, as torch keeps it.
-
-    Parameters
-    ----------
-    streams : int
-        How many use them.
-    died : callable
-        Called with the address and with what was known of a storage that has died.
-    """
+    """All that live. A storage's Python object lives as long as the storage, as torch keeps it."""
 
     def __init__(self, streams: int, died: Callable[[int, Known], None]) -> None:
         self._streams = streams
