@@ -57,11 +57,12 @@ def backend(
 
         compiled = torch.compile(model, backend=offcert.backend(certificate))
 
-    The graphs are divided where PyTorch's default partitioner does, so that what is saved is what
-    the plan knows. Operators that copy beside the computation are put where the plan says, what it
-    has computed again is marked for the partitioner, and TorchInductor makes kernels of both
-    graphs. Code that breaks the graph makes several, of which each does its part. A plan that moves
-    nothing, and runs nothing again, changes nothing.
+    A problem of ``offcert.profile(clock="graphs")`` is about these graphs themselves, as Inductor
+    divides them. Others are found again in graphs that are divided where PyTorch's default
+    partitioner does, so that what is saved is what the plan knows. Operators that copy beside the
+    computation are put where the plan says, what it has computed again is made so, and
+    TorchInductor makes kernels of both graphs. Code that breaks the graph makes several, of which
+    each does its part.
 
     What of the plan is carried out is in `Backend.report`. Where it is not all, an `OffloadWarning`
     says in the first backward pass what stays on the device, and why, or how much more memory the
