@@ -137,7 +137,8 @@ _LOST = {
     """,
     "`offcert.backend` makes no kernels by Inductor": """
         torch._inductor.config torch._inductor.virtualized.V
-        torch._inductor.compile_fx.compile_fx
+        torch._inductor.compile_fx.compile_fx torch._inductor.compile_fx.compile_fx_inner
+        torch._inductor.choices.InductorChoices
     """,
     "the peak of its kernels is not known": """
         torch._inductor.memory.compute_memory_timeline

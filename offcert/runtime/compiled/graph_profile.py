@@ -74,7 +74,7 @@ def graphs_of(step: TrainingStep) -> list[DividedGraph]:
     """
     require_inductor()
     found = _Found()
-    torch._dynamo.reset()
+    torch.compiler.reset()
     try:
         with random_state_kept(), borrowed(*borrowing(step)), _buffers_kept(step.model):
             compiled = torch.compile(step.model, backend=found, dynamic=False)
@@ -85,7 +85,7 @@ def graphs_of(step: TrainingStep) -> list[DividedGraph]:
             raise
         raise found.error from None
     finally:
-        torch._dynamo.reset()
+        torch.compiler.reset()
     if not found.ran:
         raise InputError(
             "torch.compile makes no graph with a backward pass of this step; use the clock modules"
