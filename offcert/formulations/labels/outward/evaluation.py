@@ -189,31 +189,6 @@ class Evaluator:
             return None
         return found
 
-    def one_side(self, index: int, region: Region, limit: int, begin: int, room: int) -> Way | None:
-        """Follow one side to its end.
-
-        Parameters
-        ----------
-        index : int
-            The side.
-        region : Region
-            Of one set.
-        limit : int
-            On the end of the side.
-        begin : int
-            When its link is free.
-        room : int
-            Labels that may be stored.
-
-        Returns
-        -------
-        Way or None
-            None if the side does not end within the limit.
-        """
-        ticks = int(self.pivot.sides[index].back @ np.array(region.low, np.int64))
-        asked = _Asked(region.least, (ticks, ticks), room, to_end=True)
-        return self._way(index, region, limit, asked, (begin, begin))
-
     def _meet(
         self, region: Region, limit: int, asked: _Asked, begins: tuple[int, int]
     ) -> Evaluation | None:

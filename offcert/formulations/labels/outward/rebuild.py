@@ -99,24 +99,8 @@ _RETURNS = Kind.OFFLOAD, Kind.PREFETCH
 _DEPARTS = Kind.PREFETCH, Kind.OFFLOAD
 
 
-class NoTensorError(Exception):
+class _NoTensorError(Exception):
     """More tensors of a class leave than there are."""
-
-
-@dataclass(frozen=True)
-class Half:
-    """A side of a schedule.
-
-    Attributes
-    ----------
-    ends : list of int
-        When each operation ends, outward from the cut in the side's own time.
-    transfers : list of Transfer
-        In true time from the cut on, less than 0 before it.
-    """
-
-    ends: list[int]
-    transfers: list[Transfer]
 
 
 def schedule_of(pivot: CutProblem, region: Region, evaluation: Evaluation) -> Schedule | None:
@@ -126,43 +110,28 @@ def schedule_of(pivot: CutProblem, region: Region, evaluation: Evaluation) -> Sc
     the last out returns first. The problem need not admit the schedule: tensors were told apart by
     their sizes alone, and memory was not looked at while the device is idle.
     """
-    sides = zip((FRONT, BACK), evaluation.ways, strict=True)
-    halves = [half_of(pivot, region, index, way, evaluation.before) for index, way in sides]
-    return joined(pivot, halves[FRONT], halves[BACK])
-
-
-def half_of(pivot: CutProblem, region: Region, index: int, way: Way, before: int) -> Half | None:
-    """Return a side that goes as it was found to; None if there are too few tensors for it.
-
-    `before` are the ticks of what straddles the cut that lie before it.
-    """
-    try:
-        transfers = _transfers(pivot, region, index, way, before)
-    except NoTensorError:
-        return None
-    return Half(replay(pivot, region, index, way).ends, transfers)
-
-
-def joined(pivot: CutProblem, front: Half | None, back: Half | None) -> Schedule | None:
-    """Return the schedule that two sides make; None if one is none, or does not go to its end."""
     durations, at = pivot.problem.trace.durations, pivot.operation
-    if front is None or back is None:
+    ways, before = enumerate(evaluation.ways), evaluation.before
+    try:
+        moved = [_transfers(pivot, region, index, way, before) for index, way in ways]
+    except _NoTensorError:
         return None
-    if [len(front.ends), len(back.ends)] != [at, len(durations) - at]:
+    front, back = (
+        replay(pivot, region, index, way).ends for index, way in enumerate(evaluation.ways)
+    )
+    if [len(front), len(back)] != [at, len(durations) - at]:
         return None
     # When the cut is: all of the front comes before it.
-    last = [-item.start for item in front.transfers]
-    start = max([*front.ends[-1:], *last], default=0)
-    starts = [start - end for end in reversed(front.ends)]
-    starts += [
-        start + end - duration for end, duration in zip(back.ends, durations[at:], strict=True)
-    ]
+    last = [-item.start for item in moved[FRONT]]
+    start = max([*front[-1:], *last], default=0)
+    starts = [start - end for end in reversed(front)]
+    starts += [start + end - duration for end, duration in zip(back, durations[at:], strict=True)]
     return Schedule(
         starts,
         [one + duration for one, duration in zip(starts, durations, strict=True)],
         [
             Transfer(item.kind, item.gap, start + item.start, start + item.end)
-            for item in (*front.transfers, *back.transfers)
+            for item in (*moved[FRONT], *moved[BACK])
         ],
     )
 
@@ -208,7 +177,7 @@ def _tensors(
 
 def _taken(source: list[int], target: list[int] | None = None) -> int:
     if not source:
-        raise NoTensorError
+        raise _NoTensorError
     gap = source.pop()
     if target is not None:
         target.append(gap)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from offcert.core.errors import MethodError
-from offcert.formulations.labels.outward.evaluation import Evaluator
+from offcert.formulations.labels.outward.evaluation import Evaluator, _Asked
 from offcert.formulations.labels.outward.model import cut
 from offcert.formulations.labels.outward.split import one_set
 from offcert.formulations.labels.outward.sums import whole
@@ -34,7 +34,8 @@ def test_departures_first_loses_nothing() -> None:
                 region = one_set(whole(pivot), counts, pivot.sizes)
                 for index, side in enumerate(pivot.sides):
                     ticks = int((side.back * np.array(counts)).sum())
-                    way = evaluator.one_side(index, region, FAR, 0, ROOM)
+                    whole_side = _Asked(region.least, (ticks, ticks), ROOM, to_end=True)
+                    way = evaluator._way(index, region, FAR, whole_side, (0, 0))
                     moved = region.least
                     question = Asked(moved, moved, 0, -1, ticks, FAR, moved, to_end=True)
                     out = np.array(counts, dtype=np.int64)
