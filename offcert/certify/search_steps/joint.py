@@ -160,21 +160,25 @@ def descend_first(search: Search, effort: Effort) -> None:
     search.begin("first plans")
     alone = replace(problem, offload=False)
     # A method that does not apply, or finds nothing, leaves its place to the next one.
-    attempts = [
-        partial(_offer_moves, search),
-        partial(_offer_persistent, search, alone),
-        partial(_cool_once, search, alone, effort),
-        partial(_cool_once, search, problem, effort),
-    ]
-    for attempt in attempts if problem.offload else attempts[1:3]:
+    attempts = [partial(_offer_moves, search)] if problem.offload else []
+    attempts.append(partial(_offer_persistent, search, alone))
+    # On large networks either search takes seconds.
+    if not problem.offload or _is_cooled(problem):
+        attempts.append(partial(_cool_once, search, alone, effort))
+    if problem.offload:
+        attempts.append(partial(_cool_once, search, problem, effort))
+    for attempt in attempts:
         with suppress(MethodError, PlanError):
             attempt()
 
 
+def _is_cooled(problem: Problem) -> bool:
+    return problem.computed is not None and len(problem.computed) <= _MOST_COOLED
+
+
 def _cool_once(search: Search, problem: Problem, effort: Effort) -> None:
     """Search for joint plans as long as a short cooling takes; if large, for the starts of one."""
-    network = problem.computed
-    if network is None:
+    if problem.computed is None:
         return
     with held_interrupts():
         from offcert.heuristics.joint.search import joint_search
@@ -183,7 +187,7 @@ def _cool_once(search: Search, problem: Problem, effort: Effort) -> None:
         time_limit=_UNLIMITED,
         seed=effort.seed,
         tables=_tables(search),
-        coolings=int(len(network) <= _MOST_COOLED),
+        coolings=int(_is_cooled(problem)),
         steps=_FEW_STEPS[problem.offload],
         transfers=0.0,
         # Without, so that what runs again alone is the same whatever else is allowed.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from offcert.core.documents import Fields
@@ -154,9 +155,9 @@ class Ranges:
         """
         if line:
             return self._in_line(first, last, line)
-        for each in self.calls:
-            if (each.first, each.last) == (first, last):
-                return each
+        found = self._of_ends.get((first, last))
+        if found is not None:
+            return found
         for row in self.rows:
             if first in row.first and last in row.last:
                 i, j = row.first.index(first), row.last.index(last)
@@ -167,6 +168,11 @@ class Ranges:
             if stretch is not None:
                 return stretch
         return None
+
+    @cached_property
+    def _of_ends(self) -> dict[tuple[int, int], Range]:
+        """The outermost call with each first and last operation."""
+        return {(each.first, each.last): each for each in reversed(self.calls)}
 
     def _in_line(self, first: int, last: int, line: Sequence[Called]) -> Range | None:
         for one in self.lines:

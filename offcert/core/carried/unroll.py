@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from offcert.core.carried.ranges import Called, Range, Ranges
 from offcert.core.carried.record import Call, Sight, StepRecord
@@ -207,11 +208,12 @@ class CarriedUnrolling(Unrolling):
 
     def _find_spans(self, segment: Segment, line: tuple[Called, ...]) -> None:
         """Note the first run of a segment, in a line or not, and of those inside."""
-        span = self.spans[segment] = self._span(segment, line)
+        span = self.spans[segment] = self.first_run(segment, line)
         for inner in segment.inner:
             self._find_spans(inner, span.line or line)
 
-    def _span(self, segment: Segment, line: tuple[Called, ...]) -> Span:
+    def first_run(self, segment: Segment, line: tuple[Called, ...] = ()) -> Span:
+        """Return the first run of a segment, which need not be one of the program's."""
         found = self.ranges.find(segment.first, segment.last, line)
         if found is None:
             names = [self.network.computations[n].name for n in (segment.first, segment.last)]
@@ -229,6 +231,14 @@ class CarriedUnrolling(Unrolling):
         first, last = self._children(found, call)
         return Span(found.path, first.enter, last.leave, first.inputs)
 
+    @cached_property
+    def _calls_of(self) -> dict[str, list[Call]]:
+        """The calls of each path."""
+        calls: dict[str, list[Call]] = defaultdict(list)
+        for each in self.record.calls:
+            calls[each.path].append(each)
+        return calls
+
     def _children(self, found: Range, container: Call) -> tuple[Call, Call]:
         """Return the calls of the first and the last child of a run."""
         assert found.children is not None
@@ -237,10 +247,8 @@ class CarriedUnrolling(Unrolling):
         for child in found.children:
             inside = [
                 each
-                for each in self.record.calls
-                if each.path == above + child
-                and container.enter <= each.enter
-                and each.leave <= container.leave
+                for each in self._calls_of.get(above + child, ())
+                if container.enter <= each.enter and each.leave <= container.leave
             ]
             if not inside:
                 raise InputError(f"the captured step does not call {above}{child}")

@@ -182,7 +182,8 @@ def carrying(source: Recorded, spans: Sequence[tuple[int, int]]) -> Carrying:
     network, record = source.network, source.record
     needing = _needing(network)
     ends = [max(needing[first : last + 1], default=-1) for first, last in spans]
-    given = [_inputs(source, *span) for span in spans]
+    unrolling = CarriedUnrolling(network, Program(), source.ranges, record)
+    given = [_inputs(unrolling, *span) for span in spans]
     taking = _taking(source)
     made: list[dict[int, int]] = [{} for _ in range(len(network))]
     beside, unread_beside = [0] * (2 * len(network)), [0] * (2 * len(network))
@@ -252,19 +253,16 @@ def _inside(network: Network, within: Within) -> tuple[IntArray, ...]:
     )
 
 
-def _inputs(source: Recorded, first: int, last: int) -> tuple[list[int], bool]:
+def _inputs(unrolling: CarriedUnrolling, first: int, last: int) -> tuple[list[int], bool]:
     """Return the values that a range is given, and whether it is a line."""
-    segment = Segment(first, last)
     try:
-        unrolling = CarriedUnrolling(
-            source.network, Program([segment]), source.ranges, source.record
-        )
+        span = unrolling.first_run(Segment(first, last))
     except InputError:
         # Such a segment is never drawn.
         return [], False
-    span = unrolling.spans[segment]
     storages = {sight.storage for sight in span.inputs} - {-1}
-    return sorted({source.record.storages[each][1] for each in storages} - {-1}), bool(span.line)
+    stored = unrolling.record.storages
+    return sorted({stored[each][1] for each in storages} - {-1}), bool(span.line)
 
 
 def _taking(source: Recorded) -> list[list[tuple[int, int]]]:
