@@ -53,7 +53,7 @@ ON_IMAGES = (*RESNETS, *DENSENETS, "inception_v3", "vgg19", "alexnet")
 # GB/s out and back, alone and both at once: copies of 64 MiB on an H200, PCIe 5 x 16, rounded.
 # Measured with `offcert.profile(step, measure=True)`.
 DUPLEX = "h200"
-DUPLEX_RATES = {
+DUPLEX_RATES: dict[str, Any] = {
     "bandwidth": Fraction("54.3"),
     "prefetch_bandwidth": Fraction("52.9"),
     "busy_bandwidth": Fraction("50.7"),
