@@ -175,7 +175,8 @@ FIELD = (
         "What PyTorch's partitioner runs again at a budget is what its peak needs.",
         "A budget of a network: PyTorch's estimate of what runs again beside the least that is "
         "proved of all divisions of the same joint graph within the same peak, and the best one "
-        "found (`offcert.budget_solver`). The claim fails where 1 % of it or more is in vain.",
+        "found (`offcert.budget_solver`, whose bound follows from multipliers and is not kept as a "
+        "certificate). The claim fails where 1 % of it or more is in vain.",
     ),
     FieldClaim(
         "megatron-selective",
