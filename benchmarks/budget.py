@@ -81,8 +81,9 @@ def divided(name: str, ways: Sequence[tuple[float, Any]]) -> list[Cost]:
 
     def divide(joint: Any, inputs: Any, *, num_fwd_outputs: int, **options: Any) -> Any:
         for budget, solver in ways:
-            chosen = {"activation_memory_budget": budget}
-            with config.patch(**chosen, activation_memory_budget_solver=solver):
+            chosen: dict[str, Any] = {"activation_memory_budget": budget}
+            chosen["activation_memory_budget_solver"] = solver
+            with config.patch(**chosen):
                 pair = min_cut_rematerialization_partition(
                     copy.deepcopy(joint), inputs, num_fwd_outputs=num_fwd_outputs, **options
                 )

@@ -1,4 +1,4 @@
-"""Put what docs/claims.md rests on back into a campaign's folder, so that it can be extended.
+"""Put the evidence of docs/claims.md back into a campaign's folder, so that it can be extended.
 
 The evidence has the campaign's table, the theorems' experiments, and small certificates; of larger
 ones it names the digests, which are kept beside the table.

@@ -19,7 +19,6 @@ from offcert.certify.other_ways import (
     carried_out,
     layers,
     plain_execution,
-    turn,
 )
 from offcert.core.errors import InputError
 from offcert.core.execution import Execution
@@ -28,6 +27,7 @@ from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
 from offcert_lab.plans.decisions import decision_of
 from offcert_lab.plans.patterns import checkpointed, entering_leave, on_demand
+from papers.field.planners import Results, by_knapsack
 
 PRODUCTS = r"(conv\d*|fc\d*|c_fc|c_attn|c_proj|\w+_proj|lm_head|linear\d*|downsample\.0)$"
 BUDGETS = (Fraction(3, 4), Fraction(1, 2), Fraction(1, 4))
@@ -71,28 +71,14 @@ class Way:
 
 def budgeted(network: Network, budget: Fraction) -> set[int]:
     """Return the computations that PyTorch's knapsack saves within a part of the activations."""
-    from torch._functorch._activation_checkpointing.knapsack import dp_knapsack
-
-    size = dict.fromkeys(range(len(network)), 0)
-    late = (each for each in network.computations[turn(network) + 1 :] if not each.repeatable)
-    read_later = {value for each in late for value in each.reads}
-    for value in read_later:
-        if network.writer[value] >= 0:
-            size[network.writer[value]] += network.values[value].size
-    items = [i for i, bytes_ in size.items() if network.computations[i].repeatable and bytes_]
-    whole = sum(size[item] for item in items)
-    memory = [size[item] / whole for item in items]
-    runtime = [float(network.computations[item].duration) for item in items]
-    _, chosen, _ = dp_knapsack(memory, runtime, float(budget))
+    saved = by_knapsack(Results.of(network), float(budget))
     # What takes nothing is not asked about; changes in place come and go with what they change.
-    free = {
+    return saved | {
         index
         for index, each in enumerate(network.computations)
         if all(network.values[v].base is not None for v in each.writes)
-        and {network.writer[network.values[v].base or 0] for v in each.writes}
-        <= {-1, *(items[index] for index in chosen)}
+        and {network.writer[network.values[v].base or 0] for v in each.writes} <= {-1, *saved}
     }
-    return {items[index] for index in chosen} | free
 
 
 def ways(problem: Problem, products: str = PRODUCTS) -> Iterator[Way | tuple[str, str]]:

@@ -132,12 +132,16 @@ def layers_section(evidence: EvidenceFile) -> str:
     return "\n".join(lines) + "\n"
 
 
+# Cases with one outcome that are named one by one. Arbitrary.
+_NAMED = 30
+
+
 def cases_text(finding: Finding) -> str:
-    """Return all cases for people, those with which outcome together."""
+    """Return the cases for people, those with which outcome together, unless they are many."""
     parts = []
     for outcome, word in zip(Outcome, ("Holds", "Fails", "Open"), strict=True):
         found = [f"{case.label}: {case.text}" for case in finding.cases if case.outcome is outcome]
-        if found:
+        if 0 < len(found) <= _NAMED:
             parts.append(f"{word}: {'; '.join(found)}")
     return ". ".join(parts)
 

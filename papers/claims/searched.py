@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from papers.claims.evidence import EvidenceFile, EvidenceRow, rests_on
+from papers.claims.evidence import EvidenceFile, EvidenceRow, Figures, rests_on
 from papers.claims.judge import ALWAYS, Case, Finding, Outcome, judge
 
 
@@ -35,7 +35,7 @@ def searched_row(
 ) -> EvidenceRow:
     """Return a family of objects as a row: how many, how many fail, and how the first does."""
     count, failed, first = found
-    figures = {"objects": count, "failed": failed, "first": first, "reading": reading}
+    figures: Figures = {"objects": count, "failed": failed, "first": first, "reading": reading}
     return EvidenceRow(claim, case, figures)
 
 

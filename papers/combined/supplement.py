@@ -16,7 +16,7 @@ from functools import cache
 
 
 @dataclass(frozen=True)
-class Sequence1:
+class FixedSequence:
     """A fixed sequence of operations while memory falls (prefetching).
 
     Attributes
@@ -72,14 +72,14 @@ class Sequence1:
         raise AssertionError("at the end everything can have come")
 
 
-def sequences(count: int, seed: int = 0) -> Iterator[Sequence1]:
+def sequences(count: int, seed: int = 0) -> Iterator[FixedSequence]:
     """Yield random sequences of one to five operations."""
     rng = random.Random(seed)
     for _ in range(count):
         length = rng.randint(1, 5)
         durations = tuple(rng.randint(1, 4) for _ in range(length))
         memory = tuple(rng.randint(0, 20) for _ in range(length))
-        yield Sequence1(durations, memory, rng.randint(1, 3), rng.randint(0, 8))
+        yield FixedSequence(durations, memory, rng.randint(1, 3), rng.randint(0, 8))
 
 
 def choices(layers: int, slots: int, sizes: Sequence[int]) -> int:

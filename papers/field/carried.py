@@ -1,4 +1,4 @@
-"""What decisions of planners take within a limit: their shortest schedule that fits."""
+"""Shortest schedules of planners' decisions within a limit."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def layers_for(problem: Problem, results: Results) -> list[Layer]:
 
 
 def outer(problem: Problem, layers: Sequence[Layer], budget: float) -> list[Parts] | None:
-    """Return what a linear program makes of each layer; None where nothing keeps to the budget.
+    """Return the parts of each layer by a linear program; None where nothing keeps to the budget.
 
     It is minimised what runs again, so that at the backward pass of each layer no more is there
     than the budget, a part of all bytes: what stays of it and of all layers before, and all of the
@@ -139,7 +139,7 @@ def outer(problem: Problem, layers: Sequence[Layer], budget: float) -> list[Part
 
 
 def greedily(sizes: Sequence[int], times: Sequence[int], stays: int, leaves: int) -> Sequence[str]:
-    """Return what becomes of results that are ranked by ticks for a byte, the first of all stay."""
+    """Return a choice for each result: ranked by ticks for a byte, the first ones stay."""
     chosen, left = [AGAIN] * len(sizes), {STAYS: stays, LEAVES: leaves}
     for item in sorted(range(len(sizes)), key=lambda item: (-times[item] / sizes[item], item)):
         for what in left:
@@ -167,7 +167,7 @@ def _exactly(sizes: tuple[int, ...], times: tuple[int, ...], room: tuple[int, in
 
 
 def exactly(sizes: Sequence[int], times: Sequence[int], stays: int, leaves: int) -> Sequence[str]:
-    """Return what becomes of results so that least runs again, by an integer program."""
+    """Return a choice for each result so that least runs again, by an integer program."""
     return _exactly(tuple(sizes), tuple(times), (stays, leaves)) if sizes else []
 
 
@@ -194,7 +194,7 @@ def two_levels(problem: Problem, results: Results, budget: float, inner: Inner) 
 
 
 def decisions(problem: Problem, planner: str, budgets: Sequence[float]) -> Iterator[Decision]:
-    """Yield what a planner of `PLANNERS` decides at each budget, where it decides anything."""
+    """Yield the decisions of a planner of `PLANNERS` at some budgets, where it makes any."""
     network = problem.computed
     assert network is not None
     results = Results.of(network)

@@ -2,16 +2,16 @@
 
 from dataclasses import dataclass
 
-from papers.combined.supplement import Sequence1, allowed, choices, counted, sequences
+from papers.combined.supplement import FixedSequence, allowed, choices, counted, sequences
 
 
 def test_waiting_by_hand() -> None:
     # At the end 2 bytes are there. The first operation needs 9; 4 come while the second runs.
-    own = Sequence1((1, 2), (9, 2), 2, 2)
+    own = FixedSequence((1, 2), (9, 2), 2, 2)
     assert own.idle_by_lemma() == own.idle_by_search() == 2
     # What lacks 3 bytes waits two ticks on a grid.
-    assert Sequence1((1,), (5,), 2, 2).idle_by_search() == 2
-    assert Sequence1((3,), (0,), 1, 5).idle_by_search() == 0
+    assert FixedSequence((1,), (5,), 2, 2).idle_by_search() == 2
+    assert FixedSequence((3,), (0,), 1, 5).idle_by_search() == 0
 
 
 def test_the_lemma_is_what_the_search_finds() -> None:
@@ -21,7 +21,7 @@ def test_the_lemma_is_what_the_search_finds() -> None:
 
 
 @dataclass(frozen=True)
-class Broken(Sequence1):
+class Broken(FixedSequence):
     """Counts the time of an operation itself, in which nothing may have come yet."""
 
     def idle_by_lemma(self) -> int:

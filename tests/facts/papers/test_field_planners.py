@@ -9,7 +9,14 @@ from offcert.core.network import Network
 from offcert.core.platform import Link, Platform
 from offcert.questions.schedule.problem import Problem, Recompute
 from papers.claims.evidence import EvidenceFile, EvidenceRow
-from papers.claims.field import FIELD, better_case, case_of, field_section, peak_case
+from papers.claims.field import (
+    FIELD,
+    again_case,
+    better_case,
+    case_of,
+    field_section,
+    peak_case,
+)
 from papers.claims.judge import Outcome
 from papers.field.carried import schedule_of, shortest
 from papers.field.hand_chosen import core_attention, hand_chosen
@@ -134,8 +141,10 @@ def test_a_decision_is_judged_between_the_best_plan_and_the_bound() -> None:
     ]
     holds, fails, undecided = Outcome.HOLDS, Outcome.FAILS, Outcome.OPEN
     assert outcomes == [holds, undecided, fails, undecided, fails]
-    # Without a schedule's certificate, the least is what is proved.
-    assert case_of(row(step=5, least=5, known=5)).outcome is holds
+    again = again_case(row(step=100, least=20, known=50))
+    assert (again.outcome, again.text) == (fails, "50.0 to 80.0 % of it in vain")
+    assert again_case(row(step=0, least=0, known=0)).outcome is holds
+    assert again_case(row(step=100, least=98, known=100)).outcome is undecided
     assert better_case(row(step=100, other=101)).outcome is holds
     assert better_case(row(step=100, other=100)).outcome is fails
     assert better_case(row(step=100, other=None)).outcome is holds
