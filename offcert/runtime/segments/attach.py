@@ -140,12 +140,16 @@ class TickHook:
         if walk is not None:
             call = walk.count(self.path)
             walk.opened.setdefault(self.path, []).append(call)
-            walk.tick(("enter", self.path, call))
+            if walk.watch is not None:
+                walk.watch.tick(("enter", self.path, call))
 
     def _leave(self, module: nn.Module, args: Any, output: Any) -> None:
         walk = self.segments.now.walk
-        if walk is not None and walk.opened.get(self.path):
-            walk.tick(("leave", self.path, walk.opened[self.path].pop()))
+        opened = None if walk is None else walk.opened.get(self.path)
+        if walk is not None and opened:
+            call = opened.pop()
+            if walk.watch is not None:
+                walk.watch.tick(("leave", self.path, call))
 
 
 def replaced(module: nn.Module, name: str, value: Any) -> Callable[[], None]:

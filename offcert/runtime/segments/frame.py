@@ -12,7 +12,7 @@ import torch
 
 from offcert.runtime.segments.arguments import Arguments
 from offcert.runtime.segments.checkpoint import Checkpoint
-from offcert.runtime.segments.keeper import Keeper, Operators, Tick, Watch
+from offcert.runtime.segments.keeper import Keeper, Operators, Watch
 from offcert.runtime.segments.keeping import Give, Keep
 from offcert.runtime.segments.restored import Restored
 from offcert.runtime.segments.saved import Again, Mode, Told
@@ -59,11 +59,6 @@ class Walk:
         call = self.calls.get(key, 0)
         self.calls[key] = call + 1
         return call
-
-    def tick(self, event: Tick) -> None:
-        """Note an event of a module."""
-        if self.watch is not None:
-            self.watch.tick(event)
 
 
 class Now(threading.local):

@@ -146,7 +146,8 @@ class Watch(TorchDispatchMode):
 
     def tick(self, event: Tick) -> None:
         """Begin the stretch that begins with an event."""
-        self._counts.clear()
+        if self._counts:
+            self._counts.clear()
         self._makers = 0
         if event in self.keeper.kept:
             self.stretch = event

@@ -55,7 +55,11 @@ class Keep(Watch):
 
     def tick(self, event: Tick) -> None:
         """Begin the stretch that begins with an event."""
-        self._settle()
+        if not (self._entered or self._open or event in self.keeper.kept):
+            # Nothing is watched, and nothing begins.
+            return
+        if self._pending:
+            self._settle()
         self._left.discard(event)
         self._results = 0
         super().tick(event)
@@ -66,10 +70,12 @@ class Keep(Watch):
         A sum may be written over one of its terms long after that, as in residual networks whose
         other term takes several modules. Whoever reads it meanwhile must be seen.
         """
-        self._settle()
-        waits = any(each.waits and each.storage() is not None for each in self._open.values())
-        if waits and self._left:
-            return
+        if self._pending:
+            self._settle()
+        if self._left:
+            for each in self._open.values():
+                if each.waits and each.storage() is not None:
+                    return
         super().pause()
         if not self._entered:
             self._open.clear()
@@ -100,13 +106,16 @@ class Keep(Watch):
 
     def passed(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Take note of what others read: it must not be changed in place any more."""
-        self._settle()
-        self._close(tensors_of(args, kwargs))
+        if self._pending:
+            self._settle()
+        if self._open:
+            self._close(tensors_of(args, kwargs))
         return func(*args, **kwargs)
 
     def watched(self, key: Any, func: Any, args: Any, kwargs: Any, given: list[Any]) -> Any:
         """Run it and keep its results."""
-        self._settle()
+        if self._pending:
+            self._settle()
         out = func(*args, **kwargs)
         self.keeper.records[key] = None
         changed = list(changed_in_place(func, args, kwargs))
@@ -201,9 +210,10 @@ class Give(Watch):
 
     def tick(self, event: Tick) -> None:
         """Begin the stretch that begins with an event; others need no watching."""
-        super().tick(event)
-        if self.stretch is None and not self._places:
-            self.pause()
+        if self._entered or event in self.keeper.kept:
+            super().tick(event)
+            if self.stretch is None and not self._places:
+                self.pause()
 
     def release(self) -> None:
         """Let go of where stand-ins lie."""

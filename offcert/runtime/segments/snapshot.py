@@ -219,6 +219,8 @@ class Census:
         self.generators: list[Random] = []
         self.tensors: list[tuple[str, torch.Tensor]] = []
         self._contents: list[Content] = []
+        # Those of them that hold anything, ever.
+        self._holding: list[Content] = []
         self._last: list[Any] = []
         self._add(self.reached)
 
@@ -229,6 +231,8 @@ class Census:
                 self.generators.append(each)
             else:
                 self._contents.append(each)
+                if type(each).held is not Content.held:
+                    self._holding.append(each)
 
     def attach(self, tensors: list[tuple[str, torch.Tensor]]) -> None:
         """Add the attributes that programs have given to tensors, and all that they reach."""
@@ -248,7 +252,7 @@ class Census:
 
     def flat(self) -> list[Any]:
         """Return the objects that they all hold, one after another."""
-        return [held for each in self._contents for held in (MARK, *each.held())]
+        return [held for each in self._holding for held in (MARK, *each.held())]
 
     def _look_again(self) -> None:
         """Add the objects that can be reached now and were not known yet."""
@@ -272,7 +276,7 @@ class Census:
 
     def _differing(self, flat: list[Any]) -> Iterator[Content]:
         ends = [index for index, each in enumerate(flat) if each is MARK] + [len(flat)]
-        for number, content in enumerate(self._contents[: len(ends) - 1]):
+        for number, content in enumerate(self._holding[: len(ends) - 1]):
             was = flat[ends[number] + 1 : ends[number + 1]]
             if not same(was, list(content.held())):
                 yield content

@@ -310,10 +310,6 @@ def test_bad_requests_are_refused(problem):
     for options, message in cases:
         with pytest.raises(InputError, match=message):
             trained(problem, **options)
-    stages = profile("gpt-tiny", "2x8", hardware="t4", clock="stages")
-    for options in ({"device": "simulated"}, {"host_memory": 1}):
-        with pytest.raises(InputError, match="the problem is one of stages"):
-            train(stages, Plan(), **options)
 
 
 def test_where_counting_takes_time_only_the_first_step_is_counted(problem, monkeypatch):
