@@ -27,8 +27,7 @@ from typing import Any
 import library_table
 
 import offcert
-from offcert.campaign.pool import Failure, Pool
-from offcert.campaign.pool import Task as PoolTask
+from offcert.campaign.pool import Failure, Pool, PoolTask
 from offcert.certify.records import improve
 from offcert.core.documents import read_json, write_json
 from offcert.core.errors import InputError

@@ -31,7 +31,7 @@ from claims_theory import experiments
 from offcert.campaign.cells import CERTIFY, Cell, CellSettings, grid
 from offcert.campaign.run import CampaignProgress, run
 from offcert.campaign.selection import parse_limits
-from offcert.campaign.table import Table, read
+from offcert.campaign.table import CampaignTable, read
 from offcert.core.documents import read_json, write_atomically, write_json
 from offcert.core.errors import InputError
 from offcert.heuristics.evictions.dynprog import chain_view
@@ -152,7 +152,9 @@ def seconds_for(problem: Problem, view: str, options: argparse.Namespace) -> flo
     return float(options.time_limit if closes else options.open_time_limit)
 
 
-def open_again(options: argparse.Namespace, wanted: Iterable[Cell], table: Table) -> list[Cell]:
+def open_again(
+    options: argparse.Namespace, wanted: Iterable[Cell], table: CampaignTable
+) -> list[Cell]:
     """Return longer searches for chains that usually close, and that the table leaves open."""
     found = []
     for cell in wanted:
@@ -182,7 +184,7 @@ def measure(options: argparse.Namespace) -> None:
     """Run the campaign and the experiments, as far as they are not in the folder."""
     options.folder.mkdir(parents=True, exist_ok=True)
     wanted = cells(options)
-    with Table(options.folder / TABLE) as table:
+    with CampaignTable(options.folder / TABLE) as table:
         _compute(options, wanted, table)
         if options.again_time_limit > options.time_limit:
             _compute(options, open_again(options, wanted, table), table)
@@ -191,7 +193,7 @@ def measure(options: argparse.Namespace) -> None:
     write_json(options.folder / EXPERIMENTS, experiments_to_json(found))
 
 
-def _compute(options: argparse.Namespace, wanted: Sequence[Cell], table: Table) -> None:
+def _compute(options: argparse.Namespace, wanted: Sequence[Cell], table: CampaignTable) -> None:
     certificates = options.folder / CERTIFICATES
     summary = run(
         wanted,

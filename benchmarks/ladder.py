@@ -39,8 +39,7 @@ from ladder_fit import Fit, comparison_document, proposals, score_by
 from ladder_records import Run, all_ladders, ladder_of, run_of
 from ladder_text import contributions, fitted_text, printed, rung_document, summaries
 
-from offcert.campaign.pool import Failure, Pool
-from offcert.campaign.pool import Task as PoolTask
+from offcert.campaign.pool import Failure, Pool, PoolTask
 from offcert.certify.rung import Rung
 from offcert.core.documents import write_json
 from offcert.core.errors import InputError

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from offcert.campaign.cells import CERTIFY, CellSettings, grid
-from offcert.campaign.pool import Failure, Pool, Task
+from offcert.campaign.pool import Failure, Pool, PoolTask
 from offcert.campaign.run import OWN_GRACE, run
 from offcert.campaign.selection import Subject, find_subjects
 from offcert.campaign.standing import (
@@ -24,7 +24,7 @@ from offcert.campaign.standing import (
     standings,
 )
 from offcert.campaign.storage import FAILED, NO_PLAN
-from offcert.campaign.table import Table
+from offcert.campaign.table import CampaignTable
 from offcert.certify.own_method import GIVEN
 from offcert.certify.placing import place
 from offcert.core.documents import canonical_digest
@@ -143,7 +143,7 @@ def schedules_measured(given: Sequence[Any], how: Measuring) -> list[Measured]:
     """Return results of methods on problems of schedules, their files, or names in the library."""
     methods = [*how.names, *([CERTIFY] if how.certify else [])]
     cells = grid(_subjects(given, how.library), methods, settings=how.settings)
-    return measured_of(run(cells, Table(), jobs=how.jobs).rows, Library(how.library))
+    return measured_of(run(cells, CampaignTable(), jobs=how.jobs).rows, Library(how.library))
 
 
 def _names(methods: Iterable[Function | str]) -> list[str]:
@@ -193,7 +193,7 @@ def placements_measured(problems: Sequence[PlacementProblem], how: Measuring) ->
     """Return results of methods on problems of addresses."""
     names, time_limit, seed = how.names, how.settings.time_limit, how.settings.seed
     items = [(problem, name, time_limit, seed) for problem in problems for name in names]
-    tasks = [Task((item,), time_limit + OWN_GRACE) for item in items]
+    tasks = [PoolTask((item,), time_limit + OWN_GRACE) for item in items]
     pool = Pool(
         place_one, how.jobs, start="fork" if any(n in GIVEN for n in names) else "forkserver"
     )

@@ -22,7 +22,7 @@ _LONGEST_REASON = 500
 
 
 @dataclass(frozen=True)
-class Task:
+class PoolTask:
     """The items that one process works on.
 
     Attributes
@@ -48,7 +48,7 @@ class Failure:
 @dataclass
 class _Running:
     process: BaseProcess
-    task: Task
+    task: PoolTask
     answered: int
     since: float
 
@@ -91,7 +91,7 @@ class Pool:
             self.context.set_forkserver_preload(list(preload))
         self.running: dict[Connection, _Running] = {}
 
-    def run(self, tasks: Iterable[Task]) -> Generator[tuple[Any, Any]]:
+    def run(self, tasks: Iterable[PoolTask]) -> Generator[tuple[Any, Any]]:
         """Yield every item with its answer, or with a `Failure`, as they come.
 
         Whoever stops early, by an exception or by closing the iterator, leaves no process behind.
@@ -110,7 +110,7 @@ class Pool:
                 receiver.close()
             self.running.clear()
 
-    def _start(self, task: Task) -> None:
+    def _start(self, task: PoolTask) -> None:
         receiver, sender = self.context.Pipe(duplex=False)
         arguments = (self.work, task.items, self.most_bytes, sender)
         process = self.context.Process(target=serve, args=arguments, daemon=True)
@@ -122,7 +122,7 @@ class Pool:
         running = self.running[receiver]
         return time.monotonic() - running.since > running.task.patience
 
-    def _collect(self, receiver: Connection, queue: deque[Task]) -> tuple[Any, Any]:
+    def _collect(self, receiver: Connection, queue: deque[PoolTask]) -> tuple[Any, Any]:
         """Return one item and its answer; put what the process leaves undone back."""
         running = self.running[receiver]
         item = running.task.items[running.answered]
@@ -149,7 +149,7 @@ class Pool:
             running.process.join()
             receiver.close()
             if rest:
-                queue.appendleft(Task(rest, running.task.patience))
+                queue.appendleft(PoolTask(rest, running.task.patience))
         return item, answer
 
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from offcert.campaign.cells import CERTIFY, Cell
-from offcert.campaign.pool import Failure, Pool, Task
+from offcert.campaign.pool import Failure, Pool, PoolTask
 from offcert.campaign.storage import FAILED, NO_PLAN, Row
-from offcert.campaign.table import Table
+from offcert.campaign.table import CampaignTable
 from offcert.certify.ladder import certify
 from offcert.certify.ladders.plain import PLAIN_LADDERS
 from offcert.certify.methods import METHODS, solve
@@ -128,7 +128,7 @@ class Summary:
 
 def run(
     cells: Iterable[Cell],
-    table: Table,
+    table: CampaignTable,
     *,
     jobs: int | None = None,
     scheduler: Any = None,
@@ -143,7 +143,7 @@ def run(
     ----------
     cells : iterable of Cell
         As from `offcert.campaign.cells.grid`.
-    table : Table
+    table : CampaignTable
         Takes every row as soon as it is there, so that an interrupt loses none.
     jobs, scheduler, again, certificates, most_bytes
         As in `Options`.
@@ -174,7 +174,7 @@ def run(
     )
 
 
-def _is_done(cell: Cell, table: Table, options: Options) -> bool:
+def _is_done(cell: Cell, table: CampaignTable, options: Options) -> bool:
     row = table.rows.get(cell.key)
     if row is None or options.again == "all":
         return False
@@ -185,11 +185,11 @@ def _is_done(cell: Cell, table: Table, options: Options) -> bool:
     return row["certificate"] is not None and (_folder(table) / row["certificate"]).is_file()
 
 
-def _folder(table: Table) -> Path:
+def _folder(table: CampaignTable) -> Path:
     return Path() if table.path is None else table.path.parent
 
 
-def _facts(cell: Cell, answer: Any, table: Table, options: Options) -> Row:
+def _facts(cell: Cell, answer: Any, table: CampaignTable, options: Options) -> Row:
     """Return the columns of a row beside those that identify it; write the certificate."""
     if isinstance(answer, Failure):
         return {"status": FAILED, "seconds": answer.seconds, "reason": answer.reason}
@@ -223,21 +223,21 @@ def _answers(cells: list[Cell], options: Options) -> Generator[tuple[Cell, Any]]
         yield from answers
 
 
-def batches(cells: list[Cell], processes: int) -> list[Task]:
+def batches(cells: list[Cell], processes: int) -> list[PoolTask]:
     """Return cheap cells of one problem together, and every other cell alone."""
     cheap: dict[str, list[Cell]] = {}
-    tasks: list[Task] = []
+    tasks: list[PoolTask] = []
     for cell in cells:
         if cell.batchable:
             cheap.setdefault(cell.point.name, []).append(cell)
         else:
-            tasks.append(Task((cell,), _patience(cell)))
+            tasks.append(PoolTask((cell,), _patience(cell)))
     count = sum(len(group) for group in cheap.values())
     size = min(LARGEST_BATCH, max(1, ceil(count / (2 * processes))))
     for group in cheap.values():
         for first in range(0, len(group), size):
             part = tuple(group[first : first + size])
-            tasks.append(Task(part, _patience(part[0])))
+            tasks.append(PoolTask(part, _patience(part[0])))
     # Cheap ones first: a campaign that is interrupted has them at least.
     return sorted(tasks, key=lambda task: not task.items[0].batchable)
 

@@ -118,7 +118,7 @@ class Journal:
 _SECONDS_BETWEEN_WRITES = 60.0
 
 
-class Table:
+class CampaignTable:
     """Rows by key; a context manager that writes the file at its end, however it is left.
 
     Parameters
@@ -195,7 +195,7 @@ class Table:
             finally:
                 self._lock.release()
 
-    def __enter__(self) -> Table:
+    def __enter__(self) -> CampaignTable:
         return self
 
     def __exit__(

@@ -126,7 +126,7 @@ def _run(options: argparse.Namespace) -> int:
         standings,
         summary_to_json,
     )
-    from offcert.campaign.table import Table
+    from offcert.campaign.table import CampaignTable
     from offcert.core.units import parse_size
     from offcert.instances.library import Library
 
@@ -134,7 +134,7 @@ def _run(options: argparse.Namespace) -> int:
     most = 0 if options.process_memory is None else parse_size(options.process_memory)
     # Compiling for the first time takes a minute, in which nothing else is seen.
     begin = "loading, and compiling what is not compiled yet"
-    with Table(options.output) as table:
+    with CampaignTable(options.output) as table:
         try:
             with progress(options, _CampaignLine(), begin) as tell:
                 summary = run(

@@ -211,7 +211,7 @@ def read_snapshot(path: str | Path) -> list[Mapping[str, Any]]:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class HistoryComparison:
     """How far a measured snapshot follows a plan.
 
     Attributes
@@ -241,7 +241,7 @@ class Comparison:
         )
 
 
-def compare(certificate: Certificate, entries: Iterable[Mapping[str, Any]]) -> Comparison:
+def compare(certificate: Certificate, entries: Iterable[Mapping[str, Any]]) -> HistoryComparison:
     """Say how far a measured history follows a plan, and which event is the first that does not.
 
     Events are told by their sizes, rounded as the allocator does; of events of the plan at one
@@ -274,10 +274,10 @@ def compare(certificate: Certificate, entries: Iterable[Mapping[str, Any]]) -> C
                 )
                 others = len(measured) - len(waiting)
                 instead = None if entry is None else _said_of(entry)
-                return Comparison(followed, len(events), others, expected, instead)
+                return HistoryComparison(followed, len(events), others, expected, instead)
             missing -= Counter([key])
             followed, place = followed + 1, place + 1
-    return Comparison(followed, len(events), len(measured) - len(waiting), (), None)
+    return HistoryComparison(followed, len(events), len(measured) - len(waiting), (), None)
 
 
 def _rounded(size: int) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from offcert.campaign.pool import Failure, Task, describe_death
+from offcert.campaign.pool import Failure, PoolTask, describe_death
 from offcert.core.errors import InputError, OffcertError
 
 # Seconds to connect to a scheduler, and for its workers' processes to end. Arbitrary.
@@ -21,7 +21,7 @@ _END_SECONDS = 10
 
 def run_on_cluster(
     work: Callable[[Any], Any],
-    tasks: Sequence[Task],
+    tasks: Sequence[PoolTask],
     scheduler: Any,
     *,
     most_bytes: int = 0,
@@ -56,7 +56,7 @@ def run_on_cluster(
             client = Client(scheduler, timeout=connect_seconds)
         except (OSError, ValueError) as error:
             raise InputError(f"no Dask scheduler answers at {scheduler}: {error}") from None
-    futures: dict[Any, Task] = {}
+    futures: dict[Any, PoolTask] = {}
     try:
         for task in tasks:
             # Not pure: the same computation is asked for again on purpose.
@@ -73,7 +73,7 @@ def run_on_cluster(
             client.close()
 
 
-def _answers(future: Any, task: Task) -> list[Any]:
+def _answers(future: Any, task: PoolTask) -> list[Any]:
     if future.status in ("cancelled", "lost"):
         raise OffcertError("the connection to the scheduler is lost; what came before is kept")
     error = future.exception()
@@ -84,7 +84,7 @@ def _answers(future: Any, task: Task) -> list[Any]:
 
 
 def work_apart(
-    work: Callable[[Any], Any], task: Task, most_bytes: int, preload: tuple[str, ...]
+    work: Callable[[Any], Any], task: PoolTask, most_bytes: int, preload: tuple[str, ...]
 ) -> list[Any]:
     """Return an answer or a `Failure` for every item, from a pool in a program of its own.
 

@@ -12,7 +12,7 @@ from offcert.campaign.run import execute
 from offcert.campaign.selection import Means, parse_means, variant
 from offcert.campaign.standing import describe_rows
 from offcert.campaign.storage import LATER, SUFFIXES, read_rows, write_rows
-from offcert.campaign.table import Table, frame
+from offcert.campaign.table import CampaignTable, frame
 from offcert.core.errors import InputError
 from offcert.instances.checkpoint_instances import RecomputeNetworks
 from offcert.instances.cnn import cnn_chain
@@ -98,7 +98,7 @@ def rows() -> list[dict[str, object]]:
 def test_rows_say_what_was_allowed_and_methods_that_are_not_for_it_say_so(
     rows: list[dict[str, object]],
 ) -> None:
-    with Table() as table:
+    with CampaignTable() as table:
         for row in rows:
             table.put(row)
         stored = list(table.rows.values())
@@ -118,7 +118,7 @@ def test_rows_say_what_was_allowed_and_methods_that_are_not_for_it_say_so(
 
 
 def test_curves_keep_the_means_apart(rows: list[dict[str, object]]) -> None:
-    with Table() as table:
+    with CampaignTable() as table:
         for row in rows:
             table.put(row)
         points = points_of(frame(list(table.rows.values())))
@@ -138,7 +138,7 @@ def test_curves_keep_the_means_apart(rows: list[dict[str, object]]) -> None:
 def test_tables_from_before_these_columns_are_read(
     suffix: str, tmp_path: Path, rows: list[dict[str, object]]
 ) -> None:
-    with Table() as table:
+    with CampaignTable() as table:
         for row in rows:
             table.put(row)
         stored = [row for row in table.rows.values() if row["recompute"] is None]

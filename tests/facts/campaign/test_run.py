@@ -10,10 +10,10 @@ import pytest
 
 from offcert.campaign import run as module
 from offcert.campaign.cells import Cell, CellSettings, grid
-from offcert.campaign.pool import Pool, Task
+from offcert.campaign.pool import Pool, PoolTask
 from offcert.campaign.run import CampaignProgress, batches, run
 from offcert.campaign.storage import Row
-from offcert.campaign.table import Table
+from offcert.campaign.table import CampaignTable
 from offcert.core.errors import InputError
 from offcert.instances.cnn import cnn_chain
 from offcert.questions.schedule.problem import Problem
@@ -56,18 +56,18 @@ def test_what_is_there_is_not_computed_again(tmp_path: Path) -> None:
     path = tmp_path / "table.parquet"
     cells = grid([cnn_chain(8, 0)], ["greedy", "sequential"], ["0%", "25%", "50%"])
     steps: list[CampaignProgress] = []
-    with Table(path) as table:
+    with CampaignTable(path) as table:
         first = run(cells[:4], table, jobs=2, progress=steps.append)
     assert (first.cells, first.kept, first.computed, first.failed) == (4, 0, 4, 0)
     assert sorted(step.done for step in steps) == [1, 2, 3, 4]
     assert {step.missing for step in steps} == {4}
-    with Table(path) as table:
+    with CampaignTable(path) as table:
         second = run(cells, table, jobs=2, progress=steps.append)
     assert (second.cells, second.kept, second.computed) == (6, 4, 2)
     assert {step.row["key"] for step in steps[4:]} == {cell.key for cell in cells[4:]}
     assert second.rows[:4] == first.rows
     assert [row["key"] for row in second.rows] == [cell.key for cell in cells]
-    with Table(path) as table:
+    with CampaignTable(path) as table:
         third = run(cells, table, again="all", jobs=2)
         assert (third.kept, third.computed, len(table.rows)) == (0, 6, 6)
     assert [facts(row) for row in third.rows] == [facts(row) for row in second.rows]
@@ -77,7 +77,7 @@ def test_a_crash_costs_one_row_of_its_batch() -> None:
     problem = doomed()
     cells = grid([problem], [*FAILING, "greedy"], limits(problem, 4))
     assert all(cell.batchable for cell in cells)
-    with Table() as table:
+    with CampaignTable() as table:
         summary = run(cells, table, jobs=2)
     assert summary.failed == 2 * len(FAILING)
     for row in summary.rows:
@@ -94,12 +94,12 @@ def test_failures_are_computed_again_only_when_asked_for(
     path = tmp_path / "table.jsonl"
     problem = doomed()
     cells = grid([problem], ["exit"], limits(problem, 4))
-    with Table(path) as table:
+    with CampaignTable(path) as table:
         assert run(cells, table, jobs=1).failed == 2
-    with Table(path) as table:
+    with CampaignTable(path) as table:
         summary = run(cells, table, jobs=1)
     assert (summary.computed, summary.failed) == (0, 2)
-    with Table(path) as table:
+    with CampaignTable(path) as table:
         summary = run(cells, table, jobs=1, again="failed")
         assert (summary.computed, summary.kept, summary.failed) == (2, 2, 2)
         assert len(table.rows) == 4
@@ -110,7 +110,7 @@ def test_what_never_answers_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PATIENCE", 0.0)
     problem = doomed()
     cells = grid([problem], ["hang"], limits(problem, 2))
-    with Table() as table:
+    with CampaignTable() as table:
         summary = run(cells, table, jobs=1)
     assert [row["status"] for row in summary.rows].count("FAILED") == 1
     [failed] = [row for row in summary.rows if row["status"] == "FAILED"]
@@ -127,7 +127,7 @@ def test_changed_settings_are_other_rows(tmp_path: Path) -> None:
         (CellSettings(time_limit=4.0), 1),
     ):
         cells = grid([cnn_chain(8, 0)], ["greedy", "certify"], ["50%"], settings)
-        with Table(path) as table:
+        with CampaignTable(path) as table:
             assert run(cells, table, jobs=1).computed == computed
     assert len(table.rows) == 4
 
@@ -139,10 +139,10 @@ def test_certificates_are_beside_the_table(tmp_path: Path) -> None:
     problem = cnn_chain(8, 0)
     least = problem.trace.least_memory
     cells = grid([problem], ["certify", "greedy"], [least - 1, least], CellSettings(time_limit=5.0))
-    with Table(path) as table:
+    with CampaignTable(path) as table:
         assert all(row["certificate"] is None for row in run(cells, table, jobs=1).rows)
     # A row without a certificate is not what is asked for now.
-    with Table(path) as table:
+    with CampaignTable(path) as table:
         summary = run(cells, table, jobs=1, certificates=folder)
     assert (summary.kept, summary.computed) == (2, 2)
     for row in summary.rows:
@@ -156,7 +156,7 @@ def test_certificates_are_beside_the_table(tmp_path: Path) -> None:
         assert verification.certificate.problem.platform.memory == row["memory"]
         assert (str(result.status), result.objective) == (row["status"], row["makespan"])
     assert {row["status"] for row in summary.rows} == {"INFEASIBLE", "OPTIMAL"}
-    with Table(path) as table:
+    with CampaignTable(path) as table:
         assert run(cells, table, jobs=1, certificates=folder).computed == 0
         lost = next(row["certificate"] for row in summary.rows if row["certificate"])
         (path.parent / lost).unlink()
@@ -167,7 +167,7 @@ def test_certificates_are_beside_the_table(tmp_path: Path) -> None:
 def test_a_problems_name_is_no_path(tmp_path: Path) -> None:
     problem = replace(cnn_chain(8, 0), name="../../a b/ü")
     cells = grid([problem], ["certify"], ["100%"], CellSettings(time_limit=5.0))
-    with Table(tmp_path / "table.jsonl") as table:
+    with CampaignTable(tmp_path / "table.jsonl") as table:
         [row] = run(cells, table, jobs=1, certificates=tmp_path / "proofs").rows
     [path] = (tmp_path / "proofs").iterdir()
     assert row["certificate"] == f"proofs/{path.name}"
@@ -182,9 +182,9 @@ def test_an_interrupt_keeps_what_is_done(tmp_path: Path) -> None:
         if step.done == 7:
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), Table(path) as table:
+    with pytest.raises(KeyboardInterrupt), CampaignTable(path) as table:
         run(cells, table, jobs=2, progress=stop)
-    with Table(path) as table:
+    with CampaignTable(path) as table:
         assert len(table.rows) == 7
         assert run(cells, table, jobs=2).computed == 13
 
@@ -217,18 +217,18 @@ def test_patience_is_for_each_cell() -> None:
 
 def test_nothing_to_do_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     class NeverStarts(Pool):
-        def _start(self, task: Task) -> None:
+        def _start(self, task: PoolTask) -> None:
             raise AssertionError
 
     monkeypatch.setattr(module, "Pool", NeverStarts)
-    with Table() as table:
+    with CampaignTable() as table:
         assert run([], table).cells == 0
 
 
 def test_options_that_make_no_sense(tmp_path: Path) -> None:
     cells: list[Cell] = grid([cnn_chain(8, 0)], ["greedy"])
     (tmp_path / "file").write_text("")
-    with Table() as table:
+    with CampaignTable() as table:
         with pytest.raises(InputError, match='again must be one of no, failed, all, not "maybe"'):
             run(cells, table, again="maybe")
         with pytest.raises(InputError, match="jobs must be at least 1, not 0"):
@@ -243,6 +243,6 @@ def test_a_row_is_json_whatever_a_solver_returns() -> None:
     cells = grid(
         [cnn_chain(8, 0)], ["atomic-heads", "bounds"], ["30%"], CellSettings(time_limit=5.0)
     )
-    with Table() as table:
+    with CampaignTable() as table:
         rows = run(cells, table, jobs=1).rows
     assert json.loads(json.dumps(rows)) == list(rows)

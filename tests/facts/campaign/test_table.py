@@ -9,7 +9,7 @@ import pytest
 
 from offcert.campaign.cells import grid
 from offcert.campaign.storage import Row, read_rows
-from offcert.campaign.table import Journal, Lock, Table, read
+from offcert.campaign.table import CampaignTable, Journal, Lock, read
 from offcert.core.errors import InputError
 from offcert.instances.cnn import cnn_chain
 
@@ -27,20 +27,20 @@ def keys(found: list[Row]) -> list[str]:
     return sorted(row["key"] for row in found)
 
 
-def abandon(table: Table) -> None:
+def abandon(table: CampaignTable) -> None:
     """Do what the system does for a process that is killed: only its lock goes."""
     table._lock._file.close()
 
 
 def test_rows_are_on_the_disk_before_the_next_one(tmp_path: Path) -> None:
     path = tmp_path / "table.parquet"
-    table = Table(path)
+    table = CampaignTable(path)
     for number, row in enumerate(rows(5), start=1):
         table.put(row)
         assert len(Journal(path).read()[0]) == number
     assert not path.exists()
     abandon(table)
-    with Table(path) as again:
+    with CampaignTable(path) as again:
         assert keys(list(again.rows.values())) == keys(rows(5))
         assert again.damaged == 0
         assert len(read_rows(path)) == 5
@@ -49,7 +49,7 @@ def test_rows_are_on_the_disk_before_the_next_one(tmp_path: Path) -> None:
 
 def test_the_file_is_written_meanwhile(tmp_path: Path) -> None:
     path = tmp_path / "table.jsonl"
-    table = Table(path, seconds_between_writes=0.0)
+    table = CampaignTable(path, seconds_between_writes=0.0)
     for number, row in enumerate(rows(3), start=1):
         table.put(row)
         assert len(read_rows(path)) == number
@@ -60,25 +60,25 @@ def test_the_file_is_written_meanwhile(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cut", [1, 2, 40, 300])
 def test_a_line_that_was_cut_off_loses_no_other(cut: int, tmp_path: Path) -> None:
     path = tmp_path / "table.parquet"
-    table = Table(path)
+    table = CampaignTable(path)
     for row in rows(4):
         table.put(row)
     abandon(table)
     journal = path.with_name("table.parquet.journal")
     journal.write_bytes(journal.read_bytes()[:-cut])
     lost = 0 if cut == 1 else 1
-    with Table(path) as again:
+    with CampaignTable(path) as again:
         assert (len(again.rows), again.damaged) == (4 - lost, lost)
         # What comes after it is not appended to what is left of the line.
         again.put(rows(6)[5])
         abandon(again)
-        with Table(path) as third:
+        with CampaignTable(path) as third:
             assert (len(third.rows), third.damaged) == (5 - lost, 0)
 
 
 def test_a_damaged_line_in_the_middle_loses_no_other(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
-    table = Table(path)
+    table = CampaignTable(path)
     for row in rows(4):
         table.put(row)
     abandon(table)
@@ -95,13 +95,13 @@ def test_a_damaged_line_in_the_middle_loses_no_other(tmp_path: Path) -> None:
 
 def test_newer_rows_take_the_place_of_older_ones(tmp_path: Path) -> None:
     path = tmp_path / "table.parquet"
-    with Table(path) as table:
+    with CampaignTable(path) as table:
         for row in rows(3):
             table.put(row)
-    table = Table(path)
+    table = CampaignTable(path)
     table.put(rows(3)[1] | {"seconds": 99.0})
     abandon(table)
-    with Table(path):
+    with CampaignTable(path):
         pass
     assert sorted(row["seconds"] for row in read_rows(path)) == [0.0, 2.0, 99.0]
 
@@ -110,7 +110,7 @@ def test_a_table_is_read_whole_while_it_is_being_written(tmp_path: Path) -> None
     path = tmp_path / "table.parquet"
     with pytest.raises(InputError, match="cannot be read"):
         read(path)
-    with Table(path) as table:
+    with CampaignTable(path) as table:
         table.put(rows(3)[2])
         assert read(path)["seconds"].tolist() == [2.0]
         table.write()
@@ -122,7 +122,7 @@ def test_a_table_is_read_whole_while_it_is_being_written(tmp_path: Path) -> None
 
 def test_the_order_of_the_file_is_not_that_of_computing(tmp_path: Path) -> None:
     for name, found in (("a.jsonl", rows(9)), ("b.jsonl", rows(9)[::-1])):
-        with Table(tmp_path / name) as table:
+        with CampaignTable(tmp_path / name) as table:
             for row in found:
                 table.put(row)
     assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
@@ -134,15 +134,15 @@ def test_two_campaigns_do_not_share_a_file(tmp_path: Path) -> None:
     path = tmp_path / "table.parquet"
     other_name = tmp_path / "link.parquet"
     other_name.symlink_to(path)
-    with Table(path) as table:
+    with CampaignTable(path) as table:
         for name in (path, other_name):
             with pytest.raises(InputError, match="is being written to by another campaign"):
-                Table(name)
+                CampaignTable(name)
         table.put(rows(1)[0])
-    with Table(other_name) as table:
+    with CampaignTable(other_name) as table:
         assert len(table.rows) == 1
     assert other_name.is_symlink()
-    with Table(tmp_path / "another.parquet"), Table(tmp_path / "third.parquet"):
+    with CampaignTable(tmp_path / "another.parquet"), CampaignTable(tmp_path / "third.parquet"):
         pass
 
 
@@ -196,13 +196,13 @@ def test_a_file_that_is_no_table_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "table.json"
     path.write_text('{"precious": 1}')
     with pytest.raises(InputError, match="no table of a campaign"):
-        Table(path)
+        CampaignTable(path)
     assert path.read_text() == '{"precious": 1}'
     assert [path] == list(tmp_path.iterdir())
 
 
 def test_without_a_file_rows_are_in_memory() -> None:
-    with Table() as table:
+    with CampaignTable() as table:
         for row in rows(3):
             table.put(row)
         assert keys(list(table.rows.values())) == keys(rows(3))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from offcert.campaign.table import Table
+from offcert.campaign.table import CampaignTable
 from offcert.cli import main
 from offcert_lab.commands.plot_table import _grids
 from offcert_lab.comparisons.curve_figures import MOST_PANELS
@@ -21,7 +21,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> s
 
 
 def write(path: Path, *groups: list[dict[str, Any]]) -> str:
-    with Table(path) as made:
+    with CampaignTable(path) as made:
         for group in groups:
             for row in group:
                 made.put(row)

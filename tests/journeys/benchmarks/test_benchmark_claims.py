@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from offcert.campaign.run import execute
-from offcert.campaign.table import Table
+from offcert.campaign.table import CampaignTable
 from offcert.certify.ladder import certify
 from offcert.core.chain import Chain
 from offcert.core.platform import Platform
@@ -46,7 +46,7 @@ class Here:
     def __init__(self) -> None:
         self.computed: list[str] = []
 
-    def __call__(self, cells: Any, table: Table, **options: Any) -> Any:
+    def __call__(self, cells: Any, table: CampaignTable, **options: Any) -> Any:
         missing = [cell for cell in cells if cell.key not in table.rows]
         for cell in missing:
             quick = cell.method in ("greedy", "vdnn")
@@ -154,7 +154,7 @@ def test_what_usually_closes_is_searched_again(
     options = claims._parse(arguments)
     wanted = claims.cells(options)
     certified = [cell for cell in wanted if cell.method == "certify"]
-    with Table(tmp_path / "table.jsonl") as table:
+    with CampaignTable(tmp_path / "table.jsonl") as table:
         for cell in wanted:
             table.put(cell.row({"status": "FEASIBLE", "seconds": 1.0}))
         again = claims.open_again(options, wanted, table)

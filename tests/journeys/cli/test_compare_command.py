@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from offcert.campaign.storage import read_rows
-from offcert.campaign.table import Table, read
+from offcert.campaign.table import CampaignTable, read
 from offcert.cli import main
 from offcert.instances.cnn import cnn_chain
 from offcert.questions.schedule.files import write_problem
@@ -136,7 +136,7 @@ def test_failures_are_said_and_make_the_exit_code(
     arguments = ("library:cnn-8-0", "--methods", "greedy", "--no-certify", "-o", str(table))
     said(capsys, *arguments)
     row = read_rows(table)[0] | {"status": "FAILED", "makespan": None, "reason": "killed by X"}
-    with Table(table) as found:
+    with CampaignTable(table) as found:
         found.put(row)
     text = said(capsys, *arguments, code=1)
     assert "3 cells: 0 computed, 3 there before, 1 failed" in text
@@ -180,7 +180,7 @@ def test_bad_input_is_one_sentence(
 
 def test_two_at_once_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "table.parquet"
-    with Table(path):
+    with CampaignTable(path):
         text = said(capsys, *CAMPAIGN, *METHODS, "-o", str(path), code=2)
     assert text == (
         f"offcert: {path} is being written to by another campaign; wait for its end, or choose "
