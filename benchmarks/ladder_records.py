@@ -156,9 +156,9 @@ class RecordedRung(Rung):
             self.tell(Event(self.position, self.name, SKIPPED, why))
         return why is None
 
-    def seconds(self, left: float) -> float:
+    def seconds(self, left: float, slowness: float = 1.0) -> float:
         """Return the rung's seconds, and record it if they are fewer than it needs."""
-        seconds = super().seconds(left)
+        seconds = super().seconds(left, slowness)
         if seconds < self.needs:
             why = f"{seconds:.3g} s of at least {self.needs:g} s"
             self.tell(Event(self.position, self.name, TOO_LITTLE_TIME, why))

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from math import isfinite
 from types import MappingProxyType
 
 from offcert.core.program import Program
@@ -240,7 +241,8 @@ class _Search:
                     if left <= 0:
                         break
                     # The time that is left is divided equally.
-                    seconds = left / max(1, round(left / (_COOLING * time_limit)))
+                    parts = round(left / (_COOLING * time_limit)) if isfinite(left) else 1
+                    seconds = left / max(1, parts)
                     hot = _HOT[done % len(_HOT)]
                     cooling = cooling_of(self.annealers[0], self.compute, hot, seconds, steps)
                     self._cool(pool, cooling, done, end)
