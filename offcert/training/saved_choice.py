@@ -249,7 +249,7 @@ class GraphChoice:
         return self.outcome(found.names)
 
     def read(self, saved: Collection[Key]) -> frozenset[Key]:
-        """Return those of the saved storages that the backward pass reads; the others are not saved."""
+        """Return those of the saved storages that the backward pass reads; others are not saved."""
         read = set(self.joint.needs)
         for work in self.joint.again(saved):
             read.update(work.reads)
