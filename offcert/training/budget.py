@@ -157,7 +157,7 @@ class BudgetSolver(CustomKnapsackSolver):
             budget,
             made.bytes,
             made.cost,
-            min(bound, made.cost) if kept else bound,
+            min(bound, made.cost),
             made.peak,
             self._peak,
             kept,

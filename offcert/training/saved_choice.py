@@ -110,7 +110,7 @@ class GraphChoice:
             best, bound = self._within(self.peak)
             return self._carried_out(best), bound
         found = self._chosen(budget=self.budget)
-        best = self._least() if found.names is None else self._outcome(found.names)
+        best = self._least() if found.names is None else self.outcome(found.names)
         return self._carried_out(best), found.bound or 0
 
     def _within(self, peak: int) -> tuple[GraphOutcome, int]:
@@ -125,7 +125,7 @@ class GraphChoice:
             if over and self._left > 0:
                 rows += [moments[n] for _, n in sorted(over, reverse=True)[:_MOMENTS]]
                 continue
-            relaxed = self._outcome(found.names)
+            relaxed = self.outcome(found.names)
             best = self._better(best, relaxed)
             if relaxed.peak <= peak or self._left < _REFUTING * whole:
                 break
@@ -170,7 +170,7 @@ class GraphChoice:
         for given in (rows, ()):
             found = self._chosen(given, budget, proved=False) if self._left > 0 else None
             if found is not None and found.names is not None:
-                yield self._outcome(found.names)
+                yield self.outcome(found.names)
 
     def _pytorch(self, budget: float) -> Iterator[GraphOutcome]:
         """Yield the choices of PyTorch's solvers."""
@@ -186,13 +186,13 @@ class GraphChoice:
         """Return a choice that saves more, one storage after the other, as long as it pays."""
         others = [
             key
-            for key in self._saving.sizes
+            for key in self.saving.sizes
             if key not in best.saved and self.joint.made[key].maker.node in best.again
         ]
         for key in sorted(others, key=lambda each: -self.joint.made[each].maker.time):
             if self._left <= 0:
                 break
-            best = self._better(best, self._outcome(self._read(best.saved | {key})))
+            best = self._better(best, self.outcome(self.read(best.saved | {key})))
         return best
 
     @property
@@ -213,18 +213,18 @@ class GraphChoice:
         """Return the least cost with rows for some moments and a budget, or the least bytes."""
         limits: list[tuple[Mapping[Name, int], int]] = []
         if budget is not None:
-            limits.append((self._saving.sizes, budget))
+            limits.append((self.saving.sizes, budget))
         if self.peak is not None:
             limits += [(row.if_saved, self.peak - row.fixed) for row in rows]
             limits += self._refuted
         # In search of a peak many programs are solved.
         seconds = self._left if self.peak is None else max(0.5, self._left / 4)
-        found = choose(self._saving, limits, seconds, least_bytes=least, proved=proved)
-        return found if found.names is None else replace(found, names=self._read(found.names))
+        found = choose(self.saving, limits, seconds, least_bytes=least, proved=proved)
+        return found if found.names is None else replace(found, names=self.read(found.names))
 
     @cached_property
-    def _saving(self) -> Saving:
-        """The choice without its graph."""
+    def saving(self) -> Saving:
+        """The choice without its graph: sizes, times and who reads what."""
         joint = self.joint
         again = {work.node.name: work for work in joint.works.values() if work.again}
         return Saving(
@@ -243,13 +243,13 @@ class GraphChoice:
         """Return the choice that saves fewest bytes, or all that is read if the time has ended."""
         found = self._chosen(least=True, proved=False) if self._left > 0 else None
         if found is None or (found.names is None and found.bound is not None):
-            return self._outcome(self._read(self._saving.sizes))
+            return self.outcome(self.read(self.saving.sizes))
         if found.names is None:
             raise InputError("what the graph saves can neither be saved nor computed again")
-        return self._outcome(found.names)
+        return self.outcome(found.names)
 
-    def _read(self, saved: Collection[Key]) -> frozenset[Key]:
-        """Return those of the saved storages that the backward pass reads."""
+    def read(self, saved: Collection[Key]) -> frozenset[Key]:
+        """Return those of the saved storages that the backward pass reads; others are not saved."""
         read = set(self.joint.needs)
         for work in self.joint.again(saved):
             read.update(work.reads)
@@ -257,9 +257,10 @@ class GraphChoice:
 
     # Outcomes of choices as PyTorch divides the graph.
 
-    def _outcome(
+    def outcome(
         self, saved: Collection[Key], nodes: Sequence[fx.Node] | None = None
     ) -> GraphOutcome:
+        """Return a choice as PyTorch divides the graph; `nodes` are those that are saved."""
         again = self.joint.again(saved)
         if nodes is None:
             chosen = [self.joint.made[key].node for key in saved]
@@ -303,7 +304,7 @@ class GraphChoice:
         free = OrderedSet([node for node in self.candidates if node in again])
         nodes, _ = partitioners.solve_min_cut(self.graph, self.info, self.options, free)
         with suppress(KeyError):
-            return self._outcome(self.joint.storages(nodes), nodes)
+            return self.outcome(self.joint.storages(nodes), nodes)
         return None
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from itertools import product
+
 import pytest
 
 import offcert
 from offcert.core.errors import InputError
 from offcert.runtime.compiled.true_peak import peak_of
+from offcert.training import budget
+from offcert.training.saved_choice import GraphChoice, GraphOutcome
 from support.runtime.budget_cases import divided
 from support.runtime.compiled_cases import same
 
@@ -37,6 +42,39 @@ def test_the_peak_is_that_of_the_run_and_within_its_limit() -> None:
     assert report.peak == peak_of(forward, backward, outputs) <= 19_500
     # Gradients that the backward pass is given are made outside of the graphs.
     assert found.peak <= report.peak <= found.peak + _GRADIENT
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("peak", [11_540, 11_154, 11_100])
+def test_within_a_peak_the_cost_is_the_least_of_all_divisions(
+    peak: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All sets of what may be saved, as PyTorch divides the graph, and what the solver makes."""
+    costs: list[int] = []
+
+    class Counted(GraphChoice):
+        """A choice beside all others."""
+
+        def made(self, time_limit: float) -> tuple[GraphOutcome, int]:
+            found = super().made(time_limit)
+            divisions = set()
+            keys = list(self.saving.sizes)
+            for chosen in product((False, True), repeat=len(keys)):
+                with suppress(KeyError):
+                    saved = {key for key, save in zip(keys, chosen, strict=True) if save}
+                    divisions.add(self.read(saved))
+            outcomes = [self.outcome(saved) for saved in divisions]
+            costs.extend(each.cost for each in outcomes if each.peak <= peak)
+            return found
+
+    monkeypatch.setattr(budget, "GraphChoice", Counted)
+    solver = offcert.budget_solver(peak=peak)
+    divided("mlp", 1e-6, solver)
+    (report,) = solver.reports
+    assert report.kept == (peak > 11_100) == bool(costs)
+    assert report.bound <= report.cost
+    if costs:
+        assert report.bound <= min(costs) == report.cost
 
 
 @pytest.mark.slow
