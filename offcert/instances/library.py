@@ -89,10 +89,7 @@ class Family:
 def make_entry(
     base: Problem, family: str, label: str, memory: int, *, alone: bool = False
 ) -> Entry:
-    """Return the entry of a family for one memory limit, with nothing known about it yet.
-
-    With `alone` no direction of its link slows the other down (`Platform.alone`).
-    """
+    """Return the entry for a limit, maybe at the rates `alone`; nothing is known about it yet."""
     name = f"{family}-{label}" if label else family
     platform = base.platform.alone if alone else base.platform
     problem = replace(base, name=name, platform=replace(platform, memory=memory))
@@ -141,9 +138,9 @@ class Library:
         for path in sorted(self.folder.glob("*.json")):
             # A family has its file's name, so the others need not be read. Hidden files are what
             # programs leave that were killed while they wrote.
-            if not path.name.startswith(".") and _matches(path.stem, family):
+            if not path.name.startswith(".") and fnmatchcase(path.stem, family or "*"):
                 found = self._family(path)
-                if _matches(found.group, group):
+                if fnmatchcase(found.group, group or "*"):
                     yield found
 
     def entries(
@@ -225,10 +222,9 @@ class Library:
             self._lock.release()
 
     def update(self, name: str, change: Callable[[Entry], Record]) -> Entry:
-        """Replace a record by what `change` makes of the entry; nobody else writes meanwhile.
+        """Replace a record by what `change` makes of the entry as it is in the file then.
 
-        Whatever others have written until then is in the entry that `change` is given; if it
-        raises, nothing is written.
+        Nobody else writes meanwhile; if `change` raises, nothing is written.
         """
         with self.locked():
             self.store(name, change(self.refresh(name)))
@@ -296,10 +292,6 @@ class Library:
         if stem in (stems := self._stems()):
             return meant(name, [entry.name for entry in self.family(stem).entries])
         return meant(name, stems)
-
-
-def _matches(name: str, pattern: str | None) -> bool:
-    return pattern is None or fnmatchcase(name, pattern)
 
 
 def family_to_text(family: Family) -> str:

@@ -118,6 +118,10 @@ class Question:
     measured: Function | None = None
     conversion: str = ""
 
+    def __reduce__(self) -> str:
+        # Other processes are handed a row by its name: what it names cannot be pickled.
+        return next(name for name, value in globals().items() if value is self)
+
 
 _PROBLEM = ("problem", "problem_sha256", "status")
 _ORIGIN = ("method", "settings", "versions")
