@@ -198,7 +198,7 @@ class StreamMoverMaker(MoverMaker[StreamCopies[SavedPlace]]):
         return self._device.pageable(size) if found is None else found
 
     def _registered(self, make: Callable[[], Made]) -> Made | None:
-        """Return what needs registered memory; None, and say why, if the device refuses that."""
+        """Make registered memory, or its user; return None and say why if the device refuses it."""
         try:
             return make()
         except RegistrationError as error:
