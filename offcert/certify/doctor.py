@@ -105,12 +105,6 @@ def diagnose(
         Told of every step and improvement of every search.
     found : callable, optional
         Given each diagnosis as soon as it is there.
-
-    Raises
-    ------
-    InputError
-        If there is no size, a number is out of its range, or a problem does not say what its trace
-        does not count, the optimiser's state included.
     """
     if not sizes:
         raise InputError("at least one size is needed")

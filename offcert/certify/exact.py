@@ -159,11 +159,6 @@ def compare_exactly(
     -------
     Comparison
         After an interrupt, of the methods so far.
-
-    Raises
-    ------
-    InputError
-        If computations may run again, or memory is to be least.
     """
     if chooses_execution(problem):
         raise InputError(

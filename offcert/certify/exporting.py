@@ -51,13 +51,7 @@ class ModelFiles:
     files: Mapping[str, str]
 
     def write(self, path: str | Path) -> list[Path]:
-        """Write the files and return their names; tables go into a folder.
-
-        Raises
-        ------
-        InputError
-            If a file cannot be written, or its name does not end as its format does.
-        """
+        """Write the files and return their names; tables go into a folder."""
         target = Path(path)
         tables = any(ending.startswith("/") for ending in self.files)
         if not tables and target.suffix not in self.files:
@@ -114,11 +108,6 @@ def export_retention(problem: Problem, form: str) -> ExportedRetention:
         In which nothing may leave and anything may run again; time or memory is minimised.
     form : str
         ``"mps"`` or ``"lp"``: not all of its variables are 0 or 1.
-
-    Raises
-    ------
-    InputError
-        If the format or the problem is another one, or the program is too large.
     """
     if form not in ("mps", "lp"):
         raise InputError(f"format must be mps or lp for the model {RETENTION}, not {form}")
@@ -156,11 +145,6 @@ def export(
         Kind of value that stays valid where times are rounded: ``"bound"`` or ``"schedule"``.
     horizon : int, optional
         Ticks; longer schedules are not described. By default what a heuristic attains.
-
-    Raises
-    ------
-    InputError
-        If an argument is wrong, the problem is of another kind, or no schedule fits.
     """
     if form not in FORMATS:
         raise InputError(f'format must be one of {", ".join(FORMATS)}, not "{form}"')

@@ -66,11 +66,9 @@ def frontier(
         Asked before each search for a certificate of the problem at that limit from before; that is
         taken instead if it is at least as good as the schedule of the limit before.
 
-    Raises
-    ------
-    InputError
-        If memory is the objective, or an argument is wrong. An interrupt ends the search at hand;
-        its certificate says so, and is the last.
+    Notes
+    -----
+    An interrupt ends the search at hand; its certificate says so, and is the last.
     """
     if problem.minimise is Minimise.MEMORY:
         raise InputError("a curve over memory needs time as the objective, not memory")

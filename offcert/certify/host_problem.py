@@ -28,12 +28,6 @@ def host_problem(
         With schedules of whole transfers.
     alignment : int
         Bytes of which every address is a multiple.
-
-    Raises
-    ------
-    InputError
-        If an argument is of the wrong type or out of its range, or a schedule is missing, moves
-        tensors in pieces, or is not valid.
     """
     require_integer(alignment, "alignment", 1)
     says = what.question.host if isinstance(what, AnyCertificate) else None

@@ -79,11 +79,6 @@ def import_schedule(
         library has proved.
     library : Library, optional
         By default the one that comes with the package.
-
-    Raises
-    ------
-    InputError
-        If the file is no such table.
     """
     if Path(path).suffix.lower() == ".sol":
         execution, plans = _solved(problem, path)

@@ -55,11 +55,6 @@ class KeptPlans:
     machine : str
         Whose times are measured, such as the name of a GPU; empty if times are those of a model,
         which are the same everywhere and have to be equal.
-
-    Raises
-    ------
-    InputError
-        If the folder cannot be made.
     """
 
     def __init__(self, folder: str | Path, machine: str) -> None:
@@ -113,11 +108,6 @@ class KeptPlans:
         """Write a certificate to its place; parameters as for `digest`.
 
         If a plan with running again was asked for, it may be one without.
-
-        Raises
-        ------
-        InputError
-            If it cannot be written.
         """
         certificate.write(self._path(problem, room))
 

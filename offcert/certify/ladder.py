@@ -30,13 +30,7 @@ _LEAST_SHARE, _MOST_SECONDS, _LEAST_SECONDS = 0.05, 5.0, 0.01
 
 
 def require_known(problem: Problem, known: Certificate) -> None:
-    """Raise unless a certificate's schedule is one of the problem, too.
-
-    Raises
-    ------
-    InputError
-        If it is about another problem, or about the same one with more memory.
-    """
+    """Raise unless a certificate's schedule is one of the problem, too."""
     other = known.problem
     memory = problem.platform.memory
     least_bytes = problem.minimise is Minimise.MEMORY

@@ -121,11 +121,6 @@ def read_options(method: str, known: Iterable[Option], parts: Iterable[str]) -> 
         The method's options; the result is in their order.
     parts : iterable of str
         Each as ``"name=value"``.
-
-    Raises
-    ------
-    InputError
-        One sentence about the first that is wrong; it lists what there is.
     """
     options = {option.name: option for option in known}
     given: dict[str, str] = {}

@@ -50,11 +50,6 @@ def own_method(text: str, placing: bool = False) -> Method:
         seconds or the seed where it has parameters ``time_limit`` or ``seed``.
     placing : bool
         Whether it looks for addresses: then it is given a `PlacementProblem`.
-
-    Raises
-    ------
-    InputError
-        If there is no such function.
     """
     function = _function(text)
     run = partial(_run_placing if placing else _run, text, function)

@@ -113,13 +113,7 @@ PLACEMENT_METHODS: dict[str, Method] = called(
 
 
 def placement_method_called(name: object) -> Method:
-    """Return the method with a name; ``"package.module:function"`` is a function of one's own.
-
-    Raises
-    ------
-    InputError
-        If there is none.
-    """
+    """Return the method with a name; ``"package.module:function"`` is a function of one's own."""
     if names_own(name):
         return own_method(str(name), placing=True)
     if not isinstance(name, str) or name not in PLACEMENT_METHODS:

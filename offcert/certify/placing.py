@@ -279,11 +279,6 @@ def place_rounds(
     Rounds run one after the other, each in the same memory, so the pool of the step is the largest
     of theirs. A round shares the time that is left equally with those after it. After an interrupt
     the rounds that follow stay as they are.
-
-    Raises
-    ------
-    InputError
-        If no schedule is known, or as `place`.
     """
     if what.split is None:
         raise InputError("the certificate holds no schedule, so there is nothing to be placed")
@@ -316,13 +311,7 @@ def place_rounds(
 
 
 def checked_schedule(certificate: Certificate) -> tuple[Problem, Schedule]:
-    """Return the problem that is executed and its schedule, if that can be placed.
-
-    Raises
-    ------
-    InputError
-        If there is none, it moves tensors in pieces, or it is not valid.
-    """
+    """Return the problem that is executed and its schedule, if that can be placed."""
     schedule, executed = certificate.result.schedule, certificate.executed
     if schedule is None:
         raise InputError("the certificate holds no schedule, so there is nothing to be placed")

@@ -47,12 +47,6 @@ def add(
     -------
     Entry
         With the new record; of a problem that was taken in alone, with none.
-
-    Raises
-    ------
-    InputError
-        If the value is neither, does not verify, or improves nothing; if the problem is not known
-        and may not be taken in.
     """
     if isinstance(document, dict) and document.get("format") == PROBLEM_FORMAT:
         if not new:
@@ -103,11 +97,6 @@ def insert(library: Library, problem: Problem, group: str = _DEFAULT_GROUP) -> E
     Problems that differ in the memory limit only make one family; its name is the problem's, with
     underscores for what file names should not hold, and with what may run again, what stays and
     what is least, where that is not as usual.
-
-    Raises
-    ------
-    InputError
-        If another problem has the name.
     """
     with library.locked():
         # Others may have written to it until now.

@@ -45,12 +45,6 @@ def add(library: Library, document: Any, hardware: str | None = None) -> Entry:
     -------
     Entry
         With the new record.
-
-    Raises
-    ------
-    InputError
-        If the value is no certificate, does not verify, is not about a problem of the library, or
-        improves nothing.
     """
     return improve(library, verify(document), hardware)
 

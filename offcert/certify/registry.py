@@ -56,11 +56,6 @@ def method_called(text: object) -> Choice:
     """Return a method by name, with the options behind it: ``"dynprog:slots=2000"``.
 
     A function of a user's own is one, too: ``"package.module:function"``.
-
-    Raises
-    ------
-    InputError
-        If there is none of that name, or an option or its value is none of the method's.
     """
     if is_own(text):
         return Choice(str(text), own_method(str(text)), {})

@@ -69,11 +69,6 @@ def read_schedule(problem: Problem, path: str | Path) -> tuple[Execution | None,
         Ends in ``.csv``: a line a row, below one that names the columns. Ends in ``.json``: a list
         of objects; or an object with ``operations`` and ``transfers``, as certificates have it, or
         a whole certificate.
-
-    Raises
-    ------
-    InputError
-        One sentence about the first row that is wrong.
     """
     form = Path(path).suffix.lower()
     if form in (".mps", ".lp"):

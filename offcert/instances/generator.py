@@ -41,11 +41,6 @@ class Generator(ABC):
 
     Random numbers come from `random.Random` and all arithmetic is on integers and rationals, so
     the same knobs and seed give the same problem on every machine.
-
-    Raises
-    ------
-    InputError
-        If a knob is out of its range.
     """
 
     kind: ClassVar[str]

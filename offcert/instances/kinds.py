@@ -40,13 +40,7 @@ KINDS: dict[str, type[Generator]] = {
 
 
 def generator(kind: str, knobs: Mapping[str, Any]) -> Generator:
-    """Return the generator of a kind, with knobs as JSON values; those left out are the defaults.
-
-    Raises
-    ------
-    InputError
-        If there is no such kind or knob, or a knob is out of its range.
-    """
+    """Return the generator of a kind, its knobs as JSON values; those left out are defaults."""
     if kind not in KINDS:
         raise InputError(f"generator must be one of {', '.join(KINDS)}, not {show(kind)}")
     known = {item.name: item for item in fields(KINDS[kind])}
@@ -70,11 +64,6 @@ def reduced(kind: str, values: Sequence[int], transfers: str = "atomic") -> Prob
         The numbers to divide.
     transfers : str
         For 2-partition.
-
-    Raises
-    ------
-    InputError
-        If the values are no instance of the problem.
     """
     if kind == TwoPartition.kind:
         return two_partition(values, transfers)
@@ -84,13 +73,7 @@ def reduced(kind: str, values: Sequence[int], transfers: str = "atomic") -> Prob
 
 
 def from_source(source: Mapping[str, Any], memory: Fraction = Fraction(0)) -> Problem:
-    """Make a problem again from its source: the same kind, knobs and seed, or the same values.
-
-    Raises
-    ------
-    InputError
-        If the source names no generator of ours.
-    """
+    """Make a problem again from its source: the same kind, knobs and seed, or the same values."""
     kind = source.get("generator")
     if not isinstance(kind, str) or kind not in KINDS:
         raise InputError(f"source.generator must be one of {', '.join(KINDS)}, not {show(kind)}")

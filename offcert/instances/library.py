@@ -322,14 +322,7 @@ def family_to_text(family: Family) -> str:
 
 
 def family_from_json(document: Any) -> Family:
-    """Return the family that a JSON value describes.
-
-    Raises
-    ------
-    InputError
-        One sentence that names the first field that is missing, wrong or unknown; a problem whose
-        hash is not the one beside it is refused too.
-    """
+    """Return the family that a JSON value describes."""
     fields = Fields(document)
     require_format(fields, LIBRARY_FORMAT, LIBRARY_VERSION)
     name = fields.get("family", str)

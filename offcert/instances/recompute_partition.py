@@ -38,11 +38,6 @@ def recompute_partition(values: Sequence[int]) -> Problem:
     Problem
         Its source holds the values and the ``solution``: the makespan in question (3V), the answer,
         the optimum, and the half or the closest sum that exists.
-
-    Raises
-    ------
-    InputError
-        If the values are no instance of 2-partition.
     """
     answer = halve(values)
     half = sum(values) // 2
@@ -88,13 +83,7 @@ def _network(values: Sequence[int]) -> Network:
 
 
 def strategy_of_part(values: Sequence[int], part: Sequence[int]) -> Strategy:
-    """Return the strategy that keeps some values, and computes each other one when it is read.
-
-    Raises
-    ------
-    InputError
-        If what is kept exceeds half of everything.
-    """
+    """Return the strategy that keeps some values, and computes each other one when it is read."""
     kept, half = set(part), sum(values) // 2
     if len(kept) != len(part) or sum(values[index] for index in part) > half:
         raise InputError(f"the part {list(part)} is more than a half of the values")
@@ -121,11 +110,6 @@ def part_of(problem: Problem, execution: Execution | None, makespan: int) -> tup
         Legal, and what the schedule schedules.
     makespan : int
         Ticks of the schedule.
-
-    Raises
-    ------
-    InputError
-        If the problem is no such reduction, or the schedule is longer.
     """
     values = reduced_values(problem, RecomputePartition.kind)
     half = sum(values) // 2

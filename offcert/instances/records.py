@@ -55,13 +55,7 @@ def strategy_to_json(strategy: Strategy) -> list[Any]:
 
 
 def strategy_from_json(value: list[Any], place: str) -> Strategy:
-    """Return the strategy that a JSON value describes; whether it fits a network is not looked at.
-
-    Raises
-    ------
-    InputError
-        One sentence that names the run that is none.
-    """
+    """Return the strategy that a JSON value describes, whether or not it fits a network."""
     runs = []
     for number, item in enumerate(value):
         here = f"{place}[{number}]"
@@ -236,11 +230,6 @@ def record_from_json(fields: Fields, problem: Problem) -> Record:
         The object.
     problem : Problem
         Of which it is the record, at any memory limit.
-
-    Raises
-    ------
-    InputError
-        One sentence that names the first field that is missing, wrong or unknown.
     """
     value = fields.optional("value", (int, type(None)))
     if value is not None:

@@ -62,13 +62,7 @@ class Triples:
 
 
 def find_triples(values: Sequence[int]) -> Triples:
-    """Answer 3-partition exactly: the largest value left is in some triple, so each is tried.
-
-    Raises
-    ------
-    InputError
-        If the values are no instance of 3-partition, or too many to be searched.
-    """
+    """Answer 3-partition exactly: the largest value left is in some triple, so each is tried."""
     target = _target(values)
     if len(values) > 3 * _MOST_TRIPLES:
         raise InputError(f"values must be at most {3 * _MOST_TRIPLES}, not {len(values)}")
@@ -122,11 +116,6 @@ def three_partition(values: Sequence[int]) -> Problem:
         Atomic. Its source holds the values, what was ``added`` to them (0 or V) and the
         ``solution``: the makespan in question (2mV of the sizes), the answer, and the partition or
         the number of nodes of the exhaustive search that found none.
-
-    Raises
-    ------
-    InputError
-        If the values are no instance of 3-partition.
     """
     sizes, added = _sizes(values)
     chain, platform = _reduce(sizes)
@@ -160,13 +149,7 @@ def _reduce(sizes: Sequence[int]) -> tuple[Chain, Platform]:
 
 
 def schedule_of_triples(values: Sequence[int], triples: Sequence[Sequence[int]]) -> Schedule:
-    """Return the schedule of length 2mV in which the k-th triple leaves during ``F_{3m+2k}``.
-
-    Raises
-    ------
-    InputError
-        If the triples are no partition of the values into triples of equal sum.
-    """
+    """Return the schedule of length 2mV in which the k-th triple leaves during ``F_{3m+2k}``."""
     target = _target(values)
     if sorted(index for triple in triples for index in triple) != list(range(len(values))):
         raise InputError(f"the triples {list(triples)} do not hold every value once")
@@ -193,14 +176,7 @@ def schedule_of_triples(values: Sequence[int], triples: Sequence[Sequence[int]])
 
 
 def triples_of(problem: Problem, schedule: Schedule) -> tuple[Triple, ...]:
-    """Turn a schedule of length 2mV back into the partition: what leaves in each unit of time.
-
-    Raises
-    ------
-    InputError
-        If the problem is no reduction from 3-partition, or the schedule is none of it of that
-        length.
-    """
+    """Turn a schedule of length 2mV back into the partition: what leaves in each unit of time."""
     values = reduced_values(problem, ThreePartition.kind)
     if _reduce(_sizes(values)[0]) != (problem.network, problem.platform):
         raise InputError(f"{problem.name} is not the problem that its values reduce to")

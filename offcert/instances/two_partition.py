@@ -50,13 +50,7 @@ class Halves:
 
 
 def halve(values: Sequence[int]) -> Halves:
-    """Answer 2-partition exactly, by enumerating all subset sums up to the half.
-
-    Raises
-    ------
-    InputError
-        If a value is no positive integer, their sum is odd, or there are too many sums.
-    """
+    """Answer 2-partition exactly, by enumerating all subset sums up to the half."""
     half = _half(values)
     if len(values) * half > _MOST_BITS:
         raise InputError(
@@ -94,11 +88,6 @@ def two_partition(values: Sequence[int], transfers: str = "atomic") -> Problem:
     Problem
         Its source holds the values and the ``solution``: the makespan in question (2V), the
         answer, and the half or the closest sum that exists.
-
-    Raises
-    ------
-    InputError
-        If the values are no instance of 2-partition.
     """
     chain, platform = _reduce(values)
     answer = halve(values)
@@ -133,13 +122,7 @@ def _reduce(values: Sequence[int]) -> tuple[Chain, Platform]:
 
 
 def schedule_of_half(values: Sequence[int], part: Sequence[int]) -> Schedule:
-    """Return the schedule of length 2V that moves a half: out during ``F_n``, back during ``B_n``.
-
-    Raises
-    ------
-    InputError
-        If `part` does not sum to half of everything.
-    """
+    """Return a schedule of length 2V that moves a half: out during ``F_n``, back in ``B_n``."""
     half = _half(values)
     if len(set(part)) != len(part) or sum(values[index] for index in part) != half:
         raise InputError(f"the part {list(part)} is no half of the values")
@@ -160,13 +143,7 @@ def schedule_of_half(values: Sequence[int], part: Sequence[int]) -> Schedule:
 
 
 def half_of(problem: Problem, schedule: Schedule | FluidSchedule) -> tuple[int, ...]:
-    """Turn a schedule of length 2V back into a half: the indices of the values that it moves.
-
-    Raises
-    ------
-    InputError
-        If the problem is no reduction from 2-partition, or the schedule is none of it of length 2V.
-    """
+    """Turn a schedule of length 2V back into a half: the indices of the values that it moves."""
     values = reduced_values(problem, TwoPartition.kind)
     half = _half(values)
     if _reduce(values) != (problem.network, problem.platform):
@@ -188,13 +165,7 @@ def half_of(problem: Problem, schedule: Schedule | FluidSchedule) -> tuple[int, 
 
 
 def reduced_values(problem: Problem, kind: str) -> list[int]:
-    """Return the values that a reduction's problem was made from.
-
-    Raises
-    ------
-    InputError
-        If its source does not name this reduction and its values.
-    """
+    """Return the values that a reduction's problem was made from."""
     source = problem.source or {}
     values = source.get("values")
     if source.get("generator") != kind or not isinstance(values, list):

@@ -148,13 +148,7 @@ class AnyCertificate(ABC, Generic[P]):
 
     @classmethod
     def from_json(cls, document: Any) -> Self:
-        """Return the certificate that a JSON value describes, without verifying what it claims.
-
-        Raises
-        ------
-        InputError
-            One sentence that names the first field that is missing, wrong or unknown.
-        """
+        """Return the certificate that a JSON value describes, without verifying what it claims."""
         question = cls.question
         fields = Fields(document)
         require_format(fields, question.format, question.version, question.conversion)

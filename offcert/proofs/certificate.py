@@ -58,13 +58,7 @@ class Robust(Bounded):
 
 
 def robust_from_fields(document: Fields) -> Robust | None:
-    """Return the claims in a certificate's field ``robust``, or None without that field.
-
-    Raises
-    ------
-    InputError
-        One sentence that names the first field that is missing, wrong or unknown.
-    """
+    """Return the claims in a certificate's field ``robust``, or None without that field."""
     if not document.has("robust"):
         return None
     fields = Fields(document.get("robust", dict), document.path("robust"))

@@ -42,13 +42,7 @@ class Proof:
 
     @classmethod
     def read(cls, details: Mapping[str, Any], place: str = "details") -> Self:
-        """Return the proof that the details of a bound hold.
-
-        Raises
-        ------
-        InputError
-            One sentence that names the first field that is missing, wrong or unknown.
-        """
+        """Return the proof that the details of a bound hold."""
         document = Fields(dict(details), place)
         values = {
             name: form.read(document, name)

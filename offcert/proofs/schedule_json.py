@@ -62,13 +62,7 @@ def _moved(of: Transfer | Piece, trace: Trace) -> _Moved:
 
 
 def schedule_from_json(value: Any, trace: Trace) -> Schedule | FluidSchedule:
-    """Return the schedule that a JSON value describes, unchecked.
-
-    Raises
-    ------
-    InputError
-        One sentence that names the first field that is missing, wrong or unknown.
-    """
+    """Return the schedule that a JSON value describes, unchecked."""
     fields = Fields(value, "schedule")
     steps = _STEP.read_all(fields, "operations")
     starts, ends = [each.start for each in steps], [each.end for each in steps]

@@ -111,13 +111,7 @@ class PackingBound:
 
 
 def packing_bound_from_json(document: Any) -> PackingBound:
-    """Return the bound that a JSON value holds.
-
-    Raises
-    ------
-    InputError
-        One sentence that names the first field that is missing, wrong or unknown.
-    """
+    """Return the bound that a JSON value holds."""
     fields = Fields(document)
     require_format(fields, FORMAT, VERSION)
     value = fields.integer("value", 0)
@@ -211,13 +205,7 @@ class SelectionCertificate:
 
     @property
     def graph(self) -> CheckpointGraph:
-        """The graph that it is about; of a chain a path.
-
-        Raises
-        ------
-        InputError
-            If the edges make no graph.
-        """
+        """The graph that it is about; of a chain a path."""
         edges = self.edges
         if edges is None:
             edges = tuple((index, index + 1) for index in range(len(self.sizes) - 1))
@@ -242,13 +230,7 @@ class SelectionCertificate:
 
     @classmethod
     def from_json(cls, document: Any) -> SelectionCertificate:
-        """Return the certificate that a JSON value describes, without verifying what it claims.
-
-        Raises
-        ------
-        InputError
-            One sentence that names the first field that is missing, wrong or unknown.
-        """
+        """Return the certificate that a JSON value describes, without verifying what it claims."""
         fields = Fields(document)
         require_format(fields, SELECTION.format, SELECTION.version)
         model = fields.get("model", str)

@@ -99,13 +99,7 @@ def to_json(settings: Settings, notes: Notes) -> dict[str, Any]:
 
 
 def from_json(value: Any, place: str) -> tuple[Settings, Notes]:
-    """Return the settings and the remarks in a JSON object.
-
-    Raises
-    ------
-    InputError
-        One sentence that names the first field that is wrong or unknown.
-    """
+    """Return the settings and the remarks in a JSON object."""
     document = Fields(value, place)
     settings, notes = _SETTINGS.values(document), _NOTES.values(document)
     document.finish()

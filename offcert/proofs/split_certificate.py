@@ -230,13 +230,7 @@ def case_to_json(case: Case) -> dict[str, Any]:
 
 
 def case_from_json(fields: Fields, menu: Menu) -> Case:
-    """Return the tree of cases that a JSON value describes.
-
-    Raises
-    ------
-    InputError
-        One sentence that names what is missing, wrong or unknown.
-    """
+    """Return the tree of cases that a JSON value describes."""
     bounds = tuple(bound_from_json(item) for item in fields.each("bounds"))
     if not fields.has("operation"):
         fields.finish()

@@ -27,11 +27,6 @@ def devices_problem(
     tensors, to see in which operation each gradient becomes complete; everything that it changes is
     put back. Weights and biases of a module are one gradient. Its weights are not used after that:
     what reads them in the backward pass is what their gradient comes from.
-
-    Raises
-    ------
-    InputError
-        If the problem has another clock, or the step is not the one that was captured.
     """
     capture = read_capture(problem.source, problem.trace)
     if capture.clock is not Clock.MODULES:

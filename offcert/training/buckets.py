@@ -62,11 +62,6 @@ def choose_buckets(
     The choice is exact: of all sets of sizes of which the largest is one, none that has at most
     `most` takes fewer ticks. Of equal ones it has the fewest sizes. There is a certificate for each
     size, from the smallest to the largest, and a count of its steps.
-
-    Raises
-    ------
-    InputError
-        If the largest has no schedule, or two steps differ in more than sizes and times.
     """
     if not certificates or len(certificates) != len(counts):
         raise InputError(f"there are {len(counts)} counts for {len(certificates)} certificates")

@@ -26,11 +26,6 @@ def between(small: Problem, large: Problem, share: Fraction) -> Problem:
     Every size, duration and length of a shape is taken to change evenly from the one to the other,
     rounded up; so of products of lengths more is foreseen than there is. `share` says how far it is
     from the small one to the large one, from 0 to 1.
-
-    Raises
-    ------
-    InputError
-        If they differ in something else than sizes and times; the sentence says where.
     """
     assert large.source is not None
     documents = _documents(small, large)

@@ -125,12 +125,6 @@ class OffloadCallback(Announced, TrainerCallback):
 
         It is for the batch with the longest samples (`largest_batch`), and so for all. Where that
         cannot be done, a warning says why, and a plan is made while the training runs.
-
-        Raises
-        ------
-        InputError
-            If the Trainer gives the model to an engine that keeps parameters elsewhere (DeepSpeed,
-            the first version of FSDP), or compiles it in a way that follows no plan.
         """
         self._trainer = weakref.ref(trainer)
         _require_whole_parameters(trainer)

@@ -31,11 +31,6 @@ def longest_step(
 
     The loader's order and the random states stay as they are. `loss` returns the loss of a model
     and a batch; by default that in the model's output, as models of `transformers` have it.
-
-    Raises
-    ------
-    InputError
-        If the loader has no samples that can be looked at, or no batch size.
     """
     size = getattr(loader, "batch_size", None)
     if size is None:

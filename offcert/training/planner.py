@@ -61,13 +61,7 @@ def _step_of(model: nn.Module) -> TrainingStep:
 
 
 class Planner:
-    """Makes problems of captures, with the limit that a budget leaves.
-
-    Raises
-    ------
-    InputError
-        If not exactly one budget is given, or another option is out of its range.
-    """
+    """Makes problems of captures, with the limit that a budget leaves."""
 
     def __init__(self, options: OffloadOptions) -> None:
         options.require_auto()

@@ -128,13 +128,7 @@ def read_within(path: str | Path, limits: Limits) -> Any:
 
 
 def verify_within(document: Any, allowance: Allowance) -> Verification[Any]:
-    """Verify a certificate given as a JSON value, within what limits have left.
-
-    Raises
-    ------
-    InputError
-        If the value is no certificate at all.
-    """
+    """Verify a certificate given as a JSON value, within what limits have left."""
     question = question_of(document)
     certificate = certificate_of(question, document)
     check = question.checker.load()

@@ -34,11 +34,6 @@ class Limits:
         Bytes that searches may hold; infinite by default, where each search has a limit of its own.
     document : float
         Bytes of the file, and of what is packed in it; infinite by default.
-
-    Raises
-    ------
-    InputError
-        If one is not a positive number.
     """
 
     seconds: float = math.inf

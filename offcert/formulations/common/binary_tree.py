@@ -67,11 +67,6 @@ def minimum(model: LinearModel, time_limit: float, *, proved: bool = True) -> Mi
         Seconds; a solution and a bound are returned at any limit, as far as they were found.
     proved : bool
         Whether time is spent on the bound; without, it is what costs alone make it.
-
-    Raises
-    ------
-    InputError
-        If a number is not whole.
     """
     return _Search(model, time.monotonic() + time_limit).run(time_limit, proved)
 

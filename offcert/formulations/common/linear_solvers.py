@@ -73,13 +73,7 @@ def solver_names() -> list[str]:
 
 
 def require_solver(name: str) -> None:
-    """Raise unless `name` is a solver that can be used here.
-
-    Raises
-    ------
-    InputError
-        If it is unknown or not available; the message lists those that are.
-    """
+    """Raise unless `name` is a solver that can be used here."""
     if name == SCIPY:
         return
     if name == "HiGHS":
@@ -116,11 +110,6 @@ def solve_linear(
         For solvers that have such a setting. SciPy's HiGHS uses one.
     seed : int
         For CP-SAT.
-
-    Raises
-    ------
-    InputError
-        If the solver is unknown or not available.
     """
     if solver != CPSAT:
         require_solver(solver)

@@ -171,11 +171,6 @@ def build_grid(problem: Problem, grid: int, upper: int, plain: bool = False) -> 
         Ticks; schedules that last longer are of no interest.
     plain : bool
         Whether windows follow from durations alone, and amounts stay as they are.
-
-    Raises
-    ------
-    InputError
-        If `grid` is less than 1.
     """
     require_integer(grid, "grid", 1)
     trace = problem.trace
@@ -241,11 +236,6 @@ def require_coarse_enough(data: TimeGrid, variables: int) -> None:
         The problem on the grid.
     variables : int
         As many are allowed.
-
-    Raises
-    ------
-    InputError
-        With a grid that would do.
     """
     needed = data.variables
     if needed > variables:

@@ -74,13 +74,7 @@ class Cells:
 
 
 def require_exportable(problem: Problem) -> None:
-    """Raise unless a problem is one of whole transfers in which everything runs once.
-
-    Raises
-    ------
-    InputError
-        One sentence that says what it is instead.
-    """
+    """Raise unless a problem is one of whole transfers in which everything runs once."""
     if problem.recompute is not Recompute.NONE:
         raise InputError(
             "this model is for problems in which nothing runs again, not recompute "
@@ -98,13 +92,7 @@ def require_exportable(problem: Problem) -> None:
 
 
 def time_grid(problem: Problem, cells: Cells) -> TimeGrid:
-    """Return a problem on the grid of its cells.
-
-    Raises
-    ------
-    InputError
-        If no schedule fits into the horizon, or the grid is less than 1.
-    """
+    """Return a problem on the grid of its cells."""
     if cells.keeps is Keeps.BOUND:
         data = build_grid(problem, cells.grid, cells.horizon)
         if data is None:

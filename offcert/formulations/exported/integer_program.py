@@ -77,11 +77,6 @@ class CellModel(TimeIndexedModel):
         Of whole transfers.
     cells : Cells
         How its times are rounded.
-
-    Raises
-    ------
-    InputError
-        If the problem is another one, or so fine a grid makes too large a program.
     """
 
     def __init__(self, problem: Problem, cells: Cells) -> None:
@@ -181,11 +176,6 @@ def read_solution(text: str) -> tuple[Cells | None, dict[str, float]]:
     Variables are known by their names. The value is the next number, as HiGHS, CBC, SCIP, GUROBI
     and, behind a star or on a line of its own, GLPK write it; in HiGHS's tables for people, where
     lines end with the name, the one under *Primal*. A solution of the retention model has no cells.
-
-    Raises
-    ------
-    InputError
-        If it is no solution of an exported program, or leaves the names out.
     """
     values: dict[str, float] = {}
     cells = None

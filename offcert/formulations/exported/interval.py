@@ -109,13 +109,7 @@ class Instance:
 
     @classmethod
     def of(cls, problem: Problem, cells: Cells) -> Instance:
-        """Return the numbers of a problem of whole transfers, times in cells.
-
-        Raises
-        ------
-        InputError
-            If the problem is another one.
-        """
+        """Return the numbers of a problem of whole transfers, times in cells."""
         require_exportable(problem)
         trace, length = problem.trace, cells.length
         moved = sorted({gap.tensor for gap in trace.gaps})

@@ -128,11 +128,6 @@ def solve_pausing(
     On a grid of one tick the program of a linear solver is exact, so its bound counts. On a coarser
     one, and where CP-SAT moves whole units of data in each cell, what is found is a schedule and no
     bound. Parameters as for `solve`.
-
-    Raises
-    ------
-    InputError
-        If `grid` is less than 1, or so fine that the model is too large.
     """
     run = _run(problem, solver, time_limit)
     bound, schedule = problem.trace.compute_time, None

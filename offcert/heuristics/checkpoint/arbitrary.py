@@ -227,11 +227,6 @@ def arbitrary_graph_solver(
     ArbitrarySolution
         Bytes of source and target are counted nowhere.
 
-    Raises
-    ------
-    InputError
-        If the graph is not what `CheckpointGraph.of` accepts.
-
     Notes
     -----
     Decided where the paper leaves it open: the whole graph is expanded like any other closed set,

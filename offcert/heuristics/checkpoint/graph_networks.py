@@ -54,11 +54,6 @@ def graph_of(network: Network) -> NetworkGraph:
 
     What may not run again because of a change in place that cannot be made again is no part of it,
     nor what must run again together with that: it is kept.
-
-    Raises
-    ------
-    InputError
-        If there are none that write anything.
     """
     groups = Groups(network).groups()
     if not groups:

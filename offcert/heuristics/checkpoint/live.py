@@ -111,26 +111,14 @@ def checkpoint_program(chain: CheckpointChain, checkpoints: Sequence[int]) -> Pr
 
 
 def checkpoint_execution(chain: CheckpointChain, checkpoints: Sequence[int]) -> Execution:
-    """Return the execution of `checkpoint_program` in which nothing unread is kept.
-
-    Raises
-    ------
-    InputError
-        If these are no checkpoints of the chain.
-    """
+    """Return the execution of `checkpoint_program` in which nothing unread is kept."""
     network = chain.network()
     strategy = checkpoint_program(chain, checkpoints).strategy(network)
     return strategy.without_unread(network).expand(network)
 
 
 def live_bytes(chain: CheckpointChain, checkpoints: Sequence[int]) -> int:
-    """Return the most bytes that are live on the device at once, exactly: the peak of the trace.
-
-    Raises
-    ------
-    InputError
-        If these are no checkpoints of the chain.
-    """
+    """Return the most bytes that are live on the device at once, exactly: the peak of the trace."""
     return checkpoint_execution(chain, checkpoints).trace.peak_memory
 
 

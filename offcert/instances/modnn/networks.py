@@ -227,11 +227,6 @@ def modnn_network(name: str, image: int = 224, *, apart: bool = False) -> Layers
     apart : bool
         Whether activations and batch normalisations are layers of their own, as libraries execute
         them, or part of the layers before them, as the paper counts.
-
-    Raises
-    ------
-    InputError
-        If there is no such network, or the image is too small for it.
     """
     if name not in NETWORKS:
         raise InputError(f"network must be one of {', '.join(NETWORKS)}, not {name!r}")

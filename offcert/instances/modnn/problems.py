@@ -145,11 +145,6 @@ def joined(rounds: Sequence[Trace]) -> Trace:
     rounds : sequence of Trace
         At least one. A tensor that is there at a round's start must stay until its end, and be
         there, with the same name and size, in every round.
-
-    Raises
-    ------
-    InputError
-        If rounds share more than that.
     """
     if not rounds:
         raise InputError("there must be at least one round")
@@ -236,11 +231,6 @@ def modnn_devices(
         Who adds gradients up.
     link : Link
         Shared by all devices.
-
-    Raises
-    ------
-    InputError
-        If the batch cannot be divided equally, or a value is out of its range.
     """
     layers = modnn_network(network, image)
     whole = NETWORKS[network].batch if batch is None else require_integer(batch, "batch", 1)

@@ -147,13 +147,7 @@ _DOCUMENT: Record[Any] = Record(
 
 
 def read_capture(source: Mapping[str, Any] | None, trace: Trace) -> Capture:
-    """Return the capture that the ``source`` of a problem holds.
-
-    Raises
-    ------
-    InputError
-        If it holds none, or one that does not fit the trace.
-    """
+    """Return the capture that the ``source`` of a problem holds."""
     if source is None or "capture" not in source:
         clock = "nothing" if source is None else f"the clock {source.get('clock', 'stages')!r}"
         if source is not None and source.get("clock") == Clock.GRAPHS:

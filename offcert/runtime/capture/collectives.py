@@ -54,13 +54,7 @@ def require_gathered(parts: Parts) -> None:
 def sharding_kept(
     sharded: Sharded, replace: Callable[[torch.Tensor], torch.Tensor] | None
 ) -> Iterator[None]:
-    """Put back what `fully_shard` remembers of a model as it was before the block.
-
-    Raises
-    ------
-    InputError
-        If gradients are being accumulated that have not been reduced.
-    """
+    """Put back what `fully_shard` remembers of a model as it was before the block."""
     if any(True for _ in sharded.gradients()):
         raise InputError(
             "the model holds gradients that have not been reduced (set_requires_gradient_sync): "

@@ -63,11 +63,6 @@ def capture(
     -------
     Capture
         The capture; its ``tensors`` says on which tensors the step was run.
-
-    Raises
-    ------
-    InputError
-        If the step fails, does not call the model, or runs no backward pass through it.
     """
     clock = Clock(clock)
     if clock in (Clock.STAGES, Clock.GRAPHS):

@@ -134,13 +134,7 @@ class Backend:
         self._untold = self._waited = False
 
     def __call__(self, module: fx.GraphModule, inputs: Sequence[Any], **options: Any) -> Any:
-        """Compile the graph that Dynamo has traced.
-
-        Raises
-        ------
-        InputError
-            If `torch.compile` was called with a mode or options, such as CUDA graphs.
-        """
+        """Compile the graph that Dynamo has traced."""
         if options:
             raise InputError(
                 f"offcert.backend follows a plan without {', '.join(options)}: call torch.compile "
@@ -158,13 +152,7 @@ class Backend:
 
     @property
     def report(self) -> GraphReport:
-        """Parts that the graphs carry out together; of those for the same code the newest counts.
-
-        Raises
-        ------
-        InputError
-            If no graph with a backward pass was compiled yet.
-        """
+        """Parts that the graphs carry out together; for the same code the newest count."""
         if not self.reports:
             raise InputError("no graph with a backward pass was compiled yet: train a step first")
         newest = dict(zip(self._frames, range(len(self.reports)), strict=True))

@@ -77,11 +77,6 @@ class DividedGraph:
         Gradients of parameters that no other stretch reads, which nobody counts.
     held : set of Key
         Storages among results: the caller holds them until the backward graph has ended.
-
-    Raises
-    ------
-    InputError
-        If a shape is dynamic.
     """
 
     def __init__(

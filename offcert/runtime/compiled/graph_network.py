@@ -57,13 +57,7 @@ def is_of_graphs(problem: Problem) -> bool:
 
 
 def read_graphs(source: Mapping[str, Any]) -> tuple[GraphRecord, ...]:
-    """Return the graphs that the ``source`` of a problem names.
-
-    Raises
-    ------
-    InputError
-        If it names none.
-    """
+    """Return the graphs that the ``source`` of a problem names."""
     found: tuple[GraphRecord, ...] = _SOURCE.read(Fields(source["compiled"], "source.compiled"))[
         "graphs"
     ]
@@ -88,11 +82,6 @@ def network_of(
 
     What a graph returns to its caller is there until its backward graph has ended; gradients of
     parameters, and what the step is given, are not counted.
-
-    Raises
-    ------
-    InputError
-        If nothing runs in them.
     """
     number: dict[tuple[int, Key], int] = {}
     values: list[Value] = []

@@ -43,13 +43,7 @@ def divided_by_least_cut(
 
 
 def profile_graphs(step: TrainingStep, hardware: Hardware) -> tuple[Network, dict[str, Any]]:
-    """Return the network of the graphs that a step is compiled to, and what recognises them.
-
-    Raises
-    ------
-    InputError
-        As `graphs_of`.
-    """
+    """Return the network of the graphs that a step is compiled to, and what recognises them."""
     graphs = graphs_of(step)
     return network_of(graphs, modelled_by(hardware)), source_of(graphs)
 
@@ -65,12 +59,6 @@ def graphs_of(step: TrainingStep) -> list[DividedGraph]:
     step : TrainingStep
         Model, batch and loss. The model is as before afterwards; code that was compiled before is
         compiled anew when it runs next.
-
-    Raises
-    ------
-    InputError
-        If no graph with a backward pass was compiled, one runs several times, or one has dynamic
-        sizes.
     """
     require_inductor()
     found = _Found()

@@ -141,11 +141,6 @@ def compiled_by_inductor(
         Is filled in.
     compiler : callable, optional
         Makes a function of each of the two graphs in the place of Inductor's kernels.
-
-    Raises
-    ------
-    InputError
-        If the PyTorch that is installed takes no partitioner.
     """
     from torch._inductor import config
     from torch._inductor.compile_fx import compile_fx

@@ -21,13 +21,7 @@ from offcert.runtime.watch.hooks import unwrap
 
 @dataclass(frozen=True, kw_only=True)
 class FollowOptions:
-    """The options of a training under plans; `offcert.training.offload` says what each means.
-
-    Raises
-    ------
-    InputError
-        If one is out of its range, or there is no folder for what spills.
-    """
+    """The options of a training under plans; `offcert.training.offload` says what each means."""
 
     strict: bool = False
     count: bool | None = None
@@ -89,11 +83,6 @@ class FollowOptions:
 
         Each keeps its room while others are followed: the first gets what it needs, and the next
         what is left.
-
-        Raises
-        ------
-        InputError
-            If it is too much and nothing may go into a file.
         """
         left = self.host_limit
         if left is None:

@@ -47,11 +47,6 @@ def choose(card: Hardware | None, memory: int | None) -> Chosen:
     memory : int or None
         Bytes of the whole device, as the caller says; by default those of the card, less an
         allowance for CUDA's context and one for fragmentation.
-
-    Raises
-    ------
-    InputError
-        If it is not clear which card is meant.
     """
     notes = []
     if card is None:

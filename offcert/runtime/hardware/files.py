@@ -40,11 +40,6 @@ def hardware(name: str | Hardware, *, peak: bool = False, attention: str | None 
     attention : str, optional
         The kernel that attention runs on where it can: ``"flash-2"``, ``"efficient"``, or
         ``"flash-3"`` where it is known what that reaches.
-
-    Raises
-    ------
-    InputError
-        If there is none of that name, or the file says not what it has to.
     """
     if isinstance(name, Hardware):
         found = name
@@ -85,11 +80,6 @@ def write_hardware(path: str | Path, card: Hardware) -> None:
         Must end in ``.toml``.
     card : Hardware
         Of kernels of attention, the part of the chosen one is written.
-
-    Raises
-    ------
-    InputError
-        If the path ends in something else, or cannot be written.
     """
     if not str(path).endswith(_SUFFIX):
         raise InputError(f"a hardware file must end in {_SUFFIX}, not {show(str(path))}")

@@ -124,11 +124,6 @@ def train_ways(
     All begin with the same weights, batches and random states. `model` or `step` make the network
     or the step anew, if the problem's source does not name it; all else is as for `train`:
     `progress` counts the steps of all, and `announce` is called for each.
-
-    Raises
-    ------
-    InputError
-        If there is none, or they are for different steps or limits, or as `train`.
     """
     _require_comparable(certificates)
     found = []

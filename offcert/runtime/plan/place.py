@@ -132,12 +132,6 @@ def carried_by(problem: Problem, execution: Execution) -> tuple[Carried, Capture
 
     It has the same runs; with it come the capture of the step as it runs then, and the modules that
     make it so.
-
-    Raises
-    ------
-    InputError
-        If the problem is not about a captured step, the execution holds no program, or the program
-        makes another execution.
     """
     network = problem.computed
     if network is None:

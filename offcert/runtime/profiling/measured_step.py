@@ -71,11 +71,6 @@ def measure_step(
         The hardware model that gives operations their durations on a simulated device.
     repetitions : int
         Steps to take the median of.
-
-    Raises
-    ------
-    InputError
-        If the step fails, or the device has too little memory for it.
     """
     device = cuda_device(step.model, timed=True) if device is None else device
     if device is None:

@@ -58,11 +58,6 @@ def named_state_bytes(name: str, model: nn.Module) -> int:
         that of Trainer, with a row and a column in float32 for each matrix, and its mean;
         ``"lion"`` has a number in float32 for each of a parameter's; those of 8 bits are of
         bitsandbytes, with the state of embeddings in float32, as Trainer has it.
-
-    Raises
-    ------
-    InputError
-        If no optimiser of that name is known.
     """
     name = named_optimiser(name)
     trained = [local(each) for each in model.parameters() if each.requires_grad]

@@ -38,14 +38,7 @@ _PROFILED = 3
 
 
 class RepeatedStep:
-    """A captured step that is run again and again, each time from the same state.
-
-    Raises
-    ------
-    InputError
-        If the clock is another one, the step does not do again what was captured, or the device has
-        too little memory for a step that moves nothing.
-    """
+    """A captured step that is run again and again, each time from the same state."""
 
     def __init__(self, step: TrainingStep, capture: Capture, device: Device | None = None) -> None:
         if capture.clock is not Clock.MODULES:

@@ -92,12 +92,6 @@ def resolve(root: nn.Module, program: PlacedProgram, told: Told | None = None) -
     """Return the modules of a model that a placed program speaks of.
 
     `told` hears of the proof of a segment that turns out not to make the same again.
-
-    Raises
-    ------
-    InputError
-        If there is no such module, or it cannot run again: compiled modules and script modules, the
-        model itself, children of what is not simply an `nn.Sequential`, segments that overlap.
     """
     lookup = Lookup()
     resolver = _Resolver(root, lookup, told)

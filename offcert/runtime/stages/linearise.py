@@ -131,11 +131,6 @@ def linearise(traced: fx.GraphModule, example: torch.Tensor, name: str) -> Stage
     storage are one value: in-place operations and views belong to the stage that made the storage.
     Numbers and sizes are no values. Call it under `FakeTensorMode` with fake arguments: the module
     is run once to learn which values share a storage.
-
-    Raises
-    ------
-    InputError
-        If the module does not take one tensor and return one tensor, or cannot run on `example`.
     """
     placeholders = _placeholders(traced, name)
     constants = _defaults(name, placeholders[1:])

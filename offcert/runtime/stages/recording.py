@@ -199,13 +199,7 @@ def record(prepared: Prepared, hardware: Hardware | None = None) -> StagesRecord
 
 
 def profile_stages(module: nn.Module, workload: Workload, hardware: Hardware | None) -> Measurement:
-    """Return the trace of a network's stages, with the durations of a hardware model.
-
-    Raises
-    ------
-    InputError
-        If there is none, or the network cannot be traced or does not fit the input.
-    """
+    """Return the trace of a network's stages, with the durations of a hardware model."""
     if hardware is None:
         raise InputError(
             "the clock stages takes its times from a hardware model: give hardware, or use modules"

@@ -89,11 +89,6 @@ def training_step(
     tail_chunks : int, optional
         Compute head and loss of a language model in so many chunks of tokens, as
         `offcert.with_tail_chunks` does: gradients are the same up to rounding.
-
-    Raises
-    ------
-    InputError
-        If the configuration is none, or the step is none that its model could run.
     """
     _require_positive(batch=batch, sequence=sequence, lora=lora, tail_chunks=tail_chunks)
     if attention not in ATTENTION:
@@ -148,11 +143,6 @@ def read_config(config: str | Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a configuration, given by name, by file or as a mapping.
 
     A name is that of a public shape, or of a model in the hub's local cache.
-
-    Raises
-    ------
-    InputError
-        If there is none of that name, or the file is none.
     """
     if isinstance(config, Mapping):
         return dict(config)

@@ -58,11 +58,6 @@ def quantisation_of(config: Mapping[str, Any], bits: int | None) -> Quantisation
         A model's configuration. Its ``quantization_config`` is that of bitsandbytes.
     bits : int, optional
         4 (with statistics that are quantised, too) or 8, for a configuration that says nothing.
-
-    Raises
-    ------
-    InputError
-        If another method has packed them, or both say something.
     """
     said = config.get("quantization_config")
     if said is None:
@@ -276,11 +271,6 @@ def with_adapters(model: nn.Module, rank: int) -> nn.Module:
     -------
     nn.Module
         The model itself.
-
-    Raises
-    ------
-    InputError
-        If it has no such layers.
     """
     model.requires_grad_(False)
     find: Any = getattr(model, "get_output_embeddings", None)

@@ -22,11 +22,6 @@ def standard_step(model: nn.Module, workload: Workload) -> TrainingStep:
 
     The network is run once, on fake tensors or else on real ones, to see what it returns. A network
     that gives its input to an `nn.Embedding` is fed with token numbers, any other with floats.
-
-    Raises
-    ------
-    InputError
-        If the network cannot run on such an input or returns anything else than a tensor.
     """
     batches = _batches(model, workload)
     loss = loss_function(workload.loss)

@@ -222,13 +222,7 @@ def _embedding(width: int, out: int) -> nn.Sequential:
 
 
 def read_unet(config: Mapping[str, Any]) -> UNet:
-    """Return the network that a configuration describes, with fresh weights of float32.
-
-    Raises
-    ------
-    InputError
-        If it is not one of SDXL's kind, or lacks a number.
-    """
+    """Return the network that a configuration describes, with fresh weights of float32."""
     for name, wanted in _KNOWN.items():
         if config.get(name) != wanted:
             raise InputError(

@@ -42,11 +42,6 @@ def loss_function(name: str) -> Loss:
 
     ``"cross-entropy"`` takes the output's last dimension as the logits of the classes and labels
     of the shape of the other dimensions; ``"mean"`` averages the output and takes no labels.
-
-    Raises
-    ------
-    InputError
-        If there is no such loss.
     """
     if name not in LOSSES:
         known = " or ".join(f'"{known}"' for known in LOSSES)
@@ -86,11 +81,6 @@ class Workload:
         See `offcert.runtime.workloads.workload.loss_function`.
     seed : int
         Seed of the initial weights.
-
-    Raises
-    ------
-    InputError
-        If the shape, the data type or the loss is impossible.
     """
 
     model: str | None
@@ -109,13 +99,7 @@ class Workload:
 
     @classmethod
     def from_source(cls, source: Mapping[str, Any] | None) -> Workload:
-        """Read the ``source`` of a problem.
-
-        Raises
-        ------
-        InputError
-            If there is none or a field is missing.
-        """
+        """Read the ``source`` of a problem."""
         if source is None:
             raise InputError("the problem has no source: it does not say which network it is")
         if "model" not in source and "input" not in source:
@@ -156,13 +140,7 @@ class Workload:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the input.
-
-        Raises
-        ------
-        InputError
-            If there is none.
-        """
+        """The shape of the input."""
         if self.input is None:
             raise InputError(f"input is missing, the shape of what {self.model or 'it'} takes")
         return self.input
@@ -207,13 +185,7 @@ class Workload:
         return made.to(self.torch_dtype).train()
 
     def build(self, *, shapes_only: bool = False) -> nn.Module:
-        """Build the network; parameters as for `load`.
-
-        Raises
-        ------
-        InputError
-            If the model's name stands for a `TrainingStep`.
-        """
+        """Build the network; parameters as for `load`."""
         return _require_module(self.model, self.load(shapes_only=shapes_only))
 
 
@@ -260,13 +232,7 @@ class Batches:
 
 
 def input_shape(shape: str | Sequence[int]) -> tuple[int, ...]:
-    """Return a shape given as ``"32x3x224x224"`` or as a sequence.
-
-    Raises
-    ------
-    InputError
-        If it is not made of positive integers.
-    """
+    """Return a shape given as ``"32x3x224x224"`` or as a sequence."""
     parts: Sequence[Any] = shape.lower().split("x") if isinstance(shape, str) else shape
     try:
         sizes = tuple(int(part) for part in parts)
@@ -283,13 +249,7 @@ def input_shape(shape: str | Sequence[int]) -> tuple[int, ...]:
 
 
 def load(spec: str, options: Mapping[str, Any] | None = None) -> nn.Module | TrainingStep:
-    """Build a network or a `TrainingStep` from a name of the zoo or ``"package.module:callable"``.
-
-    Raises
-    ------
-    InputError
-        If there is no such network, the callable fails, or what it returns is neither.
-    """
+    """Make a network or a `TrainingStep` by a name of the zoo or ``"package.module:callable"``."""
     options = dict(options or {})
     if ":" not in spec:
         return zoo.build(spec, **options)

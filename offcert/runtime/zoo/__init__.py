@@ -68,11 +68,6 @@ def build(name: str, **options: Any) -> nn.Module:
     Inception v3, GPT), `auxiliary` (Inception v3), `layers`, `heads`, `width`, `vocabulary`,
     `context` (GPT). The network is on PyTorch's default device; under `torch.device("meta")` it
     takes no memory.
-
-    Raises
-    ------
-    InputError
-        If there is no such network or option, or an option has an impossible value.
     """
     network = _find(name)
     _check_options(name, network, options)
@@ -99,11 +94,6 @@ def default_input(name: str, shape: Sequence[int] | None = None, **options: Any)
     It is normally distributed float32 of (batch, 3, height, width) or, for a GPT, int64 tokens of
     (batch, tokens), drawn from PyTorch's generator; by default `default_shape(name)`, for a GPT
     with no more tokens than its context.
-
-    Raises
-    ------
-    InputError
-        If there is no such network or option, or the network cannot take the shape.
     """
     network = _find(name)
     _check_options(name, network, options)

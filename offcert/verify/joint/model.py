@@ -90,13 +90,7 @@ class JointModel:
         self.per_byte = [int(self.common / rate) for rate in rates]
 
     def weigh(self, weights: JointWeights, place: str = "proof") -> Weighing:
-        """Return the makespan less the weighted slacks of the facts: a constant and prices.
-
-        Raises
-        ------
-        InputError
-            If a weight is for a fact that does not exist, or too large for one of the link.
-        """
+        """Return the makespan less the weighted slacks of the facts: a constant and prices."""
         weighing = Weighing(self, weights, place)
         weighing.weigh()
         return weighing

@@ -23,11 +23,6 @@ class Cuts:
         Spans of several windows, by their boundaries: the beginning is 0, the end comes last.
     computations : int
         How many there are.
-
-    Raises
-    ------
-    InputError
-        If there is no such moment or span.
     """
 
     def __init__(
