@@ -25,6 +25,9 @@ from offcert.runtime.torch_private import OpOverload
 
 # Bytes below which a tensor made of nothing is made anew by whoever reads it. Arbitrary.
 _CONSTANT = 2**16
+# Namespaces of PyTorch's own operators. Those of others may draw random numbers, or keep state,
+# without anybody's knowing.
+_OWN = ("aten", "prims")
 
 
 @dataclass(eq=False)
@@ -224,7 +227,9 @@ class DividedGraph:
 
     def _once(self, node: fx.Node, changed: Collection[fx.Node]) -> bool:
         """Whether a node cannot run a second time."""
-        if not isinstance(node.target, OpOverload) and node.target is not operator.getitem:
+        if node.target is not operator.getitem and not (
+            isinstance(node.target, OpOverload) and node.target.namespace in _OWN
+        ):
             return True
         if changes(node) or _is_random(node):
             return True

@@ -124,11 +124,17 @@ def test_only_the_searches_of_the_interrupted_step_are_forgotten() -> None:
     assert workings.searches == {"outward": kept}
 
 
-def starving(monkeypatch: pytest.MonkeyPatch, part: float) -> None:
-    """Let the system say that a thread waits for a processor for some part of all time."""
+def starving(monkeypatch: pytest.MonkeyPatch, part: float, threads: int = 1) -> None:
+    """Let the system say that threads wait for one of two processors for some part of all time."""
     begun = time.perf_counter_ns()
-    waits = lambda: {"1": int(part * (time.perf_counter_ns() - begun))}  # noqa: E731
-    monkeypatch.setattr("offcert.certify.starved.waits", waits)
+
+    def told() -> dict[str, tuple[int, int]]:
+        passed = time.perf_counter_ns() - begun
+        waited = int(part * passed)
+        return {str(each): (passed - waited, waited) for each in range(threads)}
+
+    monkeypatch.setattr("offcert.certify.starved.ran_and_waited", told)
+    monkeypatch.setattr("offcert.certify.starved.cores", lambda: 2)
 
 
 def test_time_that_others_have_the_processors_is_not_the_steps(
@@ -139,6 +145,19 @@ def test_time_that_others_have_the_processors_is_not_the_steps(
     with watched(search, 0.1, lambda: pytest.fail("not needed"), 0.1):
         time.sleep(0.6)
     assert not search.notes.failed
+
+
+@pytest.mark.parametrize(
+    ("threads", "part", "slowness"), [(8, 0.75, 1), (8, 0.875, 2), (2, 0.5, 2)]
+)
+def test_threads_that_wait_for_each_other_are_not_starved(
+    monkeypatch: pytest.MonkeyPatch, threads: int, part: float, slowness: float
+) -> None:
+    # Eight threads on two processors wait for three quarters of the time, whoever else is there.
+    starving(monkeypatch, part, threads)
+    starved = Starved()
+    time.sleep(0.05)
+    assert starved.slowness() == pytest.approx(slowness, rel=0.1)
 
 
 def test_a_step_has_as_much_longer_as_everything_takes(monkeypatch: pytest.MonkeyPatch) -> None:

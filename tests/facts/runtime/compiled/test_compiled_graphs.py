@@ -48,6 +48,33 @@ class Broken(nn.Module):
 
 NETWORKS["broken"] = (Broken, (16, 8))
 
+# How often the operator below has run in a process: state that PyTorch knows nothing of.
+_runs = [0]
+
+
+@torch.library.custom_op("offcert_tests::counted", mutates_args=())
+def counted(x: torch.Tensor) -> torch.Tensor:
+    """Return a tensor times one more at each call."""
+    _runs[0] += 1
+    return x * _runs[0]
+
+
+counted.register_fake(torch.empty_like)
+counted.register_autograd(lambda context, gradient: gradient)
+
+
+class Counted(nn.Module):
+    """An operator of the user's own between others, so that it may run again beside these."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return counted(x.cos()).sin()
+
+
+NETWORKS["counted"] = (
+    lambda: nn.Sequential(nn.Linear(8, 32), Counted(), nn.Linear(32, 32), nn.Linear(32, 4)),
+    (16, 8),
+)
+
 
 @cache
 def captured(name: str) -> Problem:
@@ -66,6 +93,16 @@ def test_a_plan_for_graphs_is_carried_out_whole_and_bitwise(name: str) -> None:
     assert report.carried_bytes == report.planned_bytes > 0
     # Of the network with random numbers, whatever may run again the least cut has already.
     assert report.again or name == "dropout"
+
+
+def test_operators_of_others_run_once_as_nobody_knows_what_they_draw_or_keep() -> None:
+    step, problem = step_of("counted"), captured("counted")
+    _runs[0] = 0
+    found = train(step.model, step.batch, moving_backend(problem, as_it_is))
+    # Once in each of two steps.
+    assert _runs == [2]
+    _runs[0] = 0
+    assert same(found, train(step.model, step.batch, plain(problem, as_it_is)))
 
 
 def uses_by_storages(graph: DividedGraph) -> dict[tuple[bool, int], set[int]]:
