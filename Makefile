@@ -132,7 +132,7 @@ bench-versions: $(STAMP)
 coverage: $(STAMP)
 	@mkdir -p out
 	@$(BIN)/python -m coverage run -m pytest -m "not slow" $(FAST) \
-		--deselect tests/facts/certify/test_watchdog.py::test_in_another_thread_a_loop_ends_too
+		--deselect tests/facts/certification/test_watchdog.py::test_in_another_thread_a_loop_ends_too
 	@$(BIN)/python -m coverage report > out/coverage.txt
 	@tail -n 1 out/coverage.txt
 	@echo "== lines that no such test reaches are in out/coverage.txt"

@@ -17,8 +17,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from offcert.certify.records import improve
-from offcert.certify.search import Search
+from offcert.certification.records import improve
+from offcert.certification.search import Search
 from offcert.core.documents import write_json
 from offcert.core.result import SolveStatus
 from offcert.formulations.models.interval_cpsat import solve
@@ -26,7 +26,7 @@ from offcert.instances.library import Entry, Library
 from offcert.proofs.settings import Settings
 from offcert.questions.schedule.problem import Recompute, Transfers
 from offcert.questions.schedule.simulate import simulate
-from offcert.verify.document import verify
+from offcert.verification.document import verify
 
 # Seconds on the clock for a second of the processor, on a machine that is shared. Assumed.
 _SHARED = 20.0

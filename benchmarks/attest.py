@@ -18,13 +18,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from offcert.certify.records import improve
+from offcert.certification.records import improve
 from offcert.core.documents import write_json
 from offcert.core.result import SolveStatus
 from offcert.instances.library import Entry, Library
 from offcert.questions.schedule.problem import Recompute, Transfers
 from offcert.questions.schedule.simulate import simulate
-from offcert.verify.document import verify
+from offcert.verification.document import verify
 from papers.attest import attest
 
 FORMAT = "offcert-attestation-run"

@@ -20,8 +20,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from offcert.certify.ladder import certify
-from offcert.certify.methods import solve
+from offcert.certification.ladder import certify
+from offcert.certification.methods import solve
 from offcert.core.documents import write_json
 from offcert.core.errors import MethodError
 from offcert.instances.cnn import CnnChains

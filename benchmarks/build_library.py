@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import library_recompute
 
-from offcert.certify.records import add
+from offcert.certification.records import add
 from offcert.core.platform import Link, Platform
 from offcert.core.result import SolveStatus
 from offcert.formulations.combinatorial.relaxations import prop3_bound

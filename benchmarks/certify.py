@@ -28,12 +28,12 @@ import library_table
 
 import offcert
 from offcert.campaign.pool import Failure, Pool, PoolTask
-from offcert.certify.records import improve
+from offcert.certification.records import improve
 from offcert.core.documents import read_json, write_json
 from offcert.core.errors import InputError
 from offcert.core.threads import cores
 from offcert.instances.library import Entry, Library
-from offcert.verify.document import Verification
+from offcert.verification.document import Verification
 
 FORMAT = "offcert-library-run"
 # Loaded once, in the process that all others are forked from: nobody's time limit pays for it.
@@ -68,8 +68,8 @@ class Task:
 
 def work(task: Task) -> tuple[Row, Verification]:
     """Certify and verify one problem, and return what came of it."""
-    from offcert.certify.ladder import certify
-    from offcert.verify.document import verify
+    from offcert.certification.ladder import certify
+    from offcert.verification.document import verify
 
     steps: list[tuple[float, str, int | None, int]] = []
 

@@ -16,14 +16,14 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from offcert.certify.ladder import certify
+from offcert.certification.ladder import certify
 from offcert.core.documents import write_json
 from offcert.core.units import parse_percent
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute, format_objective
 from offcert.runtime.hardware import hardware
 from offcert.runtime.profiling.profile import profile
-from offcert.verify.document import verify
+from offcert.verification.document import verify
 
 INPUTS = {"gpt": "8x256", "inception_v3": "32x3x299x299"}
 DEFAULT_INPUT = "32x3x224x224"

@@ -17,7 +17,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from offcert.certify.ladder import certify
+from offcert.certification.ladder import certify
 from offcert.core.documents import write_json
 from offcert.instances.cnn import cnn_chain
 from offcert.questions.schedule.problem import Problem

@@ -31,8 +31,8 @@ from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.questions.schedule.result import Result
 from offcert.questions.schedule.schedule import FluidSchedule, Piece, Schedule
 from offcert.questions.schedule.simulate import Simulator
-from offcert.verify.document import verify
-from offcert.verify.fractional import recompute
+from offcert.verification.document import verify
+from offcert.verification.fractional import recompute
 
 TESTS = Path(__file__).parent.parent / "tests"
 METHODS = ("prop3", "fractional", "prop3-subset-sum", "fractional-subset-sum")

@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from offcert.certify.joint_methods import warm_checkpoints
+from offcert.certification.joint_methods import warm_checkpoints
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.documents import write_json
 from offcert.heuristics.checkpoint.arbitrary import limits_tried

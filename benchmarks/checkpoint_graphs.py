@@ -27,7 +27,7 @@ from offcert.heuristics.checkpoint.arbitrary import arbitrary_graph_solver
 from offcert.heuristics.checkpoint.division_tree import Reading
 from offcert.heuristics.checkpoint.graph_networks import NetworkGraph, graph_of
 from offcert.questions.selection.graph import CheckpointGraph, GraphSelection
-from offcert.verify.selection import graph_bound_fault
+from offcert.verification.selection import graph_bound_fault
 from papers.checkpoint_graphs.exhaustive import exhaustive_selection
 from papers.checkpoint_graphs.frontier import TooWideError
 from papers.checkpoint_graphs.least import least_selection

@@ -23,7 +23,7 @@ from typing import Any
 from certify_joint import least_memory_problem
 from claims_sections import replace_section
 
-from offcert.certify.ladder import certify
+from offcert.certification.ladder import certify
 from offcert.core.documents import read_json, write_json
 from offcert.questions.schedule.files import problem_digest
 from offcert.questions.schedule.problem import Problem, Recompute

@@ -29,8 +29,8 @@ from claims_layers import Step, captured
 from claims_sections import replace_section
 
 import offcert
-from offcert.certify.ladder import certify
-from offcert.certify.other_ways import beginning, carried_out
+from offcert.certification.ladder import certify
+from offcert.certification.other_ways import beginning, carried_out
 from offcert.core.documents import read_json, write_json
 from offcert.proofs.certificate import certificate_from_json
 from offcert.questions.schedule.problem import Problem, Recompute

@@ -36,7 +36,7 @@ from claims_table_1 import (
     table_1_rows,
 )
 
-from offcert.certify.ladder import certify
+from offcert.certification.ladder import certify
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.platform import Platform
 from offcert.core.units import Units

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from claims_sections import replace_section
 
-from offcert.certify.ladder import certify
+from offcert.certification.ladder import certify
 from offcert.core.documents import read_json, write_json
 from offcert.core.result import SolveStatus
 from offcert.core.units import parse_size

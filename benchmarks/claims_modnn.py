@@ -21,8 +21,8 @@ from claims_sections import replaced
 from modnn import Case
 from modnn_numbers import offloading_alone
 
-from offcert.certify.ladder import certify
-from offcert.certify.splitting import certify_split
+from offcert.certification.ladder import certify
+from offcert.certification.splitting import certify_split
 from offcert.core.documents import read_json, write_atomically, write_json
 from offcert.core.errors import NoPlanError
 from offcert.core.result import SolveStatus
@@ -38,7 +38,7 @@ from offcert.instances.modnn.tasks import step_round, step_split
 from offcert.proofs.split_certificate import SplitCertificate
 from offcert.questions.schedule.check import check
 from offcert.questions.split.problem import Round
-from offcert.verify import document
+from offcert.verification import document
 from papers.claims.evidence import EvidenceFile, evidence_path, read_evidence
 from papers.claims.modnn import HEADING, modnn_section
 from papers.claims.modnn_figure import save_figure

@@ -18,7 +18,7 @@ from typing import Any
 
 from claims_sections import replace_section
 
-from offcert.certify.ladder import certify
+from offcert.certification.ladder import certify
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import NoPlanError
 from offcert.core.platform import Platform

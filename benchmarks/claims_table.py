@@ -13,7 +13,7 @@ from typing import Any
 
 import claims
 
-from offcert.certify.methods import solve
+from offcert.certification.methods import solve
 from offcert.core.documents import read_json
 from offcert.questions.schedule.files import problem_digest
 from offcert_lab.comparisons.points import Point, points_of

@@ -20,7 +20,7 @@ from typing import Any
 
 from no_wait import no_wait_makespan
 
-from offcert.certify.ladder import certify
+from offcert.certification.ladder import certify
 from offcert.core.chain import Chain
 from offcert.core.platform import Kind, Platform
 from offcert.formulations.combinatorial.relaxations import fractional_bound

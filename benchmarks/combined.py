@@ -19,7 +19,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from offcert.certify.joint_methods import warm_combined
+from offcert.certification.joint_methods import warm_combined
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.documents import write_json
 from offcert.core.errors import NoPlanError

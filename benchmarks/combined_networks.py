@@ -20,8 +20,8 @@ from typing import Any
 
 import torch
 
-from offcert.certify.joint_methods import warm_combined
-from offcert.certify.ladder import certify
+from offcert.certification.joint_methods import warm_combined
+from offcert.certification.ladder import certify
 from offcert.core.documents import write_json
 from offcert.core.errors import MethodError
 from offcert.core.platform import Platform
@@ -31,7 +31,7 @@ from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.runtime import zoo
 from offcert.runtime.hardware import hardware
 from offcert.runtime.workloads.workload import Workload
-from offcert.verify.document import verify
+from offcert.verification.document import verify
 from papers.combined.checkpoints import profile_checkpoints
 
 Row = dict[str, Any]

@@ -30,7 +30,7 @@ REPEATS = 3
 _COMPILE = """
 import json, sys
 from dataclasses import asdict
-from offcert.certify.compile import compile_all
+from offcert.certification.compile import compile_all
 print(json.dumps(asdict(compile_all(int(sys.argv[1])))))
 """
 

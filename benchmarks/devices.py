@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from offcert.certify.devices import certify_devices
-from offcert.certify.ladder import certify
+from offcert.certification.devices import certify_devices
+from offcert.certification.ladder import certify
 from offcert.core.documents import write_json
 from offcert.formulations.devices.bounds import devices_bounds
 from offcert.heuristics.modnn.sub_batch import select_sub_batch
@@ -41,7 +41,7 @@ from offcert.instances.modnn.problems import (
 )
 from offcert.instances.modnn.tasks import step_round
 from offcert.questions.devices.problem import Accumulation, DevicesProblem
-from offcert.verify.document import verify
+from offcert.verification.document import verify
 
 _UNLIMITED = 10**13
 _SECONDS = 20.0

@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from offcert.certify.ladder import certify
+from offcert.certification.ladder import certify
 from offcert.core.documents import write_json
 from offcert.questions.schedule.problem import Problem
 from offcert_lab.hunts.effort import effort

@@ -31,10 +31,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from offcert.certify.ladder import certify
-from offcert.certify.method import Effort
-from offcert.certify.registry import method_called
-from offcert.certify.search import Search
+from offcert.certification.ladder import certify
+from offcert.certification.method import Effort
+from offcert.certification.registry import method_called
+from offcert.certification.search import Search
 from offcert.core.documents import write_json
 from offcert.core.errors import OffcertError
 from offcert.core.program import Program, Segment

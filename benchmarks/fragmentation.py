@@ -23,7 +23,7 @@ from offcert.core.documents import write_json
 from offcert.core.platform import Link, Platform
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.questions.schedule.problem import Problem
-from offcert.verify.document import verify
+from offcert.verification.document import verify
 from papers.fragmentation.price import price_of_fragmentation
 
 # Bytes, first operation, and the one after the last.

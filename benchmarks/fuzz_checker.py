@@ -27,7 +27,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from offcert.certify.methods import solve
+from offcert.certification.methods import solve
 from offcert.core.chain import Chain
 from offcert.core.documents import canonical_digest, write_json
 from offcert.core.errors import InputError, MethodError, NoPlanError
@@ -36,7 +36,7 @@ from offcert.core.trace import Operation, Tensor, Trace
 from offcert.instances.checkpoint_instances import RecomputeNetworks
 from offcert.proofs.packed import pack, unpack
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
-from offcert.verify.document import verify
+from offcert.verification.document import verify
 
 CHECKER = Path(__file__).parent.parent / "check" / "offcert_check.py"
 # Methods whose bounds the checker knows, and methods that find a schedule, by whether computations

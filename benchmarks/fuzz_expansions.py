@@ -5,7 +5,7 @@
 Computations are repeatable or not, wherever they stand, and change in place what they read: values
 of others, of their own and of the input, once or more often. Every fifth network is that of a chain
 of stages, on which the methods for chains run as well. Each heuristic's executions are given to
-`offcert.verify.execution`, which shares no code with them, and its schedules to the checker
+`offcert.verification.execution`, which shares no code with them, and its schedules to the checker
 of schedules. What fails is written down with the seed that makes the network.
 """
 
@@ -38,7 +38,7 @@ from offcert.heuristics.rematerialisation.search import RematerialisationSearch
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.questions.schedule.schedule import Schedule
-from offcert.verify.execution import execution_faults
+from offcert.verification.execution import execution_faults
 
 Made = tuple[Execution, Schedule | None]
 # Selections that are drawn beside those of the solver, and limits of memory that are tried.

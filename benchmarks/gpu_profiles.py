@@ -83,7 +83,7 @@ def columns(problem: Problem) -> dict[str, Any]:
 
 def certificates(part: Part) -> None:
     """Look for plans that move, and for such that compute again as well, at an equal peak."""
-    from offcert.certify.ladder import certify
+    from offcert.certification.ladder import certify
 
     for kind, recompute in ((JOINT, Recompute.ANY), (MOVING, Recompute.NONE)):
         for network in part.wanted(kind):

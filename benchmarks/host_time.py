@@ -35,8 +35,8 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from offcert.certify.ladder import certify
-from offcert.certify.methods import solve
+from offcert.certification.ladder import certify
+from offcert.certification.methods import solve
 from offcert.core.carried.carry import carry
 from offcert.core.documents import write_json
 from offcert.core.platform import Kind, Platform

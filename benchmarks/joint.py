@@ -18,9 +18,13 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from offcert.certify.joint_methods import warm_joint_search
-from offcert.certify.schedule_methods import warm_local_search, warm_order_search, warm_set_search
-from offcert.certify.warm import warm_plans
+from offcert.certification.joint_methods import warm_joint_search
+from offcert.certification.schedule_methods import (
+    warm_local_search,
+    warm_order_search,
+    warm_set_search,
+)
+from offcert.certification.warm import warm_plans
 from offcert.core.documents import write_json
 from offcert.core.platform import Kind
 from offcert.core.units import format_size, format_time
@@ -30,7 +34,7 @@ from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem, Recompute, parse_memory
 from offcert.runtime.hardware import hardware
 from offcert.runtime.profiling.profile import profile
-from offcert.verify.execution import execution_faults
+from offcert.verification.execution import execution_faults
 
 # What may be done, and its column.
 MEANS = {"both": "both", "recompute": "recomputation alone", "offload": "offloading alone"}

@@ -24,14 +24,14 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from offcert.certify.ladder import certify
+from offcert.certification.ladder import certify
 from offcert.core.computations import Computation, Value
 from offcert.core.documents import write_json
 from offcert.core.network import Network
 from offcert.core.platform import Link, Platform
 from offcert.core.result import Evidence, SolveStatus
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
-from offcert.verify.document import verify
+from offcert.verification.document import verify
 
 ASKED = (
     "time",

@@ -40,7 +40,7 @@ from ladder_records import Run, all_ladders, ladder_of, run_of
 from ladder_text import contributions, fitted_text, printed, rung_document, summaries
 
 from offcert.campaign.pool import Failure, Pool, PoolTask
-from offcert.certify.rung import Rung
+from offcert.certification.rung import Rung
 from offcert.core.documents import write_json
 from offcert.core.errors import InputError
 from offcert.core.options import require_count, require_seconds, require_seed

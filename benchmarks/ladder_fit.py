@@ -14,7 +14,7 @@ from typing import Any
 
 from ladder_records import FAILED, RAN, TOO_LITTLE_TIME, Event, Run
 
-from offcert.certify.rung import Rung
+from offcert.certification.rung import Rung
 from offcert.questions.schedule.problem import Problem
 
 # What is nearly closed is closed; gaps of long traces go down to some 1e-8.

@@ -14,11 +14,11 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
-from offcert.certify.ladder import certify
-from offcert.certify.ladders.joint import LADDERS, ladder_for
-from offcert.certify.method import Effort
-from offcert.certify.rung import Rung
-from offcert.certify.search import Search
+from offcert.certification.ladder import certify
+from offcert.certification.ladders.joint import LADDERS, ladder_for
+from offcert.certification.method import Effort
+from offcert.certification.rung import Rung
+from offcert.certification.search import Search
 from offcert.core.errors import MethodError
 from offcert.core.result import SolveStatus
 from offcert.proofs.certificate import Certificate

@@ -11,8 +11,8 @@ from typing import Any
 from ladder_fit import Comparison, Fit, Fitted, proposals
 from ladder_records import RAN, Event, Run, all_ladders
 
-from offcert.certify.ladders.joint import JOINT_LADDERS
-from offcert.certify.rung import Rung
+from offcert.certification.ladders.joint import JOINT_LADDERS
+from offcert.certification.rung import Rung
 from offcert.core.messages import cut
 
 # Characters of a reason in the table.
@@ -135,4 +135,4 @@ def fitted_text(ladder: str, fitted: Fitted, fit: Fit) -> str:
         return "\n".join([*lines, "It does not hold there: nothing is proposed."])
     proposed = proposals(all_ladders()[ladder], fitted.rungs)
     file = "joint" if ladder in JOINT_LADDERS else "plain"
-    return "\n".join([*lines, f"Proposed for offcert/certify/ladders/{file}.py:", *proposed])
+    return "\n".join([*lines, f"Proposed for offcert/certification/ladders/{file}.py:", *proposed])

@@ -18,7 +18,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from offcert.certify.ladder import certify
+from offcert.certification.ladder import certify
 from offcert.core.documents import read_json, write_json
 from offcert.core.units import Units, format_size, parse_size
 from offcert.questions.schedule.problem import Problem, Recompute

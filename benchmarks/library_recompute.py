@@ -11,8 +11,8 @@ from itertools import chain as joined
 from itertools import combinations
 from typing import Any
 
-from offcert.certify.methods import solve
-from offcert.certify.records import add
+from offcert.certification.methods import solve
+from offcert.certification.records import add
 from offcert.core.errors import InputError, MethodError, NoPlanError
 from offcert.core.result import SolveStatus
 from offcert.core.strategy import Strategy

@@ -25,14 +25,18 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from offcert.certify.ladder import certify
-from offcert.certify.schedule_methods import warm_local_search, warm_order_search, warm_set_search
-from offcert.certify.search import SearchProgress
+from offcert.certification.ladder import certify
+from offcert.certification.schedule_methods import (
+    warm_local_search,
+    warm_order_search,
+    warm_set_search,
+)
+from offcert.certification.search import SearchProgress
 from offcert.core.documents import write_json
 from offcert.instances.cnn import CnnChains
 from offcert.questions.schedule.files import read_problem
 from offcert.questions.schedule.problem import Problem
-from offcert.verify.document import verify
+from offcert.verification.document import verify
 
 # Gaps that goals are about.
 LEVELS = (0.01, 0.001, 0.0001)

@@ -19,7 +19,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from offcert.certify.ladder import certify
+from offcert.certification.ladder import certify
 from offcert.core.documents import read_json, write_json
 from offcert.core.platform import Link, Platform
 from offcert.proofs.certificate import Certificate, read_certificate

@@ -16,8 +16,8 @@ import tempfile
 from pathlib import Path
 
 import offcert
-from offcert.certify.exporting import export
-from offcert.certify.importing import import_schedule
+from offcert.certification.exporting import export
+from offcert.certification.importing import import_schedule
 from offcert.instances.cnn import UniformChains
 
 

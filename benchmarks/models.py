@@ -18,7 +18,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from offcert.certify.methods import solve
+from offcert.certification.methods import solve
 from offcert.core.documents import read_json, write_json
 from offcert.core.result import SolveStatus
 from offcert.instances.library import Entry, Library

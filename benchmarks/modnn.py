@@ -24,8 +24,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from offcert.certify.ladder import certify
-from offcert.certify.splitting import certify_split
+from offcert.certification.ladder import certify
+from offcert.certification.splitting import certify_split
 from offcert.core.documents import write_json
 from offcert.core.errors import NoPlanError
 from offcert.core.platform import Platform
@@ -40,7 +40,7 @@ from offcert.instances.modnn.tasks import step_round, step_split
 from offcert.proofs.split_certificate import SplitCertificate
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.split.problem import Round
-from offcert.verify import document
+from offcert.verification import document
 
 Row = dict[str, Any]
 

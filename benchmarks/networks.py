@@ -22,8 +22,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from offcert.certify.ladder import certify
-from offcert.certify.methods import solve
+from offcert.certification.ladder import certify
+from offcert.certification.methods import solve
 from offcert.core.documents import write_json
 from offcert.core.errors import MethodError
 from offcert.core.units import format_size, format_time
@@ -32,7 +32,7 @@ from offcert.questions.schedule.problem import Problem, parse_memory
 from offcert.runtime import zoo
 from offcert.runtime.hardware import hardware
 from offcert.runtime.profiling.profile import profile
-from offcert.verify.document import verify
+from offcert.verification.document import verify
 
 HEURISTICS = ("greedy", "dynprog")
 

@@ -35,7 +35,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from offcert.certify.ladder import certify
+from offcert.certification.ladder import certify
 from offcert.core.documents import write_json
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from offcert.certify.placement_methods import warm_placement
-from offcert.certify.placing import place
+from offcert.certification.placement_methods import warm_placement
+from offcert.certification.placing import place
 from offcert.proofs.certificate import Certificate, read_certificate
 from offcert.proofs.placement_certificate import PlacementCertificate
 from offcert.questions.placement.files import read_placement_csv

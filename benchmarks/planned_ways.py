@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from offcert.certify.other_ways import (
+from offcert.certification.other_ways import (
     CarriedOut,
     Decision,
     carried_out,

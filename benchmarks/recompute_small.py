@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from offcert.certify.ladder import certify
+from offcert.certification.ladder import certify
 from offcert.core.documents import write_json
 from offcert.formulations.common.highs import end_process
 from offcert.formulations.rematerialisation import checkmate_milp

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from offcert.certify.search import chooses_execution
+from offcert.certification.search import chooses_execution
 from offcert.instances.library import Library
 from offcert.instances.records import Record
 

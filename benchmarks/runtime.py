@@ -35,7 +35,7 @@ from runtime_ways import (
 )
 from torch import nn
 
-from offcert.certify.ladder import certify
+from offcert.certification.ladder import certify
 from offcert.core.documents import write_json
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.launches import launch_times

@@ -38,8 +38,8 @@ from typing import Any
 
 from planned_ways import PRODUCTS, Way, measured, ways
 
-from offcert.certify.ladder import certify
-from offcert.certify.other_ways import host_bytes
+from offcert.certification.ladder import certify
+from offcert.certification.other_ways import host_bytes
 from offcert.core.documents import write_json
 from offcert.core.result import SolveStatus
 from offcert.core.units import format_size, format_time

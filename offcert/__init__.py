@@ -19,11 +19,11 @@ from offcert.core.notebook import drawn_by as _drawn_by
 
 if TYPE_CHECKING:
     from offcert.campaign.benchmark import benchmark
-    from offcert.certify.devices import certify_devices
-    from offcert.certify.ladder import certify
-    from offcert.certify.methods import solve
-    from offcert.certify.placing import place
-    from offcert.certify.splitting import certify_split
+    from offcert.certification.devices import certify_devices
+    from offcert.certification.ladder import certify
+    from offcert.certification.methods import solve
+    from offcert.certification.placing import place
+    from offcert.certification.splitting import certify_split
     from offcert.core.chain import Chain
     from offcert.core.checkpoint_chain import CheckpointChain
     from offcert.core.computations import Computation, Run, Value
@@ -67,8 +67,8 @@ if TYPE_CHECKING:
     from offcert.training.budget import budget_solver
     from offcert.training.doctor import doctor
     from offcert.training.offload import offload
-    from offcert.verify.document import verify
-    from offcert.verify.elsewhere import Elsewhere, verify_on
+    from offcert.verification.document import verify
+    from offcert.verification.elsewhere import Elsewhere, verify_on
 
 __all__ = [
     "Accumulation",
@@ -150,7 +150,7 @@ __all__ = [
     "write_problem",
 ]
 
-# Where each name lives. The packages `certify` and `verify` answer for themselves when called.
+# Where each name lives.
 _HOMES = {
     "Accumulation": "offcert.questions.devices.problem",
     "Bound": "offcert.core.result",
@@ -160,7 +160,7 @@ _HOMES = {
     "Computation": "offcert.core.computations",
     "DevicesCertificate": "offcert.proofs.devices_certificate",
     "DevicesProblem": "offcert.questions.devices.problem",
-    "Elsewhere": "offcert.verify.elsewhere",
+    "Elsewhere": "offcert.verification.elsewhere",
     "Evidence": "offcert.core.result",
     "Execution": "offcert.core.execution",
     "Gradient": "offcert.questions.devices.problem",
@@ -198,11 +198,12 @@ _HOMES = {
     "Units": "offcert.core.units",
     "Value": "offcert.core.computations",
     "benchmark": "offcert.campaign.benchmark",
-    "certify_devices": "offcert.certify.devices",
-    "certify_split": "offcert.certify.splitting",
+    "certify": "offcert.certification.ladder",
+    "certify_devices": "offcert.certification.devices",
+    "certify_split": "offcert.certification.splitting",
     "check": "offcert.questions.schedule.check",
     "doctor": "offcert.training.doctor",
-    "place": "offcert.certify.placing",
+    "place": "offcert.certification.placing",
     "read_certificate": "offcert.proofs.certificate",
     "read_devices_certificate": "offcert.proofs.devices_certificate",
     "read_devices_problem": "offcert.questions.devices.problem",
@@ -212,8 +213,9 @@ _HOMES = {
     "read_split": "offcert.questions.split.problem",
     "read_split_certificate": "offcert.proofs.split_certificate",
     "simulate": "offcert.questions.schedule.simulate",
-    "solve": "offcert.certify.methods",
-    "verify_on": "offcert.verify.elsewhere",
+    "solve": "offcert.certification.methods",
+    "verify": "offcert.verification.document",
+    "verify_on": "offcert.verification.elsewhere",
     "write_problem": "offcert.questions.schedule.files",
 }
 _NEED_TORCH = {
@@ -230,15 +232,12 @@ _NEED_TORCH = {
     "chunked_loss": "offcert.runtime.tail_chunks",
     "with_tail_chunks": "offcert.runtime.tail_chunks",
 }
-_ROOMS = ("certify", "verify")
 
 # The core does not know who draws; whoever uses it has come through this door.
 _drawn_by("offcert.report.notebook")
 
 
 def _load(name: str) -> Any:
-    if name in _ROOMS:
-        return import_module(f"offcert.{name}")
     if name in _NEED_TORCH:
         from importlib.util import find_spec
 

@@ -123,8 +123,8 @@ def names(package: str) -> str:
 # What the names that a package exports are for, by the rooms that they are defined in.
 _ROLES = {
     "Capture and train": ("runtime", "training"),
-    "Search": ("certify", "campaign"),
-    "Verify": ("verify",),
+    "Search": ("certification", "campaign"),
+    "Verify": ("verification",),
     "Problems and plans": ("questions", "instances"),
     "Certificates": ("proofs",),
     "Parts of a step and of a machine": ("core",),

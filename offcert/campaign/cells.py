@@ -11,11 +11,11 @@ from typing import Any
 from offcert._version import __version__
 from offcert.campaign.selection import Means, Subject, percent_of, varied
 from offcert.campaign.storage import Row
-from offcert.certify.method import Choice
-from offcert.certify.methods import METHODS, method_called
-from offcert.certify.option import SEPARATOR
-from offcert.certify.own_method import GIVEN, code_digest
-from offcert.certify.registry import is_own
+from offcert.certification.method import Choice
+from offcert.certification.methods import METHODS, method_called
+from offcert.certification.option import SEPARATOR
+from offcert.certification.own_method import GIVEN, code_digest
+from offcert.certification.registry import is_own
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
 from offcert.core.messages import cut, meant
@@ -31,7 +31,7 @@ _KEY_LENGTH = 32
 
 @dataclass(frozen=True)
 class CellSettings:
-    """Settings that methods may read; parameters as for `offcert.certify.ladder.certify`."""
+    """Settings that methods may read; parameters as for `offcert.certification.ladder.certify`."""
 
     time_limit: float = 60.0
     seed: int = 0
@@ -192,7 +192,7 @@ def grid(
     problems : iterable of Problem or Subject
         A problem goes by its name.
     methods : sequence of str
-        ``"certify"`` or names of `offcert.certify.methods.METHODS`, with options behind them:
+        ``"certify"`` or names of `offcert.certification.methods.METHODS`, with options behind them:
         ``"dynprog:slots=2000"``; or functions of one's own: ``"package.module:function"``.
     limits : sequence of str or int, optional
         As `offcert.questions.schedule.problem.parse_memory` reads them, or bytes; by default each

@@ -4,7 +4,7 @@ Importing it compiles, or loads what was compiled before, so that no cell pays f
 """
 
 from offcert.campaign.run import warm_up
-from offcert.certify.methods import METHODS
+from offcert.certification.methods import METHODS
 
 for _name, _method in METHODS.items():
     if not _method.reads:

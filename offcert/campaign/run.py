@@ -19,9 +19,9 @@ from offcert.campaign.cells import CERTIFY, Cell
 from offcert.campaign.pool import Failure, Pool, PoolTask
 from offcert.campaign.storage import FAILED, NO_PLAN, Row
 from offcert.campaign.table import CampaignTable
-from offcert.certify.ladder import certify
-from offcert.certify.ladders.plain import PLAIN_LADDERS
-from offcert.certify.methods import METHODS, solve
+from offcert.certification.ladder import certify
+from offcert.certification.ladders.plain import PLAIN_LADDERS
+from offcert.certification.methods import METHODS, solve
 from offcert.core.documents import make_folder, write_json
 from offcert.core.errors import InputError, MethodError
 from offcert.core.lab import lab_part
@@ -31,7 +31,7 @@ from offcert.instances.cnn import cnn_chain
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Recompute, Transfers
 from offcert.questions.schedule.result import Result
-from offcert.verify.document import verify
+from offcert.verification.document import verify
 
 # A cell may take its limit times PATIENCE, and GRACE seconds more, to end and be verified.
 # Arbitrary.

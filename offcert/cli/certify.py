@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from offcert.certify.frontier import FrontierProgress
+    from offcert.certification.frontier import FrontierProgress
     from offcert.proofs.certificate import Certificate
     from offcert.questions.schedule.problem import Problem
 
@@ -64,7 +64,7 @@ def _prepare(options: argparse.Namespace) -> None:
 def _run(options: argparse.Namespace) -> int:
     if _is_curve(options):
         return _run_curve(options)
-    from offcert.certify.ladder import certify
+    from offcert.certification.ladder import certify
 
     return search(options, certify)
 
@@ -106,8 +106,8 @@ def _run_curve(options: argparse.Namespace) -> int:
     from pathlib import Path
 
     from offcert.campaign.selection import parse_limits
-    from offcert.certify.frontier import frontier
-    from offcert.certify.interrupts import terminating_interrupts
+    from offcert.certification.frontier import frontier
+    from offcert.certification.interrupts import terminating_interrupts
     from offcert.questions.schedule.problem import parse_memory
 
     texts = parse_limits(options.memory)

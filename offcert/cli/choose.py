@@ -84,7 +84,7 @@ def _integers(text: str) -> list[int]:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from offcert.certify.splitting import certify_split
+    from offcert.certification.splitting import certify_split
     from offcert.core.units import format_time
     from offcert.proofs.questions import SPLIT
     from offcert.questions.split.problem import write_split

@@ -12,7 +12,7 @@ from offcert.cli.parser import Commands, add_command
 from offcert.cli.progress import progress
 
 if TYPE_CHECKING:
-    from offcert.certify.compile import CompiledGroup
+    from offcert.certification.compile import CompiledGroup
 
 _EXAMPLES = ("offcert compile", "offcert compile --workers 8 --json")
 
@@ -35,7 +35,7 @@ def _describe(group: CompiledGroup) -> str:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from offcert.certify.compile import compile_all
+    from offcert.certification.compile import compile_all
 
     workers = options.workers or os.cpu_count() or 1
     with progress(options, _describe, "compiling") as tell:

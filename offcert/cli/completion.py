@@ -48,7 +48,7 @@ def _teach(action: Any) -> None:
     """Give a completion to an argument whose choices its parser does not know."""
     import shtab
 
-    from offcert.certify.methods import METHODS
+    from offcert.certification.methods import METHODS
 
     if action.dest == "method":
         action.choices = tuple(METHODS)

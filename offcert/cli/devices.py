@@ -98,7 +98,7 @@ def _add_accumulation(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from offcert.certify.devices import certify_devices
+    from offcert.certification.devices import certify_devices
     from offcert.core.units import format_time
     from offcert.proofs.questions import DEVICES
     from offcert.questions.devices.problem import write_devices_problem

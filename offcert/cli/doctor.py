@@ -30,8 +30,8 @@ from offcert.cli.progress import progress
 from offcert.cli.searching import add_effort, progress_line, search_settings
 
 if TYPE_CHECKING:
-    from offcert.certify.diagnosis import Diagnosis
-    from offcert.certify.search import SearchProgress
+    from offcert.certification.diagnosis import Diagnosis
+    from offcert.certification.search import SearchProgress
     from offcert.runtime.hardware.choice import Chosen
 
 
@@ -139,7 +139,7 @@ def _run(options: argparse.Namespace) -> int:
     from dataclasses import replace
     from pathlib import Path
 
-    from offcert.certify.interrupts import terminating_interrupts
+    from offcert.certification.interrupts import terminating_interrupts
     from offcert.core.documents import write_json
     from offcert.core.errors import require_torch
     from offcert.core.units import Units, format_time

@@ -32,7 +32,7 @@ def add(commands: Commands) -> None:
 def _run(options: argparse.Namespace) -> int:
     from functools import partial
 
-    from offcert.certify.exact import compare_exactly
+    from offcert.certification.exact import compare_exactly
 
     problem = read_problem(options)
     settings = search_settings(options, "time_limit", "workers", "seed")

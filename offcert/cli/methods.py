@@ -10,7 +10,7 @@ from offcert.cli.output import show
 from offcert.cli.parser import Commands, add_command
 
 if TYPE_CHECKING:
-    from offcert.certify.method import Method
+    from offcert.certification.method import Method
 
 _EXAMPLES = (
     "offcert methods",
@@ -42,8 +42,8 @@ def add(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from offcert.certify.methods import METHODS
-    from offcert.certify.placement_methods import PLACEMENT_METHODS
+    from offcert.certification.methods import METHODS
+    from offcert.certification.placement_methods import PLACEMENT_METHODS
 
     rows = [
         row

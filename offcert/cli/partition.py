@@ -61,7 +61,7 @@ def _run(options: argparse.Namespace) -> int:
 def _require_valid(certificate: Certificate) -> None:
     """Refuse a certificate whose execution or schedule is none of its problem's."""
     from offcert.core.errors import InputError
-    from offcert.verify.document import verify
+    from offcert.verification.document import verify
 
     verification = verify(certificate.to_json())
     if not verification.valid:

@@ -84,7 +84,7 @@ def add(commands: Commands) -> None:
 def _run(options: argparse.Namespace) -> int:
     from functools import partial
 
-    from offcert.certify.placing import place
+    from offcert.certification.placing import place
     from offcert.core.units import format_size
 
     what, units = _read(options.file)
@@ -138,7 +138,7 @@ def _read(path: str) -> tuple[Any, Units]:
 
 def _on_host(what: Any, settings: dict[str, Any], path: str) -> PlacementProblem:
     """Return the problem of placing the host copies of a certificate's schedules."""
-    from offcert.certify.host_problem import host_problem
+    from offcert.certification.host_problem import host_problem
     from offcert.core.errors import InputError
     from offcert.questions.schedule.residences import HOST_ALIGNMENT
 
@@ -159,7 +159,7 @@ def _require_place(what: Any, path: str | None) -> None:
 
 def _settings(options: argparse.Namespace, units: Units) -> dict[str, Any]:
     """Return the settings in the options, checked; one that the method does not use is an error."""
-    from offcert.certify.placement_methods import placement_method_called
+    from offcert.certification.placement_methods import placement_method_called
     from offcert.core.errors import InputError
     from offcert.core.units import parse_capacity
 

@@ -130,7 +130,7 @@ def _read(path: Path, verify: bool) -> PageDocument:
     from offcert.questions.schedule.training_files import TRAINING_FORMAT, training_from_json
     from offcert.report.doctor import DOCTOR_FORMAT
     from offcert.report.page import PageDocument
-    from offcert.verify.document import verify as verified
+    from offcert.verification.document import verify as verified
 
     document = read_json(path)
     said = document.get("format") if isinstance(document, dict) else None

@@ -26,7 +26,7 @@ from offcert.cli.progress import progress
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from offcert.certify.search import SearchProgress
+    from offcert.certification.search import SearchProgress
     from offcert.proofs.certificate import Certificate
     from offcert.questions.schedule.problem import Problem
 
@@ -202,8 +202,8 @@ def search_and_say(
     options : argparse.Namespace
         ``output`` is the file, if one is to be written.
     find : callable
-        Given ``progress`` and ``keep``, as `offcert.certify.ladder.certify` has them; returns what
-        was found.
+        Given ``progress`` and ``keep``, as `offcert.certification.ladder.certify` has them;
+        returns the findings.
     say : callable
         Returns what was found for programs and for people.
     describe : callable
@@ -213,8 +213,8 @@ def search_and_say(
     """
     from functools import partial
 
-    from offcert.certify.interrupts import terminating_interrupts
-    from offcert.certify.loading import loading_since
+    from offcert.certification.interrupts import terminating_interrupts
+    from offcert.certification.loading import loading_since
     from offcert.cli import interrupts
 
     write = write or (lambda known, path: known.write(path))

@@ -43,7 +43,7 @@ def add(commands: Commands) -> None:
 def _run(options: argparse.Namespace) -> int:
     from functools import partial
 
-    from offcert.certify.methods import solve
+    from offcert.certification.methods import solve
 
     _require_uses(options)
     chosen = partial(solve, method=options.method, grid=options.grid, solver=options.solver)
@@ -52,7 +52,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _require_uses(options: argparse.Namespace) -> None:
     """Raise unless there is such a method, and it uses every option that is given."""
-    from offcert.certify.methods import method_called
+    from offcert.certification.methods import method_called
     from offcert.core.errors import InputError
 
     chosen = method_called(options.method)

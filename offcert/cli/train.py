@@ -199,7 +199,7 @@ def _read(path: str) -> Certificate:
     """Return a certificate whose plan training can follow."""
     from offcert.core.errors import InputError
     from offcert.questions.schedule.schedule import FluidSchedule
-    from offcert.verify.document import verify_file
+    from offcert.verification.document import verify_file
 
     verification = verify_file(path)
     if not verification.valid:

@@ -23,7 +23,7 @@ from offcert.cli.parser import EXIT_INVALID, EXIT_NOT_VERIFIED, Commands, add_co
 from offcert.cli.progress import LOG
 
 if TYPE_CHECKING:
-    from offcert.verify.limits import Limits
+    from offcert.verification.limits import Limits
 
 
 # Seconds that work gets to end by itself once its time is over, and seconds between two looks.
@@ -212,14 +212,14 @@ def _load() -> None:
     """Load the modules that verification may need, so that their memory does not count."""
     from importlib import import_module
 
-    searches = ("verify.outward.check", "verify.pivot.check")
-    for module in ("report.findings", "verify.elsewhere", *searches):
+    searches = ("verification.outward.check", "verification.pivot.check")
+    for module in ("report.findings", "verification.elsewhere", *searches):
         import_module(f"offcert.{module}")
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from offcert.verify.document import Outcome, verify_file
-    from offcert.verify.limits import BeyondLimitsError, Limits
+    from offcert.verification.document import Outcome, verify_file
+    from offcert.verification.limits import BeyondLimitsError, Limits
 
     limits = Limits(options.time_limit, options.memory_limit, options.max_size)
     try:
@@ -236,7 +236,7 @@ def _verify(options: argparse.Namespace) -> int:
 
 def _on(options: argparse.Namespace, limits: Limits) -> int:
     from offcert.report.findings import describe_elsewhere, elsewhere_summary
-    from offcert.verify.elsewhere import verify_on
+    from offcert.verification.elsewhere import verify_on
 
     found = verify_on(options.certificate, options.on, limits)
     show(options, elsewhere_summary(found), describe_elsewhere(found))
@@ -245,7 +245,7 @@ def _on(options: argparse.Namespace, limits: Limits) -> int:
 
 def _beyond(options: argparse.Namespace, reason: str) -> int:
     from offcert.report.findings import describe_unverified
-    from offcert.verify.findings import Outcome
+    from offcert.verification.findings import Outcome
 
     beyond = {"valid": False, "outcome": str(Outcome.BEYOND_LIMITS), "faults": []}
     show(options, beyond | {"unverified": [reason]}, describe_unverified([reason]))

@@ -14,8 +14,8 @@ from offcert.core.trace import Trace
 class Execution:
     """A strategy applied to a network: a trace in which computations may run more than once.
 
-    Whether it is a legal execution of a network is for `offcert.verify.execution` to say; nobody
-    has to trust who made it.
+    Whether it is a legal execution of a network is for `offcert.verification.execution` to say;
+    nobody has to trust who made it.
 
     Attributes
     ----------

@@ -236,7 +236,7 @@ class Library:
         return self.entry(name)
 
     def store(self, name: str, record: Record) -> None:
-        """Replace a record, without asking whether it is better: `offcert.certify.records` does."""
+        """Replace a record, better or not: `offcert.certification.records` does."""
         family, changed = self._find(name)
         entries = tuple(
             replace(entry, record=record) if entry is changed else entry for entry in family.entries

@@ -28,7 +28,7 @@ from offcert.questions.devices.schedule import DevicesSchedule, TimedJob
 from offcert.questions.schedule.schedule import Schedule
 
 if TYPE_CHECKING:
-    import offcert.verify.devices_bounds
+    import offcert.verification.devices_bounds
 
 # How bounds for several devices are called in certificates.
 DEVICE, RESOURCE, MODEL = "devices-alone", "devices-resource", "devices-cpsat"
@@ -116,14 +116,14 @@ _PROOFS = (
     Provable(
         DEVICE,
         Computed,
-        Later(lambda: offcert.verify.devices_bounds.alone),
+        Later(lambda: offcert.verification.devices_bounds.alone),
         "the step of one device that has the link to itself",
         "several-gpus",
     ),
     Provable(
         RESOURCE,
         ResourceProof,
-        Later(lambda: offcert.verify.devices_bounds.resource),
+        Later(lambda: offcert.verification.devices_bounds.resource),
         "work on one resource, from its head to its tail",
         "several-gpus",
     ),

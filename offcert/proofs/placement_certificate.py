@@ -33,7 +33,7 @@ from offcert.questions.placement.problem import (
 )
 
 if TYPE_CHECKING:
-    import offcert.verify.placement_bounds
+    import offcert.verification.placement_bounds
 
 
 @dataclass(frozen=True, repr=False)
@@ -203,14 +203,14 @@ _PROOFS = (
     Provable(
         "load",
         Computed,
-        Later(lambda: offcert.verify.placement_bounds.load),
+        Later(lambda: offcert.verification.placement_bounds.load),
         "the most bytes that are taken at a time",
         "placement",
     ),
     Provable(
         "infeasible-subset",
         InfeasibleSubset,
-        Later(lambda: offcert.verify.placement_bounds.infeasible_subset),
+        Later(lambda: offcert.verification.placement_bounds.infeasible_subset),
         "the least pool of some of the residences, all ways of stacking them looked at",
         "placement-search",
         searched=True,

@@ -15,10 +15,10 @@ from offcert.core.later import Later
 
 if TYPE_CHECKING:
     import offcert.campaign.benchmark
-    import offcert.certify.host_problem
-    import offcert.certify.ladders.joint
-    import offcert.certify.ladders.placement
-    import offcert.certify.placing
+    import offcert.certification.host_problem
+    import offcert.certification.ladders.joint
+    import offcert.certification.ladders.placement
+    import offcert.certification.placing
     import offcert.proofs.certificate
     import offcert.proofs.devices_certificate
     import offcert.proofs.placement_certificate
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     import offcert.report.question_texts
     import offcert.report.space
     import offcert.report.text
-    import offcert.verify.devices
-    import offcert.verify.placement
-    import offcert.verify.schedules
-    import offcert.verify.selection
-    import offcert.verify.split
+    import offcert.verification.devices
+    import offcert.verification.placement
+    import offcert.verification.schedules
+    import offcert.verification.selection
+    import offcert.verification.split
 
 Function = Later[Callable[..., Any]]
 
@@ -135,7 +135,7 @@ SCHEDULE = Question(
         *(*_ORIGIN, "execution", "placement", "robust"),
     ),
     certificate=Later(lambda: offcert.proofs.certificate.Certificate),
-    checker=Later(lambda: offcert.verify.schedules.check_schedule),
+    checker=Later(lambda: offcert.verification.schedules.check_schedule),
     text=Later(lambda: offcert.report.text.SCHEDULE),
     command="certify",
     problem=Later(lambda: offcert.questions.schedule.problem.Problem),
@@ -145,9 +145,9 @@ SCHEDULE = Question(
     placed=Later(lambda: offcert.report.placement_text.OF_SCHEDULE),
     reader=Later(lambda: offcert.questions.schedule.files.problem_from_json),
     writer=Later(lambda: offcert.questions.schedule.files.problem_to_json),
-    ladder=Later(lambda: offcert.certify.ladders.joint.rungs_for),
-    placer=Later(lambda: offcert.certify.placing.place_schedule),
-    host=Later(lambda: offcert.certify.host_problem.of_schedule),
+    ladder=Later(lambda: offcert.certification.ladders.joint.rungs_for),
+    placer=Later(lambda: offcert.certification.placing.place_schedule),
+    host=Later(lambda: offcert.certification.host_problem.of_schedule),
     measured=Later(lambda: offcert.campaign.benchmark.schedules_measured),
 )
 SPLIT = Question(
@@ -159,15 +159,15 @@ SPLIT = Question(
         *("bounds", "settings", "versions"),
     ),
     certificate=Later(lambda: offcert.proofs.split_certificate.SplitCertificate),
-    checker=Later(lambda: offcert.verify.split.check_split),
+    checker=Later(lambda: offcert.verification.split.check_split),
     text=Later(lambda: offcert.report.question_texts.SPLIT),
     command="choose",
     problem=Later(lambda: offcert.questions.split.problem.SplitProblem),
     placed=Later(lambda: offcert.report.placement_text.OF_SPLIT),
     reader=Later(lambda: offcert.questions.split.problem.split_from_json),
     writer=Later(lambda: offcert.questions.split.problem.split_to_json),
-    placer=Later(lambda: offcert.certify.placing.place_rounds),
-    host=Later(lambda: offcert.certify.host_problem.of_rounds),
+    placer=Later(lambda: offcert.certification.placing.place_rounds),
+    host=Later(lambda: offcert.certification.host_problem.of_rounds),
     conversion='version 1 lacks "settings": certify its problem again',
 )
 DEVICES = Question(
@@ -179,7 +179,7 @@ DEVICES = Question(
         *_ORIGIN,
     ),
     certificate=Later(lambda: offcert.proofs.devices_certificate.DevicesCertificate),
-    checker=Later(lambda: offcert.verify.devices.check_devices_certificate),
+    checker=Later(lambda: offcert.verification.devices.check_devices_certificate),
     text=Later(lambda: offcert.report.question_texts.DEVICES),
     command="devices",
     problem=Later(lambda: offcert.questions.devices.problem.DevicesProblem),
@@ -194,7 +194,7 @@ PLACEMENT = Question(
     version=1,
     fields=(*_PROBLEM, "objective", "lower_bound", "gap", "bounds", *_ORIGIN, "addresses"),
     certificate=Later(lambda: offcert.proofs.placement_certificate.PlacementCertificate),
-    checker=Later(lambda: offcert.verify.placement.check_placement),
+    checker=Later(lambda: offcert.verification.placement.check_placement),
     text=Later(lambda: offcert.report.placement_text.PLACEMENT),
     command="place",
     problem=Later(lambda: offcert.questions.placement.problem.PlacementProblem),
@@ -203,8 +203,8 @@ PLACEMENT = Question(
     placed=Later(lambda: offcert.report.placement_text.PLACEMENT),
     reader=Later(lambda: offcert.questions.placement.files.placement_problem_from_json),
     writer=Later(lambda: offcert.questions.placement.files.placement_problem_to_json),
-    ladder=Later(lambda: offcert.certify.ladders.placement.rungs_for),
-    placer=Later(lambda: offcert.certify.placing.place_again),
+    ladder=Later(lambda: offcert.certification.ladders.placement.rungs_for),
+    placer=Later(lambda: offcert.certification.placing.place_again),
     measured=Later(lambda: offcert.campaign.benchmark.placements_measured),
 )
 SELECTION = Question(
@@ -213,7 +213,7 @@ SELECTION = Question(
     version=1,
     fields=("name", "model", "sizes", "edges", "stored", "objective", "lower_bound", "proof"),
     certificate=Later(lambda: offcert.proofs.selection_certificate.SelectionCertificate),
-    checker=Later(lambda: offcert.verify.selection.check_selection),
+    checker=Later(lambda: offcert.verification.selection.check_selection),
     text=Later(lambda: offcert.report.question_texts.SELECTION),
     command="",
 )

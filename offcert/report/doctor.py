@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from offcert.certify.diagnosis import Diagnoses, Diagnosis
+from offcert.certification.diagnosis import Diagnoses, Diagnosis
 from offcert.core.errors import InputError
 from offcert.core.messages import aligned, cut
 from offcert.core.notebook import Shown

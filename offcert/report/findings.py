@@ -13,12 +13,12 @@ from offcert.core.units import format_gap, format_size, format_time
 from offcert.proofs.settings import Notes
 from offcert.questions.schedule.problem import format_objective
 from offcert.report.execution import times_lines
-from offcert.verify.document import Verification
-from offcert.verify.findings import CheckedBound
+from offcert.verification.document import Verification
+from offcert.verification.findings import CheckedBound
 
 if TYPE_CHECKING:
     # It loads NumPy, which texts do without.
-    from offcert.verify.elsewhere import Elsewhere
+    from offcert.verification.elsewhere import Elsewhere
 
 
 def elsewhere_summary(found: Elsewhere) -> dict[str, Any]:

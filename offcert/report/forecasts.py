@@ -14,8 +14,8 @@ from offcert.questions.schedule.launches import launch_times
 from offcert.questions.schedule.schedule import Schedule
 from offcert.report.findings import checked_bounds
 from offcert.report.svg import Element, element
-from offcert.verify.findings import CheckedBound
-from offcert.verify.replay import replay
+from offcert.verification.findings import CheckedBound
+from offcert.verification.replay import replay
 
 
 @dataclass(frozen=True)

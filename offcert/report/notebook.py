@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from offcert.certify.diagnosis import Diagnoses
+from offcert.certification.diagnosis import Diagnoses
 from offcert.core.messages import cut
 from offcert.core.notebook import Shown
 from offcert.core.result import Evidence

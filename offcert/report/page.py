@@ -27,7 +27,7 @@ from offcert.report.doctor import doctor_view
 from offcert.report.frontier import FrontierRow, frontier_rows
 from offcert.report.page_views import certificate_view, training_view
 from offcert.report.svg import clean
-from offcert.verify.findings import Verification
+from offcert.verification.findings import Verification
 
 _PARTS = (
     *("uPlot.min.css", "page.css", "uPlot-LICENSE.txt", "uPlot.iife.min.js"),

@@ -36,7 +36,7 @@ from offcert.report.memory_curve import fluid_memory_curve, memory_curve
 from offcert.report.svg import clean
 from offcert.report.text import offloaded_names
 from offcert.report.training_figure import bars_of_course, courses_of, said_of_times, span_of
-from offcert.verify.findings import Verification
+from offcert.verification.findings import Verification
 
 _LOOKS = list(LOOKS)
 # Letters of a name, and of a title. Arbitrary.

@@ -10,8 +10,8 @@ from offcert.proofs.certificate import Certificate
 from offcert.proofs.placement_certificate import PlacementCertificate
 from offcert.proofs.split_certificate import SplitCertificate
 from offcert.report.findings import Text
-from offcert.verify.document import Verification
-from offcert.verify.findings import CheckedBound
+from offcert.verification.document import Verification
+from offcert.verification.findings import CheckedBound
 
 
 def placement_summary(placed: PlacementCertificate) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from offcert.proofs.selection_certificate import SelectionCertificate
 from offcert.proofs.split_certificate import SplitCertificate
 from offcert.questions.split.problem import SplitProblem
 from offcert.report.findings import Text, notes_lines, notes_summary
-from offcert.verify.document import Verification
+from offcert.verification.document import Verification
 
 
 def devices_summary(certificate: DevicesCertificate) -> dict[str, Any]:

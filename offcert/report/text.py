@@ -29,7 +29,7 @@ from offcert.report.execution import (
 from offcert.report.findings import Text, checked_bounds, known_summary, notes_lines, notes_summary
 from offcert.report.forecasts import behind_host, host_lines, robust_lines, robust_summary
 from offcert.report.placement_text import placed_summary, valid_placement_lines
-from offcert.verify.document import Verification
+from offcert.verification.document import Verification
 
 _CHUNKS = (
     "--tail-chunks 8 of profile and doctor computes head and loss in chunks of tokens, which takes "

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from offcert.certify.kept_plans import KeptPlans
+from offcert.certification.kept_plans import KeptPlans
 from offcert.core.errors import InputError, NoPlanError, OffcertError, PlanError
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Problem

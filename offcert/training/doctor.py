@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from offcert.certify.diagnosis import Diagnoses, Diagnosis
-from offcert.certify.doctor import Growing, Size, diagnose
-from offcert.certify.search import SearchProgress
+from offcert.certification.diagnosis import Diagnoses, Diagnosis
+from offcert.certification.doctor import Growing, Size, diagnose
+from offcert.certification.search import SearchProgress
 from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
 from offcert.core.options import require_count

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from offcert.certify.ladder import certify
+from offcert.certification.ladder import certify
 from offcert.core.computations import Value
 from offcert.core.errors import NoPlanError
 from offcert.core.network import Network

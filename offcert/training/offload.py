@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from offcert.certify.kept_plans import KeptPlans
+from offcert.certification.kept_plans import KeptPlans
 from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
 from offcert.proofs.certificate import Certificate, read_certificate

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from offcert.certify.kept_plans import KeptPlans
+from offcert.certification.kept_plans import KeptPlans
 from offcert.core.errors import InputError
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Problem

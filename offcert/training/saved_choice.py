@@ -14,7 +14,7 @@ from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 from torch.utils.flop_counter import flop_registry
 
-from offcert.certify.saving import Name, SavedChoice, Saving, choose
+from offcert.certification.saving import Name, SavedChoice, Saving, choose
 from offcert.core.errors import InputError
 from offcert.runtime.compiled.joint_graph import JointGraph, Key, NodeDemand, mark_choice
 from offcert.runtime.compiled.true_peak import divided, peak_of

@@ -20,8 +20,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from offcert.certify.ladder import certify
-from offcert.certify.methods import solve
+from offcert.certification.ladder import certify
+from offcert.certification.methods import solve
 from offcert.core.documents import read_json, write_json
 from offcert.core.errors import InputError, NoPlanError, PlanError
 from offcert.proofs.certificate import Certificate, read_certificate

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from torch import distributed as dist
 from torch import nn
 
-from offcert.certify.kept_plans import asked
+from offcert.certification.kept_plans import asked
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError, PlanError
 from offcert.runtime.torch_private import store_of_all

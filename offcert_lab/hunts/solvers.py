@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from offcert.certify.ladder import certify
+from offcert.certification.ladder import certify
 from offcert.core.documents import write_json
 from offcert.core.platform import Link
 from offcert.formulations.exported.cells import Cells, Keeps

@@ -9,7 +9,7 @@ from fractions import Fraction
 from math import ceil
 from typing import Any
 
-from offcert.certify.other_ways import (
+from offcert.certification.other_ways import (
     Decision,
     gaps_away,
     layers_of,

@@ -13,7 +13,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-from offcert.certify.other_ways import Decision, gaps_away, layers, module_of, segmented, turn
+from offcert.certification.other_ways import Decision, gaps_away, layers, module_of, segmented, turn
 from offcert.core.documents import Fields, show
 from offcert.core.errors import InputError
 from offcert.core.execution import Execution

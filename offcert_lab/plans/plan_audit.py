@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from offcert.certify.ladder import certify
-from offcert.certify.other_ways import Decision, beginning, carried_out
+from offcert.certification.ladder import certify
+from offcert.certification.other_ways import Decision, beginning, carried_out
 from offcert.core.errors import InputError
 from offcert.core.execution import Execution
 from offcert.core.platform import Kind

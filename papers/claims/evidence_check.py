@@ -17,7 +17,7 @@ from offcert.core.result import Evidence
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.placement_certificate import PlacementCertificate
 from offcert.proofs.selection_certificate import SelectionCertificate
-from offcert.verify.document import Verification, verify
+from offcert.verification.document import Verification, verify
 from papers.claims.evidence import EvidenceFile, EvidenceRow, Figures
 
 # Computes figures of a row again, given what its certificate holds, if that is at hand.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from offcert.certify.other_ways import Decision, stepwise
+from offcert.certification.other_ways import Decision, stepwise
 from offcert.core.errors import MethodError
 from offcert.heuristics.orders.ordered import ordered_orders, ordered_schedule
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
-from offcert.verify.execution import execution_faults
+from offcert.verification.execution import execution_faults
 
 
 def schedule_of(problem: Problem, decision: Decision) -> Schedule | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from offcert.certify.other_ways import Decision, layers_of, segmented
+from offcert.certification.other_ways import Decision, layers_of, segmented
 from offcert.core.network import Network
 from offcert_lab.plans.patterns import called, forward_pass, stretches_of
 

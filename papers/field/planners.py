@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 
-from offcert.certify.other_ways import Decision, layers_of, turn
+from offcert.certification.other_ways import Decision, layers_of, turn
 from offcert.core.network import Network
 from offcert.core.platform import Kind
 from offcert.questions.schedule.problem import Problem

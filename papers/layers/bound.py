@@ -28,9 +28,9 @@ from offcert.formulations.joint.room import contents, demands, grid_of, rooms
 from offcert.formulations.joint.tree import listed, whole_weights
 from offcert.proofs.joint_document import JointCases, JointWeights
 from offcert.questions.schedule.problem import Problem
-from offcert.verify.joint.model import JointModel, Weighing
-from offcert.verify.joint.room import Cuts, States
-from offcert.verify.joint.room import rooms as verified_rooms
+from offcert.verification.joint.model import JointModel, Weighing
+from offcert.verification.joint.room import Cuts, States
+from offcert.verification.joint.room import rooms as verified_rooms
 
 # Denominators of weights, the first of which is used in cases. Arbitrary.
 _DENOMINATORS = (60, 1 << 20)

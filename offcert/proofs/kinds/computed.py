@@ -10,8 +10,8 @@ from offcert.core.later import Later
 from offcert.proofs.proof import ALL, SIMPLEX, WHOLE_OR_PAUSING, Proof, ProofKind
 
 if TYPE_CHECKING:
-    import offcert.verify.fractional
-    import offcert.verify.sums
+    import offcert.verification.fractional
+    import offcert.verification.sums
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ PROOFS = (
     ProofKind(
         "prop3",
         Computed,
-        Later(lambda: offcert.verify.fractional.prop3),
+        Later(lambda: offcert.verification.fractional.prop3),
         "computing time, or what must move at the worst operation, both ways",
         page="prop3",
         at_once=True,
@@ -61,7 +61,7 @@ PROOFS = (
     ProofKind(
         "prop3-subset-sum",
         Computed,
-        Later(lambda: offcert.verify.fractional.prop3_whole),
+        Later(lambda: offcert.verification.fractional.prop3_whole),
         "as prop3, with what must move rounded up to what whole tensors make up",
         page="whole-tensors",
         at_once=True,
@@ -70,7 +70,7 @@ PROOFS = (
     ProofKind(
         "fractional",
         Computed,
-        Later(lambda: offcert.verify.fractional.fractional),
+        Later(lambda: offcert.verification.fractional.fractional),
         "the optimum if any part of any tensor may move",
         page="fractional",
         at_once=True,
@@ -79,7 +79,7 @@ PROOFS = (
     ProofKind(
         "fractional-pieces",
         Computed,
-        Later(lambda: offcert.verify.fractional.fractional_pieces),
+        Later(lambda: offcert.verification.fractional.fractional_pieces),
         "the fractional optima of the pieces of a step between which nothing is away",
         page="pieces",
         at_once=True,
@@ -88,7 +88,7 @@ PROOFS = (
     ProofKind(
         "fractional-subset-sum",
         Computed,
-        Later(lambda: offcert.verify.fractional.fractional_whole),
+        Later(lambda: offcert.verification.fractional.fractional_whole),
         "as fractional, with what must be absent rounded up to what whole tensors make up",
         page="whole-tensors",
         at_once=True,
@@ -96,7 +96,7 @@ PROOFS = (
     ProofKind(
         "fractional-large-tensors",
         LargeTensors,
-        Later(lambda: offcert.verify.fractional.large_tensors),
+        Later(lambda: offcert.verification.fractional.large_tensors),
         "as fractional, with large tensors as wholes and small ones in parts",
         page="large-tensors",
         at_once=True,
@@ -104,7 +104,7 @@ PROOFS = (
     ProofKind(
         "fractional-large-tensors-returns",
         LargeTensors,
-        Later(lambda: offcert.verify.fractional.large_tensors_returns),
+        Later(lambda: offcert.verification.fractional.large_tensors_returns),
         "as fractional-large-tensors, where returns that stop the device are cut out",
         page="forced-returns",
         at_once=True,
@@ -113,7 +113,7 @@ PROOFS = (
     ProofKind(
         "exact-sums",
         ExactSums,
-        Later(lambda: offcert.verify.sums.exact_sums),
+        Later(lambda: offcert.verification.sums.exact_sums),
         "every sum of whole tensors that may be absent where most has to be",
         page="exact-sums",
     ),

@@ -10,9 +10,9 @@ from offcert.core.later import Later
 from offcert.proofs.proof import SIMPLEX, Proof, ProofKind
 
 if TYPE_CHECKING:
-    import offcert.verify.ends.check
-    import offcert.verify.outward.check
-    import offcert.verify.pivot.check
+    import offcert.verification.ends.check
+    import offcert.verification.outward.check
+    import offcert.verification.pivot.check
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,19 +136,19 @@ PROOFS = (
         for method, verifier, summary, page in (
             (
                 "atomic-heads",
-                Later(lambda: offcert.verify.ends.check.heads),
+                Later(lambda: offcert.verification.ends.check.heads),
                 "the least time before a pivot, and from it on, with whole tensors",
                 "heads",
             ),
             (
                 "matched-heads",
-                Later(lambda: offcert.verify.ends.check.heads),
+                Later(lambda: offcert.verification.ends.check.heads),
                 "head and tail that move the same tensors",
                 "matched",
             ),
             (
                 "matched-heads-joined",
-                Later(lambda: offcert.verify.ends.check.heads_joined),
+                Later(lambda: offcert.verification.ends.check.heads_joined),
                 "head and tail that move the same tensors, as if every tensor had one gap",
                 "matched",
             ),
@@ -157,7 +157,7 @@ PROOFS = (
     ProofKind(
         "pivot",
         Pivot,
-        Later(lambda: offcert.verify.pivot.check.pivot),
+        Later(lambda: offcert.verification.pivot.check.pivot),
         "pivot dynamic program: both sides of a cut searched to a limit",
         page="pivot",
         searched=True,
@@ -166,7 +166,7 @@ PROOFS = (
     ProofKind(
         "outward",
         Outward,
-        Later(lambda: offcert.verify.outward.check.outward),
+        Later(lambda: offcert.verification.outward.check.outward),
         "both sides of a cut followed from the pivot outward, part by part",
         page="outward",
         searched=True,

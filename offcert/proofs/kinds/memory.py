@@ -13,8 +13,8 @@ from offcert.proofs.proof import ALL, Proof, ProofKind
 from offcert.questions.schedule.problem import Minimise
 
 if TYPE_CHECKING:
-    import offcert.verify.least_memory
-    import offcert.verify.recheck
+    import offcert.verification.least_memory
+    import offcert.verification.recheck
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ PROOFS = (
     ProofKind(
         "least-memory-run",
         Computed,
-        Later(lambda: offcert.verify.least_memory.single_run),
+        Later(lambda: offcert.verification.least_memory.single_run),
         "bytes of the run that needs most, or of what is there at the start",
         page="least-memory",
         transfers=ALL,
@@ -73,7 +73,7 @@ PROOFS = (
     ProofKind(
         "least-memory-kept",
         Computed,
-        Later(lambda: offcert.verify.least_memory.kept),
+        Later(lambda: offcert.verification.least_memory.kept),
         "bytes below which what cannot be made again in time would have to stay, and does not fit",
         page="least-memory",
         transfers=ALL,
@@ -83,7 +83,7 @@ PROOFS = (
     ProofKind(
         "least-memory-cut",
         LeastMemoryCut,
-        Later(lambda: offcert.verify.least_memory.cut),
+        Later(lambda: offcert.verification.least_memory.cut),
         "bytes that are there during one run, at prices for running again and for moving",
         page="least-memory",
         transfers=ALL,
@@ -93,7 +93,7 @@ PROOFS = (
     ProofKind(
         "least-memory-by-time",
         MemoryByTime,
-        Later(lambda: offcert.verify.recheck.by_time),
+        Later(lambda: offcert.verification.recheck.by_time),
         "the bytes within which a bound on time exceeds the deadline",
         page="least-memory",
         searched=True,

@@ -12,8 +12,8 @@ from offcert.proofs.proof import ALL, WHOLE_OR_PAUSING, ClaimKind, Proof, ProofK
 from offcert.questions.schedule.problem import Minimise, Recompute
 
 if TYPE_CHECKING:
-    import offcert.verify.joint.verifier
-    import offcert.verify.joint_labels.verifier
+    import offcert.verification.joint.verifier
+    import offcert.verification.joint_labels.verifier
 
 FLUID_CLAIMS = (
     ClaimKind(
@@ -61,7 +61,7 @@ JOINT = (
     ProofKind(
         "joint-lp",
         JointProof,
-        Later(lambda: offcert.verify.joint.verifier.joint_lp),
+        Later(lambda: offcert.verification.joint.verifier.joint_lp),
         "linear relaxation of moving and computing again together, by its multipliers",
         page="joint",
         transfers=ALL,
@@ -70,7 +70,7 @@ JOINT = (
     ProofKind(
         "joint-labels",
         Computed,
-        Later(lambda: offcert.verify.joint_labels.verifier.joint_labels),
+        Later(lambda: offcert.verification.joint_labels.verifier.joint_labels),
         "every way to move and compute again, searched to the end; for small networks",
         page="joint-labels",
         searched=True,
@@ -80,7 +80,7 @@ JOINT = (
     ProofKind(
         "joint-labels-memory",
         Computed,
-        Later(lambda: offcert.verify.joint_labels.verifier.joint_labels_memory),
+        Later(lambda: offcert.verification.joint_labels.verifier.joint_labels_memory),
         "bytes, by the same search within one byte less",
         page="joint-labels",
         searched=True,

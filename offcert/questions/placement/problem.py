@@ -166,7 +166,7 @@ class PlacementProblem:
 class Placement:
     """Where every residence of a problem lies.
 
-    Whether no two overlap is for `offcert.verify.placement` to say.
+    Whether no two overlap is for `offcert.verification.placement` to say.
 
     Parameters
     ----------

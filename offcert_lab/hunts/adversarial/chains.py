@@ -11,8 +11,8 @@ from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from offcert.certify.ladder import certify
-from offcert.certify.search import UnsoundError
+from offcert.certification.ladder import certify
+from offcert.certification.search import UnsoundError
 from offcert.core.errors import InputError, MethodError
 from offcert.core.trace import require_integer
 from offcert.instances.generator import Generator, knob

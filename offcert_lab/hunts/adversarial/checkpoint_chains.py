@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from offcert.certify.search import UnsoundError
+from offcert.certification.search import UnsoundError
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import InputError, MethodError, NoPlanError, PlanError
 from offcert.core.execution import Execution

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from offcert.certify.method import Effort
-from offcert.certify.methods import METHODS
-from offcert.certify.search import Search, UnsoundError
+from offcert.certification.method import Effort
+from offcert.certification.methods import METHODS
+from offcert.certification.search import Search, UnsoundError
 from offcert.core.errors import InputError, MethodError, NoPlanError, PlanError
 from offcert.core.platform import Kind
 from offcert.core.result import Bound, Evidence

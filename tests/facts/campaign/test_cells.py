@@ -9,7 +9,7 @@ from offcert.campaign import cells
 from offcert.campaign.cells import Cell, CellSettings, Point, grid
 from offcert.campaign.run import execute
 from offcert.campaign.selection import Subject
-from offcert.certify.methods import METHODS, solve
+from offcert.certification.methods import METHODS, solve
 from offcert.core.errors import InputError, MethodError
 from offcert.instances.cnn import cnn_chain
 from offcert.instances.library import default_library

@@ -14,7 +14,7 @@ from offcert.instances.cnn import cnn_chain
 from offcert.instances.library import load
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Problem
-from offcert.verify.document import verify
+from offcert.verification.document import verify
 
 
 def cell(method: str, problem: Problem | None = None, **settings: Any) -> Cell:

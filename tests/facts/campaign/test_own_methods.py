@@ -12,8 +12,8 @@ import offcert
 from offcert.campaign.cells import CellSettings, grid
 from offcert.campaign.run import execute
 from offcert.campaign.standing import Measured, describe_standings, profile, standings
-from offcert.certify import own_method, watchdog
-from offcert.certify.methods import METHODS, solve
+from offcert.certification import own_method, watchdog
+from offcert.certification.methods import METHODS, solve
 from offcert.cli import main
 from offcert.core.errors import InputError
 from offcert.heuristics.evictions.rules import sequential

@@ -17,7 +17,7 @@ from offcert.campaign.table import CampaignTable
 from offcert.core.errors import InputError
 from offcert.instances.cnn import cnn_chain
 from offcert.questions.schedule.problem import Problem
-from offcert.verify.document import verify_file
+from offcert.verification.document import verify_file
 from offcert_lab.cluster.dask import run_on_cluster
 from support.workers import campaign_workers
 from support.workers.campaign_workers import DOOMED, PRELOADED

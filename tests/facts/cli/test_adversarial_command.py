@@ -9,7 +9,7 @@ import pytest
 
 from offcert.cli import main
 from offcert.questions.schedule.files import problem_digest, problem_from_json, read_problem
-from offcert.verify.document import verify_file
+from offcert.verification.document import verify_file
 from offcert_lab.hunts.adversarial import hunt
 from offcert_lab.hunts.adversarial.chains import AdversarialChains
 from support.clocks import counting_clock

@@ -203,7 +203,7 @@ def test_an_interrupt_outside_of_a_search_is_one_line(
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("offcert.verify.document.verify_file", interrupt)
+    monkeypatch.setattr("offcert.verification.document.verify_file", interrupt)
     assert main(["verify", str(problem_file)]) == 130
     assert capsys.readouterr().err == "offcert: interrupted\n"
 
@@ -342,7 +342,7 @@ def test_transfers_in_pieces_are_solved_verified_drawn_and_not_trained(
 def test_what_a_solver_prints_does_not_mix_with_the_result(problem_file: Path) -> None:
     code = (
         "import ctypes, sys\n"
-        "from offcert.certify import methods\n"
+        "from offcert.certification import methods\n"
         "from offcert.cli import main\n"
         "def shout(search, effort): ctypes.CDLL(None).puts(b'noise')\n"
         "methods.METHODS['loud'] = methods.Method(shout, 'prints')\n"

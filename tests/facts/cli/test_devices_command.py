@@ -92,7 +92,7 @@ def test_an_interrupt_writes_what_is_known(
         kept.append(read_devices_certificate(target))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("offcert.certify.devices.devices_bounds", interrupt)
+    monkeypatch.setattr("offcert.certification.devices.devices_bounds", interrupt)
     arguments = ["devices", str(source), "-o", str(target), "--time-limit", "1", "-v"]
     assert main(arguments) == 0
     said = capsys.readouterr()

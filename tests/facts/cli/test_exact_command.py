@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from offcert.certify.exact import ROWS, compare_exactly
-from offcert.certify.methods import METHODS
+from offcert.certification.exact import ROWS, compare_exactly
+from offcert.certification.methods import METHODS
 from offcert.cli import main
 from offcert.core.chain import Chain
 from offcert.core.platform import Platform

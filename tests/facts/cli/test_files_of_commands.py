@@ -53,7 +53,7 @@ def process(code: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_a_file_that_is_missing_is_said_before_anything_is_loaded() -> None:
-    loaded = "; print('offcert.certify.ladder' in sys.modules)"
+    loaded = "; print('offcert.certification.ladder' in sys.modules)"
     code = f"import sys; from offcert.cli import main; main(['certify', 'none.json']){loaded}"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stderr == "offcert: none.json cannot be read: No such file or directory\n"

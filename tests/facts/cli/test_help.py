@@ -96,8 +96,8 @@ def test_what_the_help_repeats_of_other_rooms_is_what_they_say() -> None:
 
 
 def test_searches_begin_as_the_help_says() -> None:
-    from offcert.certify.ladder import certify
-    from offcert.certify.methods import solve
+    from offcert.certification.ladder import certify
+    from offcert.certification.methods import solve
 
     for function in (certify, solve):
         parameters = inspect.signature(function).parameters

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from offcert.certify import methods
-from offcert.certify.method import Effort
-from offcert.certify.search import Search
+from offcert.certification import methods
+from offcert.certification.method import Effort
+from offcert.certification.search import Search
 from offcert.cli import main
 from offcert.core import kernel_cache
 from offcert.instances.cnn import cnn_chain

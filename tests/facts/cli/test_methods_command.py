@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from offcert.certify.methods import METHODS
+from offcert.certification.methods import METHODS
 from offcert.cli import main
 from offcert.instances.cnn import cnn_chain
 from offcert.questions.schedule.files import write_problem
@@ -81,7 +81,7 @@ def test_every_option_that_a_method_uses_is_accepted(
         given.update(options)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("offcert.certify.methods.solve", note)
+    monkeypatch.setattr("offcert.certification.methods.solve", note)
     values = {"time_limit": 3.5, "workers": 1, "target_gap": 0.5, "seed": 7, "grid": 9}
     values["solver"] = "scipy"
     read = METHODS[name].reads

@@ -83,7 +83,7 @@ def test_too_little_memory_is_no_traceback(
     def fail(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("offcert.verify.document.verify_file", fail)
+    monkeypatch.setattr("offcert.verification.document.verify_file", fail)
     assert main(["verify", certificate]) == 3
     assert capsys.readouterr().out.splitlines()[1] == "  it takes more memory than there is"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from offcert.certify.ladder import certify
+from offcert.certification.ladder import certify
 from offcert.core.errors import InputError
 from offcert.formulations.combinatorial.relaxations import prop3_bound
 from offcert.instances.cnn import cnn_chain

@@ -155,7 +155,7 @@ def test_what_could_change_unseen_is_refused() -> None:
 
 
 def test_every_kernel_has_a_digest_of_its_own() -> None:
-    from offcert.certify import warm  # noqa: F401
+    from offcert.certification import warm  # noqa: F401
     from offcert.formulations.labels import store
     from offcert.formulations.labels.pivot import kernel
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from offcert.certify.methods import solve
+from offcert.certification.methods import solve
 from offcert.core.chain import Chain
 from offcert.core.errors import InputError
 from offcert.core.messages import cut, short_repr, show
@@ -18,7 +18,7 @@ from offcert.instances.library import Family, family_from_json, family_to_text, 
 from offcert.proofs.certificate import Certificate, certificate_from_json
 from offcert.questions.schedule.files import problem_from_json, problem_to_json
 from offcert.questions.schedule.problem import Problem, Transfers
-from offcert.verify.document import verify
+from offcert.verification.document import verify
 from support.problems.random_instances import random_problem
 
 LONG = "x" * 100_000

@@ -7,7 +7,7 @@ import pytest
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import InputError
 from offcert.core.program import Program, Segment, program_from_json
-from offcert.verify.execution import execution_faults
+from offcert.verification.execution import execution_faults
 
 CHAIN = CheckpointChain([1] * 5, [2] * 5, [3] * 6, [7] * 5)
 NETWORK = CHAIN.network()

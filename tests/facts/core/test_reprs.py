@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import pytest
 
-from offcert.certify.methods import solve
+from offcert.certification.methods import solve
 from offcert.core.chain import Chain
 from offcert.core.platform import Platform
 from offcert.core.result import Bound, Evidence, SolveStatus

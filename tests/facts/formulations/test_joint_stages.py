@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from offcert.certify.methods import solve as solve_by
+from offcert.certification.methods import solve as solve_by
 from offcert.core.computations import Computation, Value
 from offcert.core.errors import MethodError
 from offcert.core.network import Network
@@ -15,7 +15,7 @@ from offcert.core.platform import Platform
 from offcert.core.result import Evidence
 from offcert.formulations.joint.stages import solve
 from offcert.questions.schedule.problem import Problem, Recompute
-from offcert.verify.document import verify
+from offcert.verification.document import verify
 from support.problems.joint import solvable
 
 

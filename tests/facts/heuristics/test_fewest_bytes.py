@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from offcert.certify.ladder import certify
+from offcert.certification.ladder import certify
 from offcert.core.platform import Kind, Platform
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.models.least_cover import least_cover_gaps
@@ -13,7 +13,7 @@ from offcert.questions.schedule.check import check
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.simulate import simulate
-from offcert.verify.document import verify
+from offcert.verification.document import verify
 
 
 def kept_over_a_peak(sizes: list[int], lacking: int, memory: int = 20) -> Problem:

@@ -28,15 +28,23 @@ ALLOWED: dict[str, set[str]] = {
     "core": set(),
     "questions": {"core"},
     "proofs": {*ASKED},
-    "verify": {*ASKED, "proofs"},
+    "verification": {*ASKED, "proofs"},
     "formulations": {*ASKED, "proofs"},
     "heuristics": {*ASKED},
     "instances": {*ASKED},
-    "certify": {*ASKED, "proofs", "verify", "formulations", "heuristics", "instances"},
-    "campaign": {*ASKED, "proofs", "verify", "formulations", "heuristics", "instances", "certify"},
+    "certification": {*ASKED, "proofs", "verification", "formulations", "heuristics", "instances"},
+    "campaign": {
+        *ASKED,
+        "proofs",
+        "verification",
+        "formulations",
+        "heuristics",
+        "instances",
+        "certification",
+    },
     "runtime": {*ASKED},
-    "training": {*ASKED, "proofs", "certify", "runtime"},
-    "report": {*ASKED, "proofs", "verify", "certify"},
+    "training": {*ASKED, "proofs", "certification", "runtime"},
+    "report": {*ASKED, "proofs", "verification", "certification"},
 }
 # The command line may import all of them, inside the functions that run a command.
 ALLOWED["cli"] = {*ALLOWED}
@@ -155,34 +163,32 @@ def named_by_questions(*fields: str) -> set[str]:
 # Who loads what has a name that it does not write out, and where the names come from.
 BY_NAME: dict[str, set[str]] = {
     # Every verifier that a registry names.
-    "verify/recheck.py": {kind.verifier.name.rpartition(".")[0] for kind in KINDS},
+    "verification/recheck.py": {kind.verifier.name.rpartition(".")[0] for kind in KINDS},
     "campaign/preload_search.py": {
         "offcert.formulations.fluid.milp",
         "offcert.formulations.models.interval_cpsat",
         "offcert.formulations.models.stage_milp",
     },
-    "verify/document.py": named_by_questions("checker"),
+    "verification/document.py": named_by_questions("checker"),
     "proofs/any_certificate.py": named_by_questions("reader", "writer"),
-    "certify/climbing.py": named_by_questions("ladder"),
-    "certify/placing.py": named_by_questions("placer"),
-    "certify/host_problem.py": named_by_questions("host"),
+    "certification/climbing.py": named_by_questions("ladder"),
+    "certification/placing.py": named_by_questions("placer"),
+    "certification/host_problem.py": named_by_questions("host"),
     "proofs/reading.py": named_by_questions("certificate"),
     "cli/choose.py": named_by_questions("text"),
     "cli/devices.py": named_by_questions("text"),
     "cli/searching.py": named_by_questions("text"),
     "cli/place.py": named_by_questions("placed"),
     "cli/plot.py": named_by_questions("picture", "snapshot"),
-    "certify/running.py": named_by_questions("answers"),
+    "certification/running.py": named_by_questions("answers"),
     "campaign/benchmark.py": named_by_questions("measured"),
     "cli/verify.py": {
         *named_by_questions("text"),
         "offcert.report.findings",
-        "offcert.verify.document",
-        "offcert.verify.outward.check",
-        "offcert.verify.pivot.check",
+        "offcert.verification.document",
+        "offcert.verification.outward.check",
+        "offcert.verification.pivot.check",
     },
-    # Packages that answer calls, which load what is below them.
-    "core/named.py": set(),
     # Entry points of the lab.
     "cli/lab.py": set(),
     "core/lab.py": set(),
@@ -322,7 +328,7 @@ def test_planted_circles_are_found(planted: str, monkeypatch: pytest.MonkeyPatch
 
 def foreign(begin: Iterable[Path]) -> set[Path]:
     """Return what verification would share with what finds and simulates, if it loads these."""
-    may = {ROOT / room for room in ("core", "questions", "proofs", "verify")}
+    may = {ROOT / room for room in ("core", "questions", "proofs", "verification")}
     door = {ROOT / "__init__.py", ROOT / "_version.py"}
     return {
         path
@@ -331,7 +337,7 @@ def foreign(begin: Iterable[Path]) -> set[Path]:
     }
 
 
-VERIFY = sorted((ROOT / "verify").rglob("*.py"))
+VERIFY = sorted((ROOT / "verification").rglob("*.py"))
 
 
 def test_verification_reaches_questions_and_proofs_only() -> None:
@@ -346,7 +352,7 @@ def test_verification_reaches_questions_and_proofs_only() -> None:
         "from offcert.formulations.labels import ends",
         "import offcert.formulations.labels.ends.targets as bound",
         "def late():\n    from offcert.formulations.labels.pivot import cut",
-        "from offcert.certify.search import Search",
+        "from offcert.certification.search import Search",
         "from offcert.questions.schedule.simulate import simulate",
         "from offcert import heuristics",
     ],
@@ -364,11 +370,11 @@ def test_what_verification_loads_is_questions_and_proofs_only(tmp_path: Path) ->
     assert len(certificates) >= 3
     code = (
         "import sys\nfrom offcert.proofs.registry import PROOFS\n"
-        "from offcert.verify.document import verify_file\n"
+        "from offcert.verification.document import verify_file\n"
         "for kind in PROOFS.values(): kind.verifier.load()\n"
         f"for path in {[str(path) for path in certificates]!r}: assert verify_file(path).valid\n"
         "rooms = {name.split('.')[1] for name in sys.modules if name.startswith('offcert.')}\n"
-        "assert rooms == {'_version', 'core', 'questions', 'proofs', 'verify'}, rooms\n"
+        "assert rooms == {'_version', 'core', 'questions', 'proofs', 'verification'}, rooms\n"
         "assert 'offcert.questions.schedule.simulate' not in sys.modules\n"
         "assert not {'torch', 'ortools', 'pulp', 'scipy.optimize'} & set(sys.modules)\n"
     )
@@ -378,7 +384,7 @@ def test_what_verification_loads_is_questions_and_proofs_only(tmp_path: Path) ->
 def test_finders_and_simulators_do_not_know_the_verifiers() -> None:
     for room in ("core", "questions", "proofs", "formulations", "heuristics", "instances"):
         for path in reached((ROOT / room).rglob("*.py")):
-            assert ROOT / "verify" not in path.parents, path
+            assert ROOT / "verification" not in path.parents, path
 
 
 def test_the_checker_imports_no_simulator() -> None:
@@ -402,7 +408,9 @@ def test_help_loads_neither_torch_nor_a_solver_nor_a_compiler(arguments: list[st
     assert "offcert" in run.stdout
 
 
-@pytest.mark.parametrize("package", ["offcert.questions.schedule.files", "offcert.verify.document"])
+@pytest.mark.parametrize(
+    "package", ["offcert.questions.schedule.files", "offcert.verification.document"]
+)
 def test_people_who_only_verify_load_no_torch(package: str) -> None:
     code = f"import sys, {package}\nsys.exit(int('torch' in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

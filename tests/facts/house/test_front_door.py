@@ -2,7 +2,6 @@
 
 import ast
 import functools
-import inspect
 import json
 import math
 import pickle
@@ -13,20 +12,19 @@ import tomllib
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import offcert
-from offcert.certify.ladder import certify
+from offcert.certification.ladder import certify
 from offcert.core.chain import Chain
 from offcert.core.errors import MissingPackageError
 from offcert.core.platform import Platform
 from offcert.core.trace import Operation, Trace
 from offcert.questions.schedule.problem import Problem
-from offcert.verify.document import Verification
-from offcert.verify.limits import BeyondLimitsError, Limits
+from offcert.verification.document import Verification
+from offcert.verification.limits import BeyondLimitsError, Limits
 from support.problems.random_instances import random_problem
 
 ROOT = Path(offcert.__file__).parent
@@ -67,13 +65,6 @@ def test_types_and_values_come_from_the_same_places() -> None:
     assert sorted(typed) == offcert.__all__
     for name, module in typed.items():
         value = getattr(offcert, name)
-        if name in ("certify", "verify"):
-            value = getattr(import_module(module), name)
-            assert inspect.signature(getattr(offcert, name)) == inspect.signature(value)
-            summary, _, rest = (inspect.getdoc(value) or "").partition("\n\n")
-            said = getattr(offcert, name).__doc__
-            assert said.startswith(f"{summary}\n\n::\n\n    {name}(\n")
-            assert said.endswith(f"\n\n{rest}")
         assert value.__module__ == module
         assert name in dir(offcert)
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
@@ -110,7 +101,7 @@ def test_nobody_inside_uses_it() -> None:
     "before",
     [
         "",
-        "from offcert.certify.ladder import certify\nimport offcert.verify.document",
+        "from offcert.certification.ladder import certify\nimport offcert.verification.document",
     ],
 )
 def test_rooms_answer_calls_whatever_was_imported_first(before: str) -> None:
@@ -120,10 +111,12 @@ def test_rooms_answer_calls_whatever_was_imported_first(before: str) -> None:
         "problem = offcert.Problem('p', chain, offcert.Platform(13, 2))\n"
         "certificate = offcert.certify(problem, time_limit=5)\n"
         "print(offcert.verify(certificate).valid, certificate.result.objective)\n"
-        "import offcert.certify.ladder\n"
-        "print(offcert.certify is __import__('sys').modules['offcert.certify'])"
+        "print(offcert.certify.__module__, offcert.verify.__module__)"
     )
-    assert run(code).splitlines() == ["True 18", "True"]
+    assert run(code).splitlines() == [
+        "True 18",
+        "offcert.certification.ladder offcert.verification.document",
+    ]
 
 
 def test_verification_may_be_limited(tmp_path: Path) -> None:

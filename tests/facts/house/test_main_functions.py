@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import offcert
-from offcert.certify.ladder import certify
-from offcert.verify.document import verify
+from offcert.certification.ladder import certify
+from offcert.verification.document import verify
 
 MAIN = ("certify", "doctor", "offload", "profile", "solve", "verify")
 SECTIONS = ("Parameters", "Returns", "Raises", "Examples")

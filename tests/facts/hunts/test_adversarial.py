@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from offcert.certify.search import UnsoundError
+from offcert.certification.search import UnsoundError
 from offcert.core.errors import InputError, MethodError, NoPlanError
 from offcert.core.result import Evidence, SolveStatus
 from offcert.heuristics.evictions.rules import greedy
 from offcert.questions.schedule.files import problem_digest
 from offcert.questions.schedule.problem import Transfers
 from offcert.questions.schedule.simulate import simulate
-from offcert.verify.document import verify
+from offcert.verification.document import verify
 from offcert_lab.hunts.adversarial import values
 from offcert_lab.hunts.adversarial.chains import AdversarialChains, certified
 from offcert_lab.hunts.adversarial.hunt import Hunt, minimise

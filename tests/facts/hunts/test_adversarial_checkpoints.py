@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from offcert.certify.search import UnsoundError
+from offcert.certification.search import UnsoundError
 from offcert.core.errors import InputError, MethodError
 from offcert.heuristics.checkpoint.live import live_bytes
 from offcert.instances.library import default_library

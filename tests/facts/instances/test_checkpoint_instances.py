@@ -20,8 +20,8 @@ from offcert.instances.recompute_partition import (
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Recompute
 from offcert.questions.schedule.simulate import simulate
-from offcert.verify.document import verify
-from offcert.verify.execution import execution_faults
+from offcert.verification.document import verify
+from offcert.verification.execution import execution_faults
 from support.oracles.joint import least_time
 from support.problems.joint_certificates import certificate_of
 

@@ -27,7 +27,7 @@ from offcert.questions.schedule.check import check
 from offcert.questions.schedule.files import problem_digest, problem_to_json
 from offcert.questions.schedule.problem import Minimise, Recompute
 from offcert.questions.schedule.simulate import simulate
-from offcert.verify.execution import execution_faults
+from offcert.verification.execution import execution_faults
 from offcert_lab.hunts.adversarial.chains import AdversarialChains
 from offcert_lab.hunts.adversarial.checkpoint_chains import AdversarialCheckpoints
 from offcert_lab.hunts.phase import CoreProblems

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from offcert.certify.records import add
+from offcert.certification.records import add
 from offcert.core.errors import InputError
 from offcert.core.result import Bound, Evidence
 from offcert.heuristics.evictions.rules import sequential
@@ -17,7 +17,7 @@ from offcert.instances.library import FOLDER, Library, default_library
 from offcert.instances.records import KnownBound, Record
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.questions.schedule.simulate import simulate
-from offcert.verify.document import verify
+from offcert.verification.document import verify
 from papers.attest import attest
 from support.problems.short_problems import pair_problems
 

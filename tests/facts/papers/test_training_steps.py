@@ -2,7 +2,7 @@
 
 from offcert.heuristics.checkpoint.graph_networks import graph_of
 from offcert.questions.selection.graph import CheckpointGraph
-from offcert.verify.execution import execution_faults
+from offcert.verification.execution import execution_faults
 from papers.checkpoint_graphs.training_steps import training_step
 from support.oracles.graphs import random_graphs
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from offcert.certify.placing import place
+from offcert.certification.placing import place
 from offcert.core.documents import read_json
 from offcert.core.errors import InputError
 from offcert.core.result import Bound, Bounded, Evidence, SolveStatus

@@ -18,7 +18,7 @@ from offcert.report.findings import Text
 
 ROOMS = {
     "certificate": "proofs",
-    "checker": "verify",
+    "checker": "verification",
     "text": "report",
     "picture": "report",
     "snapshot": "report",
@@ -27,9 +27,9 @@ ROOMS = {
     "answers": "questions",
     "reader": "questions",
     "writer": "questions",
-    "ladder": "certify",
-    "placer": "certify",
-    "host": "certify",
+    "ladder": "certification",
+    "placer": "certification",
+    "host": "certification",
     "measured": "campaign",
 }
 

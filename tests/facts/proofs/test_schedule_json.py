@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from offcert.certify.ladder import certify
-from offcert.certify.methods import solve
+from offcert.certification.ladder import certify
+from offcert.certification.methods import solve
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
 from offcert.core.platform import Platform
@@ -21,7 +21,7 @@ from offcert.core.trace import Operation, Tensor, Trace
 from offcert.proofs.certificate import certificate_from_json, read_certificate
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.questions.schedule.schedule import FluidSchedule, Schedule
-from offcert.verify.document import verify, verify_file
+from offcert.verification.document import verify, verify_file
 from support.problems.random_instances import counterexample, random_problem
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from fractions import Fraction
 
-from offcert.certify.ladder import certify
+from offcert.certification.ladder import certify
 from offcert.core.platform import Link, Platform
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.core.units import Units
@@ -12,7 +12,7 @@ from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.report.forecasts import behind_host, host_lines
 from offcert.report.text import certificate_summary, describe_certificate
-from offcert.verify.replay import replay
+from offcert.verification.replay import replay
 
 
 def problem(launches: list[int] | None) -> Problem:

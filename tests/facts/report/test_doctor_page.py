@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from offcert.certify.doctor import Size, diagnose
+from offcert.certification.doctor import Size, diagnose
 from offcert.cli import main
 from offcert.core.chain import Chain
 from offcert.core.errors import InputError

@@ -26,7 +26,7 @@ from offcert.report.text import (
     offloaded_names,
     problem_summary,
 )
-from offcert.verify.document import verify
+from offcert.verification.document import verify
 from support.problems.joint_certificates import (
     chain_problem,
     checkpointed,
@@ -161,7 +161,7 @@ def test_the_schedule_that_is_drawn_is_that_of_the_execution(tmp_path: Path) -> 
 
 def test_the_legend_names_reruns_only_where_there_are_some() -> None:
     problem = replace(chain_problem(), recompute=Recompute.NONE)
-    from offcert.certify.methods import solve
+    from offcert.certification.methods import solve
 
     certificate = solve(problem, "sequential")
     assert LOOKS["again"].name not in "".join(drawn(certificate).itertext())

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 from matplotlib.image import imread
 
-from offcert.certify.methods import solve
+from offcert.certification.methods import solve
 from offcert.core.chain import Chain
 from offcert.core.errors import InputError
 from offcert.core.platform import Platform

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from offcert.certify.methods import solve
+from offcert.certification.methods import solve
 from offcert.cli import main
 from offcert.core.chain import Chain
 from offcert.core.errors import InputError

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from offcert.certify.methods import solve
+from offcert.certification.methods import solve
 from offcert.core.chain import Chain
 from offcert.core.platform import Platform
 from offcert.core.result import Bound, Evidence

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from offcert.certify.methods import solve
+from offcert.certification.methods import solve
 from offcert.cli import main
 from offcert.core.chain import Chain
 from offcert.core.platform import Platform
@@ -20,7 +20,7 @@ from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.questions.schedule.schedule import Schedule
 from offcert.report.memory_curve import memory_curve
 from offcert.report.page import PageDocument, page
-from offcert.verify.document import verify
+from offcert.verification.document import verify
 from support.docs.docs_pages import DOCS
 from support.problems.training_records import made
 

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from offcert.certify.placing import place
+from offcert.certification.placing import place
 from offcert.core.errors import InputError
 from offcert.core.platform import Kind, Platform
 from offcert.core.result import SolveStatus

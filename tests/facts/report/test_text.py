@@ -3,7 +3,7 @@
 from dataclasses import replace
 from fractions import Fraction
 
-from offcert.certify.methods import solve
+from offcert.certification.methods import solve
 from offcert.core.chain import Chain
 from offcert.core.platform import Platform
 from offcert.proofs.settings import Notes
@@ -12,8 +12,8 @@ from offcert.report.execution import times_lines
 from offcert.report.findings import describe_elsewhere, notes_lines
 from offcert.report.page import PageDocument, page
 from offcert.report.text import SCHEDULE, describe_certificate, describe_problem, problem_summary
-from offcert.verify.document import verify
-from offcert.verify.elsewhere import verify_on
+from offcert.verification.document import verify
+from offcert.verification.elsewhere import verify_on
 
 
 def problem(back: Fraction | None = None) -> Problem:

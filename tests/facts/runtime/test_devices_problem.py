@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import offcert
-from offcert.certify.devices import certify_devices
+from offcert.certification.devices import certify_devices
 from offcert.core.errors import InputError
 from offcert.questions.devices.problem import Accumulation, Place
 from offcert.runtime.devices_problem import devices_problem

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from offcert.certify.ladder import certify
+from offcert.certification.ladder import certify
 from offcert.core.errors import InputError
 from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture.step import TrainingStep

@@ -12,7 +12,7 @@ import pytest
 
 from offcert.campaign.run import execute
 from offcert.campaign.table import CampaignTable
-from offcert.certify.ladder import certify
+from offcert.certification.ladder import certify
 from offcert.core.chain import Chain
 from offcert.core.platform import Platform
 from offcert.instances.cnn import cnn_chain

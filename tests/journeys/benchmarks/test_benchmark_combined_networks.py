@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import combined_networks
 from benchmarks.combined_networks import main, summary
-from offcert.certify.ladder import certify
+from offcert.certification.ladder import certify
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Problem
 

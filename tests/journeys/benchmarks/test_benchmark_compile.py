@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from offcert.certify.compile import GROUPS
+from offcert.certification.compile import GROUPS
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 

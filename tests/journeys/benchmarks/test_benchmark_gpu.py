@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from offcert.certify.ladder import certify
+from offcert.certification.ladder import certify
 from offcert.core.platform import Platform
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.core.units import Units

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from offcert.campaign.pool import Failure
-from offcert.certify import ladder
-from offcert.certify.ladders.joint import LADDERS, ladder_for
-from offcert.certify.method import Effort, Method
-from offcert.certify.registry import METHODS
-from offcert.certify.rung import Rung
-from offcert.certify.search import Search
-from offcert.certify.search_steps.bounds import climb_combinatorial
-from offcert.certify.search_steps.descents import descend_sequential
+from offcert.certification import ladder
+from offcert.certification.ladders.joint import LADDERS, ladder_for
+from offcert.certification.method import Effort, Method
+from offcert.certification.registry import METHODS
+from offcert.certification.rung import Rung
+from offcert.certification.search import Search
+from offcert.certification.search_steps.bounds import climb_combinatorial
+from offcert.certification.search_steps.descents import descend_sequential
 from offcert.core.errors import MethodError
 from offcert.core.result import Bound, Evidence
 from offcert.instances.cnn import CnnChains

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from offcert.certify.ladder import certify
+from offcert.certification.ladder import certify
 from offcert.questions.schedule.files import write_problem
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.profiling.profile import profile

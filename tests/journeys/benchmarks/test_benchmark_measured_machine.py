@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from offcert.certify.ladder import certify
+from offcert.certification.ladder import certify
 from offcert.core.platform import Kind, Link, Platform
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.core.units import Units

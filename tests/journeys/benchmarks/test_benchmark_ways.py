@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from offcert.certify.other_ways import examined, module_of
+from offcert.certification.other_ways import examined, module_of
 from offcert.core.computations import Computation, Value
 from offcert.core.errors import InputError
 from offcert.core.network import Network

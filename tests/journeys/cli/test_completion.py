@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from offcert.certify.methods import METHODS
+from offcert.certification.methods import METHODS
 from offcert.cli import main
 from offcert.cli.completion import SHELLS
 from support.docs.typed_commands import command_names

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from offcert.questions.schedule.files import write_problem
-from offcert.verify.document import verify_file
+from offcert.verification.document import verify_file
 from support.problems.random_instances import random_problem
 
 # Waits for a thread that never ends, and then either goes on or takes no notice of anything.
@@ -17,7 +17,7 @@ STUCK = """
 import sys, threading
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
-from offcert.certify import methods, watchdog
+from offcert.certification import methods, watchdog
 from offcert.cli import main
 
 watchdog.GRACE = watchdog.TICK = watchdog.AGAIN = 0.1

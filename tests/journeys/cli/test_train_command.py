@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from offcert.certify.methods import solve
+from offcert.certification.methods import solve
 from offcert.cli import main
 from offcert.questions.schedule.training_files import read_training
 

@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from offcert.certify.devices import certify_devices
+from offcert.certification.devices import certify_devices
 from offcert.proofs.devices_certificate import ResourceProof
 from support.docs.docs_pages import READING, ROOT, fields, keys
 from support.problems.devices import three_layers

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from offcert.certify.methods import solve
+from offcert.certification.methods import solve
 from offcert.core.chain import Chain
 from offcert.core.platform import Platform
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.files import problem_to_json
 from offcert.questions.schedule.problem import Problem
 from offcert.report.page import PageDocument, write_page
-from offcert.verify.document import verify
+from offcert.verification.document import verify
 from support.browser import Page, installed, opened
 from support.problems.long_schedules import long_certificate
 from support.problems.training_records import made

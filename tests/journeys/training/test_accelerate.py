@@ -9,7 +9,7 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from torch import nn
 
-from offcert.certify.ladder import certify
+from offcert.certification.ladder import certify
 from offcert.core.errors import InputError
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.profiling.profile import profile

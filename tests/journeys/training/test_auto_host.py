@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from offcert.certify.ladder import certify
+from offcert.certification.ladder import certify
 from offcert.core.errors import InputError, NoPlanError
 from offcert.core.platform import Platform
 from offcert.core.trace import Operation, Tensor, Trace
@@ -21,7 +21,7 @@ from offcert.runtime.simulated import SimulatedDevice
 from offcert.runtime.watch.guard import OffloadWarning
 from offcert.training import host_room, offload, search
 from offcert.training.host_room import certify_within_host
-from offcert.verify.document import verify
+from offcert.verification.document import verify
 from support.runtime.counted_search import counted_search
 
 FAST = {"memory": "40%", "time_limit": 1.0, "hardware": "slow-link", "background": False}

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from offcert.certify.ladder import certify
+from offcert.certification.ladder import certify
 from offcert.core.errors import InputError
 from offcert.runtime import zoo
 from offcert.runtime.capture import Capture
@@ -22,7 +22,7 @@ from offcert.runtime.hardware import HARDWARE
 from offcert.runtime.segments.attach import Segments
 from offcert.runtime.watch.guard import OffloadWarning
 from offcert.training import host_room, offload, search
-from offcert.verify.document import verify
+from offcert.verification.document import verify
 
 # A search ends with any plan within twice the optimum: how fast the machine is says nothing.
 FAST = {"hardware": "slow-link", "time_limit": 120, "count": True, "background": False}

@@ -13,7 +13,7 @@ import pytest
 import torch
 import transformers
 
-from offcert.certify.ladder import certify
+from offcert.certification.ladder import certify
 from offcert.core.errors import InputError, PlanError
 from offcert.core.units import Units, format_size
 from offcert.questions.schedule.plan import Plan

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import offcert
-from offcert.certify.kept_plans import KeptPlans
+from offcert.certification.kept_plans import KeptPlans
 from offcert.core.documents import canonical_digest, read_json, write_json
 from offcert.runtime.follow.offload import Offload
 from offcert.runtime.watch.guard import OffloadWarning

@@ -20,8 +20,8 @@ from offcert.proofs.kinds.multipliers import JointProof
 from offcert.proofs.proof import Proof
 from offcert.proofs.registry import PROOFS
 from offcert.questions.schedule.problem import Problem
-from offcert.verify.joint.model import JointModel
-from offcert.verify.joint.room import Cuts, States, rooms
+from offcert.verification.joint.model import JointModel
+from offcert.verification.joint.room import Cuts, States, rooms
 from offcert_lab.checkers.joint_rows import JointFacts, joint_argument
 from offcert_lab.checkers.vipr import Argument, ViprCertificate
 from support.networks.changing_networks import changing_network

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from offcert.certify.ladder import certify
+from offcert.certification.ladder import certify
 from offcert.core.errors import PlanError
 from offcert.core.platform import Kind, Link, Platform
 from offcert.core.trace import Operation, Tensor, Trace
@@ -16,8 +16,8 @@ from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.simulate import Simulator, simulate
 from offcert.questions.schedule.slowing import latest
-from offcert.verify.document import verify
-from offcert.verify.replay import replay, replay_latest
+from offcert.verification.document import verify
+from offcert.verification.replay import replay, replay_latest
 from support.oracles.schedules import brute_force
 from support.oracles.slow_links import follow, least_makespan
 from support.problems.random_instances import mixed_problem, slowing

@@ -23,7 +23,7 @@ from offcert.questions.schedule.check import check
 from offcert.questions.schedule.check_fluid import check_fluid
 from offcert.questions.schedule.problem import Problem, Recompute, Transfers
 from offcert.questions.schedule.schedule import FluidSchedule, Schedule
-from offcert.verify.execution import execution_faults, persistency_faults
+from offcert.verification.execution import execution_faults, persistency_faults
 from papers.combined.assumptions import NAMES, PUBLISHED, Assumptions
 from papers.combined.exact import CombinedOutcome, solve_combined
 from support.problems.combined import combined_problem, combined_problems

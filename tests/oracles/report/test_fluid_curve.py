@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from offcert.certify.methods import solve
+from offcert.certification.methods import solve
 from offcert.core.platform import Kind, Platform
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.questions.schedule.check_fluid import check_fluid

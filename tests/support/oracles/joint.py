@@ -18,7 +18,7 @@ from offcert.core.execution import Execution
 from offcert.core.network import Network
 from offcert.core.strategy import Strategy
 from offcert.questions.schedule.problem import Problem, Transfers
-from offcert.verify.execution import execution_faults
+from offcert.verification.execution import execution_faults
 from support.oracles.schedules import brute_force
 
 # What a value's memory holds: the value, and how many computations have changed it in place.

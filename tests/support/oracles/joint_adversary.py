@@ -18,10 +18,10 @@ from scipy.sparse import csr_array
 
 from offcert.proofs.joint_document import PLACES, JointCases, JointWeights, Place
 from offcert.questions.schedule.problem import Problem
-from offcert.verify.joint.model import JointModel, Weighing, _NoFactError
-from offcert.verify.joint.room import Cuts, States, rooms
-from offcert.verify.joint.verifier import least
-from offcert.verify.limits import UNLIMITED
+from offcert.verification.joint.model import JointModel, Weighing, _NoFactError
+from offcert.verification.joint.room import Cuts, States, rooms
+from offcert.verification.joint.verifier import least
+from offcert.verification.limits import UNLIMITED
 
 # Multipliers are rounded to this part of a tick; nothing is proved by more than `_MOST` of them.
 _OVER, _MOST = 1000, 100

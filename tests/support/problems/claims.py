@@ -7,9 +7,9 @@ from typing import Any
 
 from offcert.proofs.kinds.labels import Heads, Pivot
 from offcert.questions.schedule.problem import Problem
-from offcert.verify.ends.check import MOST_LABELS, heads_fault
-from offcert.verify.limits import BeyondLimitsError
-from offcert.verify.pivot.check import pivot_fault
+from offcert.verification.ends.check import MOST_LABELS, heads_fault
+from offcert.verification.limits import BeyondLimitsError
+from offcert.verification.pivot.check import pivot_fault
 
 Sizes = Sequence[int]
 

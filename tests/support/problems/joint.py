@@ -9,9 +9,9 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
-from offcert.certify.method import Effort
-from offcert.certify.search import Search
-from offcert.certify.search_steps.joint import bound_computing, climb_joint
+from offcert.certification.method import Effort
+from offcert.certification.search import Search
+from offcert.certification.search_steps.joint import bound_computing, climb_joint
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
 from offcert.core.platform import Platform

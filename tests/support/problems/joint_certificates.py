@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 from fractions import Fraction
 
-from offcert.certify.search import Search
+from offcert.certification.search import Search
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.network import Network
 from offcert.core.platform import Platform

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from offcert.certify.methods import solve
-from offcert.certify.search import Search
+from offcert.certification.methods import solve
+from offcert.certification.search import Search
 from offcert.heuristics.joint.plans import JointPlan, ranges_of
 from offcert.heuristics.joint.search import joint_search
 from offcert.proofs.certificate import Certificate

@@ -5,10 +5,10 @@ import os
 import time
 from typing import Any
 
-from offcert.certify.methods import solve
+from offcert.certification.methods import solve
 from offcert.heuristics.evictions.rules import sequential
 from offcert.questions.schedule.simulate import Simulator
-from offcert.verify.document import verify
+from offcert.verification.document import verify
 
 __all__ = ["Simulator", "crash_at_m5", "quick", "sequential", "sleep"]
 

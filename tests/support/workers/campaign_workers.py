@@ -7,9 +7,9 @@ from typing import Any
 
 from offcert.campaign.cells import Cell
 from offcert.campaign.run import Answer, execute
-from offcert.certify.method import Effort
-from offcert.certify.methods import METHODS, Method
-from offcert.certify.search import Search
+from offcert.certification.method import Effort
+from offcert.certification.methods import METHODS, Method
+from offcert.certification.search import Search
 from offcert.heuristics.evictions.rules import sequential
 from offcert.questions.schedule.simulate import simulate
 

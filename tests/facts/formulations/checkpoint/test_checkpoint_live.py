@@ -13,7 +13,7 @@ from offcert.heuristics.checkpoint.live import (
     live_bytes,
     recomputed_time,
 )
-from offcert.verify.execution import execution_faults, persistency_faults
+from offcert.verification.execution import execution_faults, persistency_faults
 from papers.checkpoint_chains.segment_costs import live_costs
 from papers.checkpoint_chains.stage_ends import stage_end_bytes
 from support.oracles.checkpoint import subsets

@@ -8,9 +8,9 @@ from fractions import Fraction
 
 import pytest
 
-from offcert.certify.method import Effort
-from offcert.certify.search import Search
-from offcert.certify.search_steps.joint import bound_computing, climb_joint
+from offcert.certification.method import Effort
+from offcert.certification.search import Search
+from offcert.certification.search_steps.joint import bound_computing, climb_joint
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
@@ -24,7 +24,7 @@ from offcert.formulations.joint.bound import (
 )
 from offcert.formulations.joint.room import contents, demands, grid_of, least_need, rooms
 from offcert.questions.schedule.problem import Problem
-from offcert.verify.recheck import recheck
+from offcert.verification.recheck import recheck
 from support.oracles.joint import least_time
 from support.problems.joint import joint_problem
 from support.problems.random_networks import checkpoint_chain, random_network, recompute_problem

@@ -12,7 +12,7 @@ from offcert.core.network import Network
 from offcert.heuristics.checkpoint.arbitrary import arbitrary_graph_solver
 from offcert.heuristics.checkpoint.graph_networks import NetworkGraph, graph_of
 from offcert.questions.selection.graph import CheckpointGraph
-from offcert.verify.execution import execution_faults
+from offcert.verification.execution import execution_faults
 from papers.checkpoint_graphs.least import least_selection
 from support.problems.random_networks import checkpoint_chain, random_network
 

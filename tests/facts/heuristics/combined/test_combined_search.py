@@ -22,7 +22,7 @@ from offcert.heuristics.evictions.dynprog import algorithm_1
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.check_fluid import check_fluid
 from offcert.questions.schedule.problem import Problem, Recompute, Transfers
-from offcert.verify.execution import execution_faults, persistency_faults
+from offcert.verification.execution import execution_faults, persistency_faults
 from support.problems.combined import combined_problem, combined_problems
 from support.problems.random_instances import seeded
 from support.seeds import by_seeds

@@ -17,7 +17,7 @@ from offcert.heuristics.joint.state import JointState, new_state, program_of, st
 from offcert.heuristics.joint.tables import Tables, tables_of
 from offcert.heuristics.orders.ordered import ordered_makespan
 from offcert.questions.schedule.problem import Problem
-from offcert.verify.execution import execution_faults
+from offcert.verification.execution import execution_faults
 from support.problems.random_instances import seeded
 from support.problems.random_networks import checkpoint_chain, random_network, recompute_problem
 from support.problems.residual_networks import residual_problem

@@ -22,7 +22,7 @@ from offcert.heuristics.orders.set_search import set_search
 from offcert.instances.cnn import cnn_chain
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem, Recompute
-from offcert.verify.execution import execution_faults
+from offcert.verification.execution import execution_faults
 from support.oracles.joint import least_time
 from support.problems.random_instances import seeded
 from support.problems.random_networks import checkpoint_chain, random_network, recompute_problem

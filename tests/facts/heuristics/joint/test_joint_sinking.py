@@ -15,7 +15,7 @@ from offcert.heuristics.joint.plans import JointPlan
 from offcert.heuristics.joint.sinking import SinkingSearch
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Minimise, Problem
-from offcert.verify.execution import execution_faults
+from offcert.verification.execution import execution_faults
 from support.oracles.rematerialisation import RematerialisationOracle
 from support.problems.random_instances import seeded
 from support.problems.random_networks import checkpoint_chain, random_network, recompute_problem

@@ -11,7 +11,7 @@ from offcert.core.strategy import Strategy
 from offcert.runtime.capture import Clock, capture
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.profiling.profile import profile
-from offcert.verify.execution import execution_faults
+from offcert.verification.execution import execution_faults
 
 
 class Residual(nn.Module):

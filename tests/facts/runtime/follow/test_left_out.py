@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from offcert.certify.ladder import certify
+from offcert.certification.ladder import certify
 from offcert.questions.schedule.problem import Recompute
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.offload import OffloadWarning, follow

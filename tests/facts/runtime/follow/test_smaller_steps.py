@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import nn
 
-from offcert.certify.ladder import certify
+from offcert.certification.ladder import certify
 from offcert.core.platform import Platform
 from offcert.questions.schedule.problem import Recompute
 from offcert.runtime.capture.step import TrainingStep

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from offcert.certify.ladder import certify
+from offcert.certification.ladder import certify
 from offcert.core.errors import InputError
 from offcert.core.platform import Kind, Link
 from offcert.questions.schedule.files import read_problem, write_problem
@@ -21,7 +21,7 @@ from offcert.runtime.profiling.profile import profile
 from offcert.runtime.stages.linearise import trace_module, vocabulary
 from offcert.runtime.workloads.standard_step import standard_step
 from offcert.runtime.workloads.workload import Workload, load
-from offcert.verify.document import verify
+from offcert.verification.document import verify
 from support.networks import own_steps
 from support.networks.shallow_networks import shallow
 from support.runtime.captured import require_same, state_of

@@ -13,7 +13,7 @@ from offcert.core.program import Program, Segment
 from offcert.questions.schedule.carried import carried_on
 from offcert.runtime.capture import capture
 from offcert.runtime.plan.place import place, program_of, steady
-from offcert.verify.execution import execution_faults
+from offcert.verification.execution import execution_faults
 from support.runtime.captured import mean_step
 from support.runtime.joint_training import again, carried_by, live, problem_of, segment
 

@@ -23,7 +23,7 @@ from offcert.runtime.segments.steps import segmented
 from offcert.runtime.watch.entries import InPlaceError
 from offcert.runtime.watch.guard import OffloadWarning
 from offcert.runtime.watch.operators import pure
-from offcert.verify.execution import execution_faults
+from offcert.verification.execution import execution_faults
 from support.runtime.captured import mean_step
 from support.runtime.joint_training import (
     Unwatched,

@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 import torch
 
-from offcert.certify.ladder import certify
+from offcert.certification.ladder import certify
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.offload import OffloadWarning, follow
 from offcert.runtime.follow.options import FollowOptions

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from offcert.certify.methods import solve
+from offcert.certification.methods import solve
 from offcert.runtime import zoo
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.offload import follow

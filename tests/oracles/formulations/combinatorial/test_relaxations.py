@@ -21,9 +21,9 @@ from offcert.formulations.combinatorial.relaxations import (
     required_absent,
 )
 from offcert.questions.schedule.problem import Problem
-from offcert.verify import absence
-from offcert.verify.absence import cheapest_cover, least_memory
-from offcert.verify.fractional import recompute
+from offcert.verification import absence
+from offcert.verification.absence import cheapest_cover, least_memory
+from offcert.verification.fractional import recompute
 from support.oracles.schedules import brute_force
 from support.problems.random_instances import mixed_problem
 

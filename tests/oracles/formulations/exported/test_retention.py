@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from offcert.certify.exporting import export_retention
-from offcert.certify.importing import import_schedule
+from offcert.certification.exporting import export_retention
+from offcert.certification.importing import import_schedule
 from offcert.cli import main
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import InputError

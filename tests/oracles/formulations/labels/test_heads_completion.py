@@ -11,8 +11,8 @@ from offcert.formulations.labels.ends import tables as arrays
 from offcert.formulations.labels.ends.alone import SideSearch
 from offcert.formulations.labels.ends.side import HeadSide
 from offcert.formulations.labels.ends.tables import SideTables, bound_on_end, put
-from offcert.verify.ends.prospects import Tables as CheckTables
-from offcert.verify.ends.prospects import prospects
+from offcert.verification.ends.prospects import Tables as CheckTables
+from offcert.verification.ends.prospects import prospects
 from support.oracles.side_sequences import least_end, random_side
 
 NEVER = 2**62

@@ -16,7 +16,7 @@ from offcert.formulations.labels.joint.bound import no_execution, shortest_execu
 from offcert.formulations.labels.joint.model import JointModel
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem, Recompute
-from offcert.verify.execution import execution_faults
+from offcert.verification.execution import execution_faults
 from support.oracles.joint import least_time
 from support.oracles.rematerialisation import RematerialisationOracle
 from support.oracles.ticks import least_ticks

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from offcert.certify.method import Effort
-from offcert.certify.search import Search
-from offcert.certify.search_steps.descents import descend_sequential
-from offcert.certify.search_steps.labels import climb_matched
+from offcert.certification.method import Effort
+from offcert.certification.search import Search
+from offcert.certification.search_steps.descents import descend_sequential
+from offcert.certification.search_steps.labels import climb_matched
 from offcert.core.errors import MethodError
 from offcert.core.result import Evidence
 from offcert.formulations.combinatorial.relaxations import required_absent
@@ -21,8 +21,8 @@ from offcert.heuristics.orders.ordered import ordered_schedule
 from offcert.proofs.kinds.labels import Heads
 from offcert.proofs.settings import Settings
 from offcert.questions.schedule.problem import Problem, Transfers
-from offcert.verify.document import verify
-from offcert.verify.ends.check import heads_fault
+from offcert.verification.document import verify
+from offcert.verification.ends.check import heads_fault
 from support.oracles.schedules import brute_force
 from support.problems.random_instances import mixed_problem, random_problem
 from support.seeds import by_seeds

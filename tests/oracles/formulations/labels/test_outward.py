@@ -9,10 +9,10 @@ from itertools import pairwise
 
 import pytest
 
-from offcert.certify.method import Effort
-from offcert.certify.search import Search
-from offcert.certify.search_steps.descents import descend_sequential
-from offcert.certify.search_steps.labels import climb_outward
+from offcert.certification.method import Effort
+from offcert.certification.search import Search
+from offcert.certification.search_steps.descents import descend_sequential
+from offcert.certification.search_steps.labels import climb_outward
 from offcert.core.errors import MethodError
 from offcert.core.platform import Link
 from offcert.core.result import Evidence
@@ -35,8 +35,8 @@ from offcert.proofs.settings import Settings
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.questions.schedule.schedule import Schedule
-from offcert.verify.document import verify
-from offcert.verify.outward.check import outward_fault
+from offcert.verification.document import verify
+from offcert.verification.outward.check import outward_fault
 from support.oracles.schedules import brute_force
 from support.problems.outward import cases, no_pause
 from support.problems.random_instances import counterexample, mixed_problem
@@ -296,7 +296,7 @@ def test_the_step_adds_a_bound_and_schedules_that_verify() -> None:
 def test_a_bound_that_verification_would_not_confirm_is_not_called_proved(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from offcert.verify.outward import check as outward_check
+    from offcert.verification.outward import check as outward_check
 
     monkeypatch.setattr(outward_check, "outward_fault", lambda *parts, **more: "too large")
     search = Search(counterexample(), 60.0)

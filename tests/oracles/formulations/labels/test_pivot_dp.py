@@ -16,7 +16,7 @@ from offcert.formulations.labels.pivot.cut import Cut
 from offcert.formulations.labels.pivot.model import back_side, front_side, nested
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem
-from offcert.verify.pivot.check import pivot_fault
+from offcert.verification.pivot.check import pivot_fault
 from support.oracles.schedules import brute_force
 from support.problems.nested import nested_problems
 from support.problems.random_instances import counterexample, trace_with_internals

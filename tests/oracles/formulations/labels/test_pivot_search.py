@@ -12,7 +12,7 @@ from offcert.formulations.labels.pivot import pivot_bound
 from offcert.formulations.labels.pivot.bound import PivotOutcome, PivotSearch
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem
-from offcert.verify.pivot.check import pivot_fault
+from offcert.verification.pivot.check import pivot_fault
 from support.oracles.schedules import brute_force
 from support.problems.nested import nested_problems
 

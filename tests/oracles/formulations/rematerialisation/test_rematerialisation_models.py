@@ -18,7 +18,7 @@ from offcert.core.strategy import Strategy
 from offcert.formulations.rematerialisation import checkmate_milp, retention_cpsat, stages_milp
 from offcert.formulations.rematerialisation.outcome import RematerialisationOutcome
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
-from offcert.verify.execution import execution_faults
+from offcert.verification.execution import execution_faults
 from support.oracles.rematerialisation import RematerialisationOracle, sweeps
 from support.problems.random_networks import random_network
 from support.seeds import by_seeds

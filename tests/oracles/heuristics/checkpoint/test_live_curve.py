@@ -10,7 +10,7 @@ from offcert.core.errors import InputError, MethodError
 from offcert.core.execution import Execution
 from offcert.core.program import Program, Segment
 from offcert.heuristics.checkpoint.live_curve import live_curve, live_selection
-from offcert.verify.execution import execution_faults, persistency_faults
+from offcert.verification.execution import execution_faults, persistency_faults
 from papers.checkpoint_chains.networks import selection_network
 from support.problems.random_networks import checkpoint_chain
 

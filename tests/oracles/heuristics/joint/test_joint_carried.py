@@ -27,7 +27,7 @@ from offcert.questions.schedule.carried import carried_on
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.runtime.profiling.profile import profile
-from offcert.verify.execution import execution_faults
+from offcert.verification.execution import execution_faults
 from support.networks.interrupted_networks import changed, doubled, network
 from support.networks.shallow_networks import shallow
 from support.problems.random_instances import seeded

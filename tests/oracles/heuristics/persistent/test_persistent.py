@@ -18,7 +18,7 @@ from offcert.heuristics.checkpoint.persistent import (
     persistent_least_memory,
 )
 from offcert.questions.schedule.problem import Problem, Recompute
-from offcert.verify.execution import execution_faults, persistency_faults
+from offcert.verification.execution import execution_faults, persistency_faults
 from support.oracles.persistent import least_persistent_time
 from support.oracles.rematerialisation import RematerialisationOracle
 from support.problems.random_networks import checkpoint_chain

@@ -16,7 +16,7 @@ from offcert.heuristics.rematerialisation.search import (
     least_memory,
     least_time,
 )
-from offcert.verify.execution import execution_faults
+from offcert.verification.execution import execution_faults
 from support.oracles.rematerialisation import RematerialisationOracle
 from support.problems.random_networks import random_network
 from support.seeds import by_seeds

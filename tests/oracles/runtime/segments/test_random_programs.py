@@ -20,7 +20,7 @@ from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture import Capture, capture
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.plan.place import place
-from offcert.verify.execution import execution_faults
+from offcert.verification.execution import execution_faults
 from support.networks.interrupted_networks import changed, doubled, network
 from support.runtime.captured import mean_step
 from support.runtime.joint_training import compare_joint, live, problem_of

@@ -1,0 +1,177 @@
+"""Schedules from elsewhere, as tables of names and times, with what is known of their problem."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from offcert.certification.joint_methods import bound_at_once
+from offcert.certification.ladder import certify
+from offcert.certification.method import Effort
+from offcert.certification.running import UnsoundError
+from offcert.certification.schedule_tables import read_schedule
+from offcert.certification.search import Search, chooses_execution
+from offcert.certification.search_steps.bounds import climb_combinatorial
+from offcert.core.documents import read_text
+from offcert.core.errors import InputError, MethodError, PlanError
+from offcert.core.execution import Execution
+from offcert.core.result import Evidence
+from offcert.formulations.common.outcome import rough_plans
+from offcert.formulations.exported.integer_program import CellModel, RetentionProgram, read_solution
+from offcert.instances.library import Library
+from offcert.instances.records import Record
+from offcert.proofs.certificate import Certificate
+from offcert.proofs.settings import Settings
+from offcert.questions.schedule.check import check, peak
+from offcert.questions.schedule.files import problem_digest
+from offcert.questions.schedule.plan import Plan
+from offcert.questions.schedule.problem import Minimise, Problem
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.simulate import simulate
+from offcert.verification.execution import legality_faults
+
+METHOD = "import"
+# Bytes of memory where it is minimised, and so no limit. Arbitrary: more than any device has.
+_AMPLE = 2**60
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A schedule from elsewhere, put to the test.
+
+    Attributes
+    ----------
+    faults : tuple of str
+        Every reason why it is none of its problem; then there is no certificate.
+    certificate : Certificate or None
+        With the schedule, and bounds that are proved.
+    record : Record
+        The library's of this problem; empty if it has none.
+    """
+
+    faults: tuple[str, ...]
+    certificate: Certificate | None
+    record: Record
+
+
+def import_schedule(
+    problem: Problem,
+    path: str | Path,
+    *,
+    time_limit: float | None = None,
+    library: Library | None = None,
+    decisions: bool = False,
+) -> Imported:
+    """Check a schedule that something else has made, and certify it.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of which it is said to be a schedule.
+    path : str or Path
+        A table as `read_schedule` reads it; or, ending in ``.sol``, what a solver says of an
+        exported program.
+    decisions : bool
+        Whether times say no more than an order: what starts when is found anew.
+    time_limit : float, optional
+        Seconds to search for bounds; by default only those that cost next to nothing, and what the
+        library has proved.
+    library : Library, optional
+        By default the one that comes with the package.
+    """
+    if Path(path).suffix.lower() == ".sol":
+        execution, plans = _solved(problem, path)
+    else:
+        execution, schedule = read_schedule(problem, path)
+        executed = problem if execution is None else problem.executed(execution)
+        plans = rough_plans(executed.trace, schedule) if decisions else []
+    if plans:
+        executed = problem if execution is None else problem.executed(execution)
+        if problem.minimise is Minimise.MEMORY:
+            executed = executed.with_memory(_AMPLE)
+        found = _followed(executed, plans)
+        if isinstance(found, str):
+            fault = f"its order of transfers cannot be followed: {found}"
+            return Imported((fault,), None, _record(problem, library or Library()))
+        schedule = found
+    return examined(problem, execution, schedule, time_limit=time_limit, library=library)
+
+
+def _solved(problem: Problem, path: str | Path) -> tuple[Execution | None, list[Plan]]:
+    """Return the execution and the plans that follow a solver's solution of an exported program."""
+    text = read_text(path)
+    try:
+        cells, values = read_solution(text)
+        if cells is None:
+            return RetentionProgram(problem).executed(values), [Plan()]
+        return None, CellModel(problem, cells).plans(values)
+    except (InputError, MethodError) as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def _followed(problem: Problem, plans: Iterable[Plan]) -> Schedule | str:
+    """Return the shortest schedule that follows one of some plans, or why there is none."""
+    found, reason = [], ""
+    for plan in plans:
+        try:
+            found.append(simulate(problem, plan))
+        except PlanError as error:
+            reason = reason or str(error)
+    return min(found, key=lambda schedule: schedule.makespan, default=reason)
+
+
+def examined(
+    problem: Problem,
+    execution: Execution | None,
+    schedule: Schedule,
+    *,
+    time_limit: float | None = None,
+    library: Library | None = None,
+) -> Imported:
+    """Check a schedule and certify it, as `import_schedule` does with one from a file."""
+    record = _record(problem, library or Library())
+    memory = None
+    executed = problem if execution is None else problem.executed(execution)
+    if problem.minimise is Minimise.MEMORY:
+        executed = executed.with_memory(_AMPLE)
+    faults = [] if execution is None else legality_faults(problem, execution)
+    faults = faults or check(executed, schedule)
+    if not faults and problem.minimise is Minimise.MEMORY:
+        memory = peak(executed, schedule)
+        late = problem.deadline is not None and schedule.makespan > problem.deadline
+        faults = [f"it takes {schedule.makespan}, more than {problem.deadline}"] if late else []
+    if faults:
+        return Imported(tuple(faults), None, record)
+    search = Search(problem, 1.0 if time_limit is None else time_limit)
+    search.begin(METHOD)
+    search.offer_executed(execution, schedule, memory)
+    if search.schedule is None:
+        raise UnsoundError("the schedule is legal, but the program could not carry it out")
+    _bound(search, time_limit, record)
+    return Imported((), search.certificate(METHOD, Settings(time_limit=time_limit)), record)
+
+
+def _bound(search: Search, time_limit: float | None, record: Record) -> None:
+    """Add the bounds that are known or cost little, and those that a search finds in its time."""
+    effort = Effort(search.remaining, 1, 0)
+    if chooses_execution(search.problem):
+        bound_at_once(search, effort)
+    else:
+        climb_combinatorial(search, effort, late_too=True)
+    for known in record.bounds:
+        bound = known.bound
+        kept = bound.evidence is Evidence.PROVED and "omitted" not in bound.details
+        if kept and bound not in search.bounds:
+            search.add(bound)
+    if time_limit is not None and search.lower_bound < (search.objective or 0):
+        for bound in certify(search.problem, time_limit=time_limit).result.bounds:
+            search.add(bound)
+
+
+def _record(problem: Problem, library: Library) -> Record:
+    try:
+        entry = library.entry(problem.name)
+    except InputError:
+        return Record()
+    return entry.record if entry.digest == problem_digest(problem) else Record()

@@ -1,0 +1,275 @@
+"""`Method`: what a search can run, and all that is known of it without running it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from offcert.certification.option import SETTINGS, Option, Value, written_options
+from offcert.core.kernel_cache import NotCompiledError
+from offcert.core.platform import Link
+from offcert.proofs.placement_certificate import PLACEMENT_CLAIMS, PLACEMENT_PROOFS
+from offcert.proofs.proof import Claimable, ClaimKind, ProofKind, Provable
+from offcert.proofs.registry import CLAIMS, PROOFS
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
+
+
+@dataclass(frozen=True)
+class Effort:
+    """The time and threads that a step may spend, and its other settings.
+
+    Attributes
+    ----------
+    seconds : float
+        Time limit.
+    workers : int
+        Threads, for solvers that can use several.
+    seed : int
+        Seed of random choices.
+    grid : int or None
+        Ticks a cell, for time-indexed models; None lets the model choose.
+    solver : str or None
+        Linear solver, by its PuLP name or ``"scipy"``; None is the model's default.
+    options : mapping of str to Value
+        The options of the method itself, by name, where they are not as by default.
+    least : float
+        Seconds below which the step is not begun once its kernels have been loaded.
+    climb : callable or None
+        Given a search, threads and a seed, runs the ladder that suits its problem: for steps that
+        search problems which are parts of theirs.
+    """
+
+    seconds: float
+    workers: int = 2
+    seed: int = 0
+    grid: int | None = None
+    solver: str | None = None
+    options: Mapping[str, Value] = field(default_factory=dict)
+    least: float = 0.0
+    climb: Callable[[Any, int, int], None] | None = None
+
+
+# All bounds, whatever they are on; no two have the same name.
+KINDS: dict[str, Provable | Claimable] = {
+    **PROOFS,
+    **CLAIMS,
+    **PLACEMENT_PROOFS,
+    **PLACEMENT_CLAIMS,
+}
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method that a search can run: alone, if a user asks for it, or as a rung of a ladder.
+
+    Attributes
+    ----------
+    run : callable
+        Given the search and what it may spend, adds answers or bounds to the search.
+    summary : str
+        The method in one line.
+    bounds : tuple of str
+        The bounds that are its own, by their names in the registries of proofs; none if it only
+        finds answers.
+    reads : tuple of str
+        Settings of `solve` or `place` that may change its answer.
+    after : tuple of (Method, float)
+        What runs before it where it runs alone, each with the part of the time that it may take: a
+        method that improves a schedule needs one.
+    warm : tuple of callable
+        Functions that compile its kernels; they are called outside of the search's clock.
+    options : tuple of Option
+        Its own options, which are written behind its name; see `offcert.certification.option`.
+    relaxed_only : bool
+        Whether what it finds are schedules that atomic transfers do not allow.
+    network : str
+        For which networks it is.
+    recompute : frozenset of Recompute
+        Kinds of recomputation in the problems that it is for.
+    minimise : frozenset of Minimise
+        Objectives of these problems.
+    offload : frozenset of bool
+        Whether anything may leave the device in these problems.
+    chains : bool
+        Whether it is for chains alone, of those problems in which something may run again.
+    finds : str
+        The kind of its answers, in words.
+    name : str
+        As the registry calls it; empty outside of one.
+    """
+
+    run: Callable[[Any, Effort], None]
+    summary: str = ""
+    bounds: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+    after: tuple[tuple[Method, float], ...] = ()
+    warm: tuple[Callable[[], None], ...] = ()
+    options: tuple[Option, ...] = ()
+    relaxed_only: bool = False
+    network: str = "any trace"
+    recompute: frozenset[Recompute] = frozenset({Recompute.NONE})
+    minimise: frozenset[Minimise] = frozenset({Minimise.TIME})
+    offload: frozenset[bool] = frozenset({True, False})
+    chains: bool = False
+    finds: str = "a schedule"
+    name: str = ""
+
+    def step(self, search: Any, effort: Effort) -> None:
+        """Run the method as a step of a search, after compiling its kernels, if there is time."""
+        if self.warm and self._may_apply(search.problem):
+            with search.untimed():
+                self._warm_up()
+            effort = replace(effort, seconds=min(effort.seconds, search.remaining))
+            if effort.seconds < effort.least:
+                return
+        self.run(search, effort)
+
+    def _warm_up(self) -> None:
+        try:
+            for act in self.warm:
+                act()
+        except NotCompiledError as error:
+            error.acts = tuple(act.__name__ for act in self.warm)
+            raise
+        except Exception:
+            # What is wrong comes out again when it runs, under the step's own name.
+            pass
+
+    @property
+    def loads(self) -> bool:
+        """Whether it has kernels that this process has not loaded yet, as far as is known."""
+        known = [act.cache_info() for act in self.warm if hasattr(act, "cache_info")]
+        return any(info.currsize == 0 for info in known)
+
+    def alone(self, search: Any, effort: Effort) -> None:
+        """Run it after what it needs where nothing else has run."""
+        for method, share in self.after:
+            method.step(search, replace(effort, seconds=share * effort.seconds, options={}))
+            if share:
+                effort = replace(effort, seconds=search.remaining)
+        self.step(search, effort)
+
+    def _may_apply(self, problem: Any) -> bool:
+        """Return whether it is not sure that it has nothing to do with a problem."""
+        if self.chains and problem.checkpoint_chain is None:
+            return False
+        return Recompute.NONE in self.recompute or problem.recompute is not Recompute.NONE
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        if _CALLED.get(self.name) is self:
+            return _of_name, (self.name,)
+        return super().__reduce_ex__(protocol)
+
+    @property
+    def takes(self) -> tuple[Option, ...]:
+        """Options that may be written behind the name: its own, and those of `solve` it reads."""
+        return self.options + tuple(SETTINGS[name] for name in self.reads if name in SETTINGS)
+
+    @property
+    def kinds(self) -> list[Provable | Claimable]:
+        """The registries' rows of its bounds."""
+        return [KINDS[name] for name in self.bounds]
+
+    @property
+    def heuristic(self) -> bool:
+        """Whether it only finds answers, so that no bound is its own."""
+        return not self.bounds
+
+    @property
+    def transfers(self) -> frozenset[Transfers]:
+        """The kinds of transfers that it is for."""
+        if self.relaxed_only:
+            return frozenset(Transfers) - {Transfers.ATOMIC}
+        kinds = [kind.transfers for kind in self.kinds if isinstance(kind, ProofKind | ClaimKind)]
+        return frozenset().union(*kinds) if kinds else frozenset(Transfers)
+
+    @property
+    def links(self) -> frozenset[Link]:
+        """The links that it is for."""
+        kinds = [kind.links for kind in self.kinds if isinstance(kind, ProofKind)]
+        return frozenset().union(*kinds) if kinds else frozenset(Link)
+
+    @property
+    def evidence(self) -> str:
+        """The support of its bounds, in words."""
+        if self.heuristic:
+            return f"{self.finds}, no bound"
+        proved = any(isinstance(kind, Provable) for kind in self.kinds)
+        solvers = sorted({solver for kind in self.kinds for solver in kind.families})
+        said = ["proved"] if proved else []
+        said += [f"attested by {' or '.join(solvers)}"] if solvers else []
+        return ", or ".join(said)
+
+    def misfit(self, problem: Problem) -> str | None:
+        """Return the requirement of this method that a problem does not meet, or None.
+
+        As the end of a sentence: ``"needs atomic transfers, not fractional"``.
+        """
+        if problem.recompute not in self.recompute:
+            kinds = " or ".join(str(kind) for kind in Recompute if kind in self.recompute)
+            return f"is for recompute {kinds}, not {problem.recompute}"
+        if problem.minimise not in self.minimise:
+            (least,) = self.minimise
+            return f"minimises {least}, not {problem.minimise}"
+        if problem.offload not in self.offload:
+            if problem.offload:
+                return "moves nothing: it is for problems in which nothing may leave the device"
+            return "is for problems in which tensors may leave the device"
+        if self.chains and problem.checkpoint_chain is None:
+            return "needs a chain, not a network"
+        if problem.transfers not in self.transfers:
+            kinds = " or ".join(kind for kind in Transfers if kind in self.transfers)
+            return f"needs {kinds} transfers, not {problem.transfers}"
+        return None
+
+
+# All that have a name, so that they can be sent to other processes by it.
+_CALLED: dict[str, Method] = {}
+
+
+def called(rows: Mapping[str, Method]) -> dict[str, Method]:
+    """Return methods that know by which names they stand in a registry; no two have the same."""
+    named = {name: replace(method, name=name) for name, method in rows.items()}
+    assert not named.keys() & _CALLED.keys()
+    _CALLED.update(named)
+    return named
+
+
+def _of_name(name: str) -> Method:
+    return _CALLED[name]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A method by name, with options.
+
+    Attributes
+    ----------
+    name : str
+        Name of the method.
+    method : Method
+        The method's row.
+    options : mapping of str to Value
+        Options that are not at their defaults, in the order in which the method declares them.
+    """
+
+    name: str
+    method: Method
+    options: Mapping[str, Value]
+
+    @property
+    def text(self) -> str:
+        """The one way in which this choice is written: ``"dynprog:slots=2000"``."""
+        return self.name + written_options(self.options)
+
+    @property
+    def settings(self) -> dict[str, Value]:
+        """The options that are settings of `solve`."""
+        return {name: value for name, value in self.options.items() if name in SETTINGS}
+
+    @property
+    def own(self) -> Choice:
+        """The same without these."""
+        options = {n: value for n, value in self.options.items() if n not in SETTINGS}
+        return Choice(self.name, self.method, options)

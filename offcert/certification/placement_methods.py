@@ -1,0 +1,123 @@
+"""Every method for addresses by name."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from offcert.certification.method import Method, called
+from offcert.certification.own_method import names_own, own_method
+from offcert.certification.search_steps.placement import (
+    compute_load,
+    eject_large,
+    prove_by_subset,
+    run_heuristic,
+    search_apart,
+    search_ejection,
+    search_skyline,
+    solve_no_overlap,
+)
+from offcert.certification.warm import NO_LIMIT, compiling
+from offcert.core.errors import InputError
+from offcert.core.messages import meant, show
+
+
+@compiling("addresses")
+def warm_placement() -> None:
+    """Compile the kernels that place residences."""
+    from offcert.formulations.placement.sections import Sections
+    from offcert.formulations.placement.skyline import Skyline
+    from offcert.heuristics.placement.ejection import ejection_search
+    from offcert.heuristics.placement.in_order import greedy_by_size
+    from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
+
+    problem = PlacementProblem("warm", [Residence("a", 1, 0, 2), Residence("b", 1, 1, 3)])
+    greedy_by_size(problem)
+    # Alone: where stacked boxes are as good as can be, nothing is searched for.
+    Skyline(Sections(problem)).attempt(problem.load, until=NO_LIMIT)
+    high = Placement([0, 1])
+    disjoint = PlacementProblem("warm", [Residence("a", 1, 0, 1), Residence("b", 1, 1, 2)])
+    ejection_search(disjoint, time_limit=NO_LIMIT, hint=high)
+
+
+# Functions that compile the kernels of all methods that place.
+_WARM = (warm_placement,)
+_of_addresses = partial(Method, finds="addresses", warm=_WARM)
+
+
+PLACEMENT_METHODS: dict[str, Method] = called(
+    {
+        "load": Method(compute_load, "the most bytes that are taken at a time", ("load",)),
+        "first-fit": _of_addresses(
+            run_heuristic("first-fit"), "in order of time, each at the lowest address that is free"
+        ),
+        "best-fit": _of_addresses(
+            run_heuristic("best-fit"),
+            "in order of time, each in the smallest free piece that has room",
+        ),
+        "modnn-pool": _of_addresses(
+            run_heuristic("modnn-pool"),
+            "in order of time, each in a free piece of exactly its size, or else the first with "
+            "room",
+        ),
+        "greedy-size": _of_addresses(
+            run_heuristic("greedy-size"), "large residences first, each at the lowest free address"
+        ),
+        "greedy-lifetime": _of_addresses(
+            run_heuristic("greedy-lifetime"),
+            "long residences first, each at the lowest free address",
+        ),
+        "greedy-area": _of_addresses(
+            run_heuristic("greedy-area"), "those of most bytes times time first, as low as possible"
+        ),
+        "greedy-degree": _of_addresses(
+            run_heuristic("greedy-degree"), "those that meet most others first, as low as possible"
+        ),
+        "skyline-apart": _of_addresses(
+            search_apart,
+            "skyline for the large residences alone, then the small ones wherever they fit",
+            (),
+            ("time_limit", "seed"),
+        ),
+        "ejection-apart": _of_addresses(
+            eject_large,
+            "ejection for the large residences alone, then the small ones wherever they fit",
+            (),
+            ("time_limit", "seed"),
+        ),
+        "ejection": _of_addresses(
+            search_ejection,
+            "a local search: each residence pushes out what is in its way and weighs least",
+            (),
+            ("time_limit", "seed"),
+        ),
+        "infeasible-subset": _of_addresses(
+            prove_by_subset,
+            "what skyline finds not to fit, with ever fewer residences, so that it can be proved",
+            ("infeasible-subset",),
+            ("time_limit", "seed"),
+        ),
+        "skyline": _of_addresses(
+            search_skyline,
+            "depth first over what covers points just above what is placed: exact, anytime",
+            ("skyline",),
+            ("time_limit", "seed"),
+        ),
+        "no-overlap-cpsat": Method(
+            solve_no_overlap,
+            "rectangles that must not overlap, for a constraint solver: exact",
+            ("no_overlap_cpsat",),
+            ("time_limit", "workers", "seed"),
+        ),
+    }
+)
+
+
+def placement_method_called(name: object) -> Method:
+    """Return the method with a name; ``"package.module:function"`` is a function of one's own."""
+    if names_own(name):
+        return own_method(str(name), placing=True)
+    if not isinstance(name, str) or name not in PLACEMENT_METHODS:
+        known = ", ".join(PLACEMENT_METHODS)
+        hint = meant(name, PLACEMENT_METHODS) if isinstance(name, str) else ""
+        raise InputError(f"method must be one of {known}, not {show(name)}{hint}")
+    return PLACEMENT_METHODS[name]

@@ -1,0 +1,170 @@
+"""`Rung`: one step of a ladder, for which problems it is, and how long it may take."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from offcert.certification.method import Method
+from offcert.certification.search import Search
+from offcert.questions.schedule.problem import Problem, Transfers
+
+# Operations, and gaps, beyond which a trace counts as long: more than any chain of stages in the
+# library has. Searches over labels close less and less there, while the fractional bound is nearly
+# met: measured, DenseNet-201 by dense layers (217 gaps) ends with smaller gaps on the ladder of
+# long traces.
+MOST_OPERATIONS, MOST_GAPS = 320, 200
+
+
+def is_long(problem: Problem) -> bool:
+    """Return whether the trace of a problem is long."""
+    return len(problem.trace) > MOST_OPERATIONS or len(problem.trace.gaps) > MOST_GAPS
+
+
+# Operations beyond which a trace that is no chain counts as fine: more than any network of the
+# library has by stages. Derived.
+_MOST_BY_STAGES = 120
+
+
+def is_fine(problem: Problem) -> bool:
+    """Return whether a trace that may not be long has many operations between its gaps.
+
+    So have networks by modules or operators. Their many small tensors make searches over labels
+    hold more of them at once, and what those do not close with few they do not with gigabytes.
+    """
+    trace = problem.trace
+    many = len(trace) > _MOST_BY_STAGES and 3 * len(trace.gaps) <= 2 * len(trace)
+    return many and problem.chain is None
+
+
+def has_early_gaps(problem: Problem) -> bool:
+    """Return whether some tensor may leave and has to return before another one is written."""
+    trace = problem.trace
+    written = max((trace.tensors[gap.tensor].uses[0] for gap in trace.gaps), default=-1)
+    return any(gap.after <= written for gap in trace.gaps)
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One step of a ladder.
+
+    Attributes
+    ----------
+    method : Method
+        The method that runs; also says for which transfers it is.
+    share : float
+        The part of the remaining time that it may take.
+    reason : str
+        Why it stands here, and why it gets this time.
+    at_least, at_most : float
+        Minimum seconds, if so many are left, and maximum seconds.
+    always : bool
+        Whether it runs even when the time is over, so that there is a plan and a bound.
+    fallback : bool
+        Whether it runs even then as long as there is no plan.
+    relaxed_only : bool
+        Whether it is for all transfers but atomic ones.
+    fine_only : bool
+        Whether it is for fine traces only; see `is_fine`.
+    early_gaps_only : bool
+        Whether it is only for traces on which a tensor has to return before another is written.
+    gap_from : float
+        Least gap at which it is worth its time.
+    open_from, open_to : float
+        Between which parts of the makespan the outward search must have left open.
+    most_operations : float
+        Longest trace on which it ends in time.
+    most_gaps : float
+        Gaps of the largest trace on which it keeps to its time.
+    needs : float
+        Seconds below which it is not begun.
+    """
+
+    method: Method
+    share: float
+    reason: str
+    at_least: float = 0.0
+    at_most: float = math.inf
+    always: bool = False
+    fallback: bool = False
+    relaxed_only: bool = False
+    fine_only: bool = False
+    early_gaps_only: bool = False
+    gap_from: float = 0.0
+    open_from: float = 0.0
+    open_to: float = math.inf
+    most_operations: float = math.inf
+    most_gaps: float = math.inf
+    needs: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """The name of its method."""
+        return self.method.name or self.method.run.__name__
+
+    @property
+    def conditions(self) -> list[str]:
+        """Conditions on the problem, the search and the time left, in words; [] if none."""
+        words = [words for words, _ in self._demands()]
+        return [*words, f"at least {self.needs:g} s for it"] if self.needs else words
+
+    def unmet(self, search: Search) -> str | None:
+        """Return the first condition that a problem does not meet at this point, or None."""
+        return next((words for words, met in self._demands() if not met(search)), None)
+
+    def suits(self, search: Search) -> bool:
+        """Return whether it is for such a problem, at this point of the search."""
+        return self.unmet(search) is None
+
+    def _demands(self) -> Iterator[tuple[str, Callable[[Search], bool]]]:
+        """Yield every condition on problem and search in words, with its test."""
+        if self.method.transfers == {Transfers.ATOMIC}:
+            yield "atomic transfers", lambda search: _is_atomic(search.problem)
+        if self.relaxed_only:
+            yield "transfers that are not atomic", lambda search: not _is_atomic(search.problem)
+        if self.gap_from > 0:
+            yield f"gap at least {_percent(self.gap_from)}", self._is_open
+        if self.most_operations < math.inf:
+            yield f"at most {self.most_operations:g} operations", self._is_short
+        if self.most_gaps < math.inf:
+            yield f"at most {self.most_gaps:g} gaps", self._has_few_gaps
+        if self.fine_only:
+            yield "a fine trace", lambda search: is_fine(search.problem)
+        if self.early_gaps_only:
+            yield "early returns", lambda search: has_early_gaps(search.problem)
+        if self.open_from > 0:
+            yield f"outward search leaves at least {_percent(self.open_from)}", self._is_far
+        if self.open_to < math.inf:
+            yield f"outward search leaves at most {_percent(self.open_to)}", self._is_near
+
+    def _is_open(self, search: Search) -> bool:
+        return search.gap >= self.gap_from
+
+    def _is_short(self, search: Search) -> bool:
+        return len(search.problem.trace) <= self.most_operations
+
+    def _has_few_gaps(self, search: Search) -> bool:
+        return len(search.problem.trace.gaps) <= self.most_gaps
+
+    def _is_far(self, search: Search) -> bool:
+        return search.workings.outward_open >= self.open_from
+
+    def _is_near(self, search: Search) -> bool:
+        return search.workings.outward_open <= self.open_to
+
+    def seconds(self, left: float, slowness: float = 1.0) -> float:
+        """Return the seconds that the rung may take if so many seconds are left.
+
+        On a busy machine its least and its most are as many times longer as everything is.
+        """
+        least, most = self.at_least * slowness, self.at_most * slowness
+        return min(max(self.share * left, min(least, left)), most)
+
+
+def _is_atomic(problem: Problem) -> bool:
+    return problem.transfers is Transfers.ATOMIC
+
+
+def _percent(part: float) -> str:
+    return f"{100 * part:g} %"

@@ -1,0 +1,398 @@
+"""Common parts of all searches: the clock, the bounds, failures, and progress callbacks."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Generic, TypeVar
+
+from offcert.certification.interrupts import held_interrupts, is_interrupt
+from offcert.certification.loading import Loading
+from offcert.certification.starved import Starved
+from offcert.certification.warm import group_of, noted_compilations
+from offcert.certification.workings import Workings
+from offcert.core.errors import InputError, MethodError, OffcertError
+from offcert.core.result import Bound, Bounded, Evidence
+from offcert.proofs.any_certificate import current_versions
+from offcert.proofs.questions import Question
+from offcert.proofs.settings import Notes, Settings
+
+# Seconds between two calls of a progress callback. Arbitrary.
+_SECONDS_BETWEEN = 1.0
+# Seconds, and the part of a time limit, of the shortest step that is begun: the lesser counts.
+# Arbitrary.
+_SHORTEST, _SHORTEST_PART = 0.1, 0.01
+# Seconds below which everything had been loaded before. Arbitrary.
+_NOTICED = 0.05
+
+
+class Keeping:
+    """Calls the keeper of the best so far; if it fails, a full disk must not cost the search.
+
+    Parameters
+    ----------
+    keep : callable, optional
+        Called with the certificate to keep; by default nothing is kept.
+    """
+
+    def __init__(self, keep: Callable[[], None] | None = None) -> None:
+        self._keep = keep
+        self._last = -math.inf
+        self._failed = False
+
+    def at_news(self) -> None:
+        """Have it kept, about every second."""
+        if time.monotonic() - self._last >= _SECONDS_BETWEEN:
+            self.now()
+
+    def now(self) -> None:
+        """Have it kept; the first failure is said."""
+        if self._keep is None:
+            return
+        try:
+            self._keep()
+        except (OSError, InputError) as error:
+            if not self._failed:
+                warnings.warn(
+                    f"what is known could not be kept ({error}); the search goes on, and tries "
+                    "again from time to time",
+                    stacklevel=3,
+                )
+            self._failed = True
+        self._last = time.monotonic()
+
+
+_LOG = logging.getLogger("offcert")
+
+# Errors that a method which was asked for by name may raise: no other method takes its place.
+ALONE = (OffcertError, AssertionError)
+
+# The certificate that a search returns.
+Known = TypeVar("Known")
+
+
+@dataclass(frozen=True)
+class SearchProgress:
+    """The argument of a progress callback.
+
+    Attributes
+    ----------
+    seconds : float
+        Since the search began.
+    step : str
+        Name of the step that is running.
+    objective, lower_bound : int or None
+        The best known so far, in ticks or bytes.
+    """
+
+    seconds: float
+    step: str
+    objective: int | None
+    lower_bound: int
+
+
+class UnsoundError(OffcertError):
+    """A program error of ours: what a step offers is invalid, or results contradict each other."""
+
+
+class ContradictionError(UnsoundError):
+    """A proved bound exceeds the value of a valid answer: this must never be papered over."""
+
+
+class Running(Bounded, Generic[Known]):
+    """A search that runs: it has a clock, collects bounds, survives failures, and tells of news.
+
+    Steps `note` what is to be said beside the result, and leave what later ones need in
+    ``workings``.
+
+    Parameters
+    ----------
+    time_limit : float
+        Seconds.
+    progress : callable, optional
+        Told of every improvement and every step.
+    keep : callable, optional
+        Called before every step, and about every second when something new is known.
+    counts_compiling : bool
+        Whether the time limit counts compiling as it counts loading; otherwise it does not.
+
+    Attributes
+    ----------
+    question : Question
+        The question that is asked.
+    shortest_step : float
+        Seconds below which no step is worth loading what it needs.
+    last_loading : float
+        Seconds that modules or kernels took that were loaded last, 0 at first: those that the next
+        step's will take, as far as is known.
+    """
+
+    question: ClassVar[Question]
+
+    # Words for a refuted claim, and for the answer that refutes it.
+    _least, _found = "no schedule is shorter than", "one takes"
+    _value_of_found = "the makespan {} of a valid schedule"
+
+    def __init__(
+        self,
+        time_limit: float,
+        progress: Callable[[SearchProgress], None] | None = None,
+        keep: Callable[[], None] | None = None,
+        counts_compiling: bool = False,
+    ) -> None:
+        self.notes = Notes()
+        self._counts_compiling = counts_compiling
+        self.workings = Workings()
+        self.bounds: list[Bound] = []
+        self.refuted: list[Bound] = []
+        self._progress = progress
+        self._keeping = Keeping(keep)
+        self._step = ""
+        # How a step says that it needs longer, so that nobody interrupts it; see `watchdog`.
+        self.grant: Callable[[float], None] = lambda seconds: None
+        self.clock_stands_still = False
+        self._begin = time.monotonic()
+        self._deadline = self._begin + time_limit
+        self._starved = Starved()
+        self._compiling: set[str] = set()
+        self._loading = Loading(time_limit)
+        self._deadline -= self._loading.counted_before(self._begin)
+        self.shortest_step = min(_SHORTEST, _SHORTEST_PART * time_limit)
+        self.last_loading = 0.0
+
+    @property
+    def objective(self) -> int | None:
+        """The value of the best that was found; None if nothing was."""
+        raise NotImplementedError
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the search began."""
+        return time.monotonic() - self._begin
+
+    @property
+    def slowness(self) -> float:
+        """Seconds that pass for each one in which this process gets a processor, at least 1."""
+        return self._starved.slowness()
+
+    @property
+    def step(self) -> str:
+        """The name of the step that is running."""
+        return self._step
+
+    @property
+    def remaining(self) -> float:
+        """Seconds left."""
+        return max(0.0, self._deadline - time.monotonic())
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to be found, or the time is over."""
+        raise NotImplementedError
+
+    @property
+    def impossible(self) -> bool:
+        """Whether it is known that there is no answer."""
+        return False
+
+    @property
+    def late(self) -> bool:
+        """Whether the time is over."""
+        return self.remaining <= 0
+
+    @contextmanager
+    def surviving(
+        self, but: tuple[type[Exception], ...] = (MethodError, ContradictionError)
+    ) -> Iterator[None]:
+        """Keep answer and bounds if a step fails: a solver is missing or crashes, or we err.
+
+        Parameters
+        ----------
+        but : tuple of type
+            Exceptions that are no such failure; by default that a method does not apply, and that
+            what has been proved contradicts what has been found.
+        """
+        try:
+            yield
+        except but:
+            raise
+        except MemoryError:
+            self.note_failure("out of memory")
+        except Exception as error:
+            if is_interrupt(error):
+                raise KeyboardInterrupt from error
+            # In one line: it becomes part of certificates and tables.
+            self.note_failure(" ".join(f"{type(error).__name__}: {error}".split()))
+
+    def note(self, **notes: Any) -> None:
+        """Remember remarks beside the result: fields of `Notes`."""
+        self.notes = replace(self.notes, **notes)
+
+    def note_failure(self, message: str, step: str | None = None) -> None:
+        """Remember that a step, by default the present one, failed, and say so."""
+        step = self._step if step is None else step
+        self.note(failed={**self.notes.failed, step: message})
+        warnings.warn(f"{step} failed ({message}); the search goes on without it", stacklevel=3)
+
+    @contextmanager
+    def untimed(self) -> Iterator[None]:
+        """Stop the clock meanwhile: compiling is not searching, unless it is to be counted.
+
+        Loading what was compiled before is, but for the first of it. An interrupt waits until it
+        has ended: what compiles may swallow it.
+        """
+        began = time.monotonic()
+        self.clock_stands_still = True
+        try:
+            with held_interrupts(), noted_compilations(self.say_compiling) as compiled:
+                yield
+        finally:
+            self.clock_stands_still = False
+        spent = time.monotonic() - began
+        if not compiled:
+            self.last_loading = spent if spent >= _NOTICED else self.last_loading
+        if not compiled or self._counts_compiling:
+            spent -= self._loading.counted(spent)
+        self._begin += spent
+        self._deadline += spent
+
+    def say_compiling(self, kernel: str, how: str = "compiling, once") -> None:
+        """Say, once a group of kernels, that it is not the search that takes so long."""
+        group, seconds = group_of(kernel)
+        if group in self._compiling:
+            return
+        self._compiling.add(group)
+        said = f"{how}: {group}, about {seconds} s"
+        if self._progress is None:
+            _LOG.info(said)
+        else:
+            self._progress(SearchProgress(self.seconds, said, self.objective, self.lower_bound))
+
+    def begin(self, step: str) -> None:
+        """Name the step that runs next, and have a certificate kept: no step is sure to end."""
+        self._step = step
+        self._keeping.now()
+        self._tell()
+
+    def add(self, bound: Bound) -> None:
+        """Record a lower bound.
+
+        Raises
+        ------
+        ContradictionError
+            If it is proved and exceeds what was found. A solver's claim that does is
+            dropped with a warning, and kept among the refuted ones.
+        """
+        improved = bound.value > self.lower_bound
+        self.bounds.append(bound)
+        self._require_consistent()
+        if improved:
+            self._tell_news()
+
+    def refutations(self) -> dict[str, int]:
+        """Return the bounds that solvers claimed and schedules refuted, by method."""
+        return {bound.method: bound.value for bound in self.refuted}
+
+    def certificate(self, method: str, settings: Settings, unfinished: str | None = None) -> Known:
+        """Return a certificate of the answer and bounds so far, with method, settings and remarks.
+
+        Parameters
+        ----------
+        method : str
+            Name of the method that runs.
+        settings : Settings
+            The settings that the method was given.
+        unfinished : str, optional
+            The step that is running, if the search goes on.
+        """
+        # An interrupt may have come between a bound and its comparison with what was found.
+        self._require_consistent()
+        notes = replace(self.notes, unfinished=unfinished, refuted=self.refutations())
+        return self._certificate(
+            method=method, settings=settings, notes=notes, versions=current_versions()
+        )
+
+    def _certificate(self, **origin: Any) -> Known:
+        """Return a certificate of the answer and bounds so far, which are consistent."""
+        raise NotImplementedError
+
+    def _admits(
+        self, value: int, problem: Any, answer: Any, what: str = "an invalid schedule"
+    ) -> bool:
+        """Return whether an answer is better than all before; then the checker has passed it.
+
+        Parameters
+        ----------
+        value : int
+            Ticks or bytes.
+        problem : object
+            The problem that it must answer.
+        answer : object
+            The answer, as the question's checker takes it.
+        what : str
+            The kind of thing that it is if anything is wrong.
+
+        Raises
+        ------
+        UnsoundError
+            If anything is.
+        """
+        if self.objective is not None and value >= self.objective:
+            return False
+        faults = self._faults(problem, answer)
+        if faults:
+            raise UnsoundError(f"{self._step} returned {what}: {faults[0]}")
+        return True
+
+    def _faults(self, problem: Any, answer: Any) -> list[str]:
+        """Return the faults that the question's checker finds in an answer."""
+        assert self.question.answers is not None
+        return self.question.answers.load()(problem, answer)
+
+    def _took(self) -> bool:
+        """Compare an answer with the bounds, and tell of it; return True."""
+        self._require_consistent()
+        self._tell_news()
+        return True
+
+    def _require_consistent(self) -> None:
+        if self.objective is None:
+            return
+        for bound in [bound for bound in self.bounds if bound.value > self.objective]:
+            if bound.evidence is Evidence.PROVED:
+                raise ContradictionError(
+                    f"the bound {bound.value} of {bound.method} exceeds "
+                    f"{self._value_of_found.format(self.objective)}"
+                )
+            # A solver's word is only its word: what has been checked refutes it.
+            self.bounds.remove(bound)
+            self.refuted.append(bound)
+            warnings.warn(
+                f"{bound.method} claimed that {self._least} {bound.value}, but {self._found} "
+                f"{self.objective}; the claim is dropped",
+                stacklevel=2,
+            )
+
+    def _tell_news(self) -> None:
+        self._tell()
+        self._keeping.at_news()
+
+    def _tell(self) -> None:
+        if self._progress is not None:
+            self._progress(
+                SearchProgress(self.seconds, self._step, self.objective, self.lower_bound)
+            )
+
+
+def keeper(
+    method: str, settings: Settings, keep: Callable[[Known], None] | None
+) -> Callable[[Running[Known]], None] | None:
+    """Return a function that gives `keep` a certificate of an unfinished search, or None."""
+    if keep is None:
+        return None
+    return lambda search: keep(search.certificate(method, settings, search.step))

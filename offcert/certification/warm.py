@@ -1,0 +1,156 @@
+"""Compiling, or loading what was compiled before, outside the clock: limits are about searching."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+from offcert.core.compiled import ENTERED
+from offcert.core.platform import Link, Platform
+from offcert.core.trace import Operation, Tensor, Trace
+from offcert.questions.schedule.problem import Problem
+
+
+@dataclass(frozen=True)
+class Group:
+    """Kernels that one process compiles: those that share inner kernels stand together.
+
+    Attributes
+    ----------
+    seconds : int
+        Of one core that compiling them takes, about.
+    modules : tuple of str
+        Beginnings of the names of modules whose kernels these are; the longest that fits says it.
+    acts : list of callable
+        Functions that compile them.
+    """
+
+    seconds: int
+    modules: tuple[str, ...]
+    acts: list[Callable[[], None]] = field(default_factory=list)
+
+
+_LABELS = "offcert.formulations.labels"
+_SEARCHES = "offcert.heuristics"
+# In the order in which they are compiled.
+GROUPS: dict[str, Group] = {
+    "outward search": Group(10, (f"{_LABELS}.outward",)),
+    "pivot program": Group(12, ("offcert.formulations.",)),
+    "verification": Group(8, ("offcert.verification.",)),
+    "annealing": Group(8, (f"{_SEARCHES}.",)),
+    "matched heads and tails": Group(6, (f"{_LABELS}.ends",)),
+    "plans": Group(
+        14,
+        (
+            "",
+            f"{_SEARCHES}.checkpoint.",
+            f"{_SEARCHES}.evictions.",
+            f"{_SEARCHES}.orders.ordered",
+        ),
+    ),
+    "recomputation": Group(
+        5, (f"{_SEARCHES}.checkpoint.persistent", f"{_SEARCHES}.rematerialisation.")
+    ),
+    "joint search": Group(14, (f"{_SEARCHES}.joint.",)),
+    "addresses": Group(5, ("offcert.formulations.placement.", f"{_SEARCHES}.placement.")),
+}
+
+
+def compiling(group: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
+    """Return a decorator that makes a function a part of a group, and has it act once."""
+
+    def register(act: Callable[[], None]) -> Callable[[], None]:
+        once = cache(act)
+        GROUPS[group].acts.append(once)
+        return once
+
+    return register
+
+
+# The problems here are tiny. Any limit would end with the first kernel that has to be compiled, and
+# the others would be compiled within the limits of a search.
+NO_LIMIT = math.inf
+
+
+def tiny() -> Problem:
+    """Return a problem in which one tensor has to leave and return."""
+    tensors = [Tensor("v", 1, (0, 2)), Tensor("w", 1, (1,), evictable=False)]
+    trace = Trace([Operation(name, 1) for name in "abc"], tensors)
+    return Problem("tiny", trace, Platform(1, Fraction(1)))
+
+
+def small() -> Problem:
+    """Return a problem of which a second level of tensors is searched."""
+    trace = Trace(
+        [Operation(name, 1) for name in "abcdef"],
+        [Tensor("v", 2, (0, 5)), Tensor("w", 3, (1, 4)), Tensor("x", 2, (2,), evictable=False)],
+    )
+    return Problem("small", trace, Platform(4, Fraction(1)))
+
+
+@compiling("plans")
+def warm_plans() -> None:
+    """Compile the simulators of plans, and of ordered ones, on either link."""
+    from offcert.heuristics.evictions.rules import least_cover_plan
+    from offcert.heuristics.orders.ordered import ordered_plan
+    from offcert.questions.schedule.simulate import simulate
+
+    simulate(tiny(), least_cover_plan(tiny()))
+    # One tensor returns while the other leaves.
+    trace = Trace(
+        [Operation(name, 1) for name in "abcd"], [Tensor("v", 1, (0, 2)), Tensor("w", 1, (0, 3))]
+    )
+    duplex = Problem("duplex", trace, Platform(2, Fraction(1), Link.DUPLEX))
+    simulate(duplex, ordered_plan(duplex, range(2)))
+
+
+@contextmanager
+def noted_compilations(
+    tell: Callable[[str], None] = lambda kernel: None,
+) -> Iterator[list[str]]:
+    """Yield a list of the kernels that Python enters and that are compiled meanwhile.
+
+    Parameters
+    ----------
+    tell : callable
+        Told the name of each when its compilation begins.
+    """
+    from numba.core import event
+
+    noted: list[str] = []
+
+    class Listener(event.Listener):
+        def on_start(self, event: Any) -> None:
+            name = _name_of(event.data["dispatcher"])
+            if name is not None:
+                noted.append(name)
+                tell(name)
+
+        def on_end(self, event: Any) -> None:
+            pass
+
+    listener: Any = Listener()
+    with event.install_listener("numba:compile", listener):
+        yield noted
+
+
+def _name_of(kernel: Any) -> str | None:
+    """Return the name of a kernel that Python enters, or None of another."""
+    return next((name for name, known in ENTERED.items() if known is kernel), None)
+
+
+def group_of(kernel: str) -> tuple[str, int]:
+    """Return the group to which a kernel belongs, and about how long that takes to compile."""
+    beginnings = [
+        (len(module), name)
+        for name, group in GROUPS.items()
+        for module in group.modules
+        if kernel.startswith(module)
+    ]
+    _, name = max(beginnings)
+    return name, GROUPS[name].seconds

@@ -1,0 +1,118 @@
+"""Verification of joint bounds by their multipliers; see `offcert.verification.joint.model`."""
+
+from __future__ import annotations
+
+from offcert.core.errors import InputError
+from offcert.proofs.joint_document import JointCases, read
+from offcert.proofs.kinds.multipliers import JointProof
+from offcert.proofs.packed import TooLongError
+from offcert.questions.schedule.problem import Problem, Transfers
+from offcert.verification.joint.model import JointModel, Weighing
+from offcert.verification.joint.room import Cuts, States, rooms
+from offcert.verification.limits import Allowance, BeyondLimitsError
+
+# Of the computations of a span, how many run again at least, and at most.
+Decided = dict[tuple[int, tuple[int, ...]], tuple[int, int]]
+
+
+def least(model: JointModel, cases: JointCases, allowance: Allowance) -> int:
+    """Return the least bound of all leaves, in ticks.
+
+    Raises
+    ------
+    InputError
+        If multipliers are of no use, or nodes are missing, left over, or about no run again.
+    BeyondLimitsError
+        If there is no time left.
+    """
+    alone = len(cases.nodes) == 1 and cases.nodes[0] == 0 and len(cases.multipliers) == 1
+    weighed: dict[int, Weighing] = {}
+    # Decisions of the subtrees that are still to come.
+    open_cases: list[Decided] = [{}]
+    found: int | None = None
+    for index, node in enumerate(cases.nodes):
+        place = f"proof.tree[{index}]"
+        allowance.require_time()
+        if not open_cases:
+            raise InputError(f"{place} belongs to no node before it")
+        decided = open_cases.pop()
+        if isinstance(node, tuple):
+            open_cases += _cases(model, node, decided, place)
+            continue
+        if node >= len(cases.multipliers):
+            raise InputError(f"{place} must be below {len(cases.multipliers)}, not {node}")
+        if node not in weighed:
+            where = "proof" if alone else f"proof.multipliers[{node}]"
+            weighed[node] = model.weigh(cases.multipliers[node], where)
+        bound = weighed[node].bound(decided)
+        found = bound if found is None else min(found, bound)
+    if open_cases or found is None:
+        raise InputError("proof.tree ends before all cases are there")
+    return found
+
+
+def _cases(
+    model: JointModel, node: tuple[int, ...], decided: Decided, place: str
+) -> tuple[Decided, Decided]:
+    """Return the decisions of two cases: more run again than a node says, or no more do."""
+    alone = len(node) == 2
+    span, most, computations = node[0], 0 if alone else node[1], node[1 if alone else 2 :]
+    for computation in computations:
+        _require_run(model, span, computation, place)
+    for other, several in decided:
+        if other == span and several != computations and {*several} & {*computations}:
+            raise InputError(f"{place}: some of these are decided with others above it")
+    fewest, all_of_them = decided.get((span, computations), (0, len(computations)))
+    if not fewest <= most < all_of_them:
+        raise InputError(f"{place} is decided above it")
+    key = span, computations
+    return {**decided, key: (most + 1, all_of_them)}, {**decided, key: (fewest, most)}
+
+
+def _require_run(model: JointModel, span: int, computation: int, place: str) -> None:
+    inside = span < len(model.cuts.spans) and computation < len(model.states.network)
+    if not inside or not model.again(computation, span):
+        raise InputError(f"{place}: computation {computation} does not run again in span {span}")
+
+
+# Spans times computations, at most: more than any proof of ours has. Arbitrary.
+LARGEST = 20_000_000
+
+
+def joint_lp(problem: Problem, value: int, proof: JointProof, allowance: Allowance) -> str | None:
+    """Return None if multipliers prove the bound, or the fault."""
+    try:
+        found = proved_by(problem, proof, allowance)
+    except InputError as error:
+        return str(error)
+    if found < value:
+        return f"the document says {value}, but its proof gives {found}"
+    return None
+
+
+def proved_by(problem: Problem, proof: JointProof, allowance: Allowance) -> int:
+    """Return the ticks that multipliers prove to be necessary, whatever problem they were made for.
+
+    Raises
+    ------
+    InputError
+        If they prove nothing about this problem.
+    BeyondLimitsError
+        If it takes more than is allowed.
+    """
+    network = problem.computed
+    if network is None:
+        raise InputError("nothing is known of what is computed from what")
+    if proof.whole and problem.offload and problem.transfers is not Transfers.ATOMIC:
+        raise InputError(f"details.whole must be false with {problem.transfers} transfers")
+    try:
+        if (len(proof.moments) + len(proof.spans) + 1) * len(network) > LARGEST:
+            raise InputError("details.moments and details.spans are too many")
+        cuts = Cuts(proof.moments, proof.spans, len(network))
+        cases = read(proof.proof, allowance.limits.document)
+        allowance.require_time()
+        states = States(network, problem.offload)
+        room = rooms(states, cuts, problem.platform.memory, proof.whole)
+        return least(JointModel(problem, states, cuts, room), cases, allowance)
+    except TooLongError as error:
+        raise BeyondLimitsError(str(error)) from None
