@@ -22,11 +22,12 @@ from offcert.runtime.compiled.graph_pair import NodeCalls, launches, storages_of
 from offcert.runtime.compiled.joint_graph import Key, bytes_of, key_of
 from offcert.runtime.compiled.storages import is_dense
 from offcert.runtime.torch_private import OpOverload
+from offcert.runtime.watch.operators import is_pure
 
 # Bytes below which a tensor made of nothing is made anew by whoever reads it. Arbitrary.
 _CONSTANT = 2**16
-# Namespaces of PyTorch's own operators. Those of others may draw random numbers, or keep state,
-# without anybody's knowing.
+# Namespaces of PyTorch's own operators, without those that communicate. Those of others may draw
+# random numbers, or keep state, without anybody's knowing.
 _OWN = ("aten", "prims")
 
 
@@ -232,9 +233,7 @@ class DividedGraph:
 
     def _once(self, node: fx.Node, changed: Collection[fx.Node]) -> bool:
         """Whether a node cannot run a second time."""
-        if node.target is not operator.getitem and not (
-            isinstance(node.target, OpOverload) and node.target.namespace in _OWN
-        ):
+        if node.target is not operator.getitem and not _is_known(node.target):
             return True
         if changes(node) or _is_random(node):
             return True
@@ -292,6 +291,13 @@ def changes(node: fx.Node) -> bool:
     return (isinstance(target, OpOverload) and target._schema.is_mutable) or node.is_impure(
         impure_random=False
     )
+
+
+def _is_known(target: Any) -> bool:
+    """Whether a function is an operator of PyTorch itself, or one that was declared to be pure."""
+    if not isinstance(target, OpOverload):
+        return False
+    return target.namespace in _OWN or is_pure(target.name().split(".")[0])
 
 
 def _is_random(node: fx.Node) -> bool:

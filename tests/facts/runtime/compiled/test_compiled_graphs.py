@@ -2,7 +2,7 @@
 
 import copy
 import shutil
-from functools import cache
+from functools import cache, partial
 
 import pytest
 import torch
@@ -63,17 +63,35 @@ counted.register_fake(torch.empty_like)
 counted.register_autograd(lambda context, gradient: gradient)
 
 
-class Counted(nn.Module):
+@torch.library.custom_op("offcert_tests::declared", mutates_args=())
+def declared(x: torch.Tensor) -> torch.Tensor:
+    """Return twice a tensor."""
+    return 2 * x
+
+
+declared.register_fake(torch.empty_like)
+declared.register_autograd(lambda context, gradient: 2 * gradient)
+offcert.pure("offcert_tests::declared")
+
+
+class Calling(nn.Module):
     """An operator of the user's own between others, so that it may run again beside these."""
 
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return counted(x.cos()).sin()
+        result: torch.Tensor = getattr(torch.ops.offcert_tests, self.name)(x.cos()).sin()
+        return result
 
 
-NETWORKS["counted"] = (
-    lambda: nn.Sequential(nn.Linear(8, 32), Counted(), nn.Linear(32, 32), nn.Linear(32, 4)),
-    (16, 8),
-)
+def calling(name: str) -> nn.Module:
+    return nn.Sequential(nn.Linear(8, 32), Calling(name), nn.Linear(32, 32), nn.Linear(32, 4))
+
+
+NETWORKS["counted"] = partial(calling, "counted"), (16, 8)
+NETWORKS["declared"] = partial(calling, "declared"), (16, 8)
 
 
 @cache
@@ -103,6 +121,16 @@ def test_operators_of_others_run_once_as_nobody_knows_what_they_draw_or_keep() -
     assert _runs == [2]
     _runs[0] = 0
     assert same(found, train(step.model, step.batch, plain(problem, as_it_is)))
+
+
+def test_operators_of_others_run_again_once_they_are_declared_to_be_pure() -> None:
+    def again(name: str) -> list[bool]:
+        [graph] = graphs_of(step_of(name))
+        rows = [each for each in graph.sides[0] for n in each.nodes if name in str(n.target)]
+        return [each.again for each in rows]
+
+    assert again("counted") == [False]
+    assert again("declared") == [True]
 
 
 def uses_by_storages(graph: DividedGraph) -> dict[tuple[bool, int], set[int]]:
