@@ -18,17 +18,19 @@ from torch import fx
 from torch.fx.node import map_aggregate
 
 from offcert.core.errors import InputError
-from offcert.runtime.compiled.graph_pair import NodeCalls, launches, storages_of, tensor_of
+from offcert.runtime.compiled.graph_pair import (
+    NodeCalls,
+    is_known,
+    launches,
+    storages_of,
+    tensor_of,
+)
 from offcert.runtime.compiled.joint_graph import Key, bytes_of, key_of
 from offcert.runtime.compiled.storages import is_dense
 from offcert.runtime.torch_private import OpOverload
-from offcert.runtime.watch.operators import is_pure
 
 # Bytes below which a tensor made of nothing is made anew by whoever reads it. Arbitrary.
 _CONSTANT = 2**16
-# Namespaces of PyTorch's own operators, without those that communicate. Those of others may draw
-# random numbers, or keep state, without anybody's knowing.
-_OWN = ("aten", "prims")
 
 
 @dataclass(eq=False)
@@ -233,7 +235,7 @@ class DividedGraph:
 
     def _once(self, node: fx.Node, changed: Collection[fx.Node]) -> bool:
         """Whether a node cannot run a second time."""
-        if node.target is not operator.getitem and not _is_known(node.target):
+        if node.target is not operator.getitem and not is_known(node.target):
             return True
         if changes(node) or _is_random(node):
             return True
@@ -291,13 +293,6 @@ def changes(node: fx.Node) -> bool:
     return (isinstance(target, OpOverload) and target._schema.is_mutable) or node.is_impure(
         impure_random=False
     )
-
-
-def _is_known(target: Any) -> bool:
-    """Whether a function is an operator of PyTorch itself, or one that was declared to be pure."""
-    if not isinstance(target, OpOverload):
-        return False
-    return target.namespace in _OWN or is_pure(target.name().split(".")[0])
 
 
 def _is_random(node: fx.Node) -> bool:

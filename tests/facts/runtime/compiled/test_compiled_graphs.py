@@ -2,7 +2,7 @@
 
 import copy
 import shutil
-from functools import cache, partial
+from functools import cache
 
 import pytest
 import torch
@@ -20,6 +20,7 @@ from offcert.runtime.compiled.graph_network import network_of
 from offcert.runtime.compiled.graph_profile import graphs_of
 from support.runtime.compiled_cases import (
     NETWORKS,
+    RUNS,
     as_it_is,
     loss_of,
     moving_backend,
@@ -48,51 +49,6 @@ class Broken(nn.Module):
 
 NETWORKS["broken"] = (Broken, (16, 8))
 
-# How often the operator below has run in a process: state that PyTorch knows nothing of.
-_runs = [0]
-
-
-@torch.library.custom_op("offcert_tests::counted", mutates_args=())
-def counted(x: torch.Tensor) -> torch.Tensor:
-    """Return a tensor times one more at each call."""
-    _runs[0] += 1
-    return x * _runs[0]
-
-
-counted.register_fake(torch.empty_like)
-counted.register_autograd(lambda context, gradient: gradient)
-
-
-@torch.library.custom_op("offcert_tests::declared", mutates_args=())
-def declared(x: torch.Tensor) -> torch.Tensor:
-    """Return twice a tensor."""
-    return 2 * x
-
-
-declared.register_fake(torch.empty_like)
-declared.register_autograd(lambda context, gradient: 2 * gradient)
-offcert.pure("offcert_tests::declared")
-
-
-class Calling(nn.Module):
-    """An operator of the user's own between others, so that it may run again beside these."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self.name = name
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        result: torch.Tensor = getattr(torch.ops.offcert_tests, self.name)(x.cos()).sin()
-        return result
-
-
-def calling(name: str) -> nn.Module:
-    return nn.Sequential(nn.Linear(8, 32), Calling(name), nn.Linear(32, 32), nn.Linear(32, 4))
-
-
-NETWORKS["counted"] = partial(calling, "counted"), (16, 8)
-NETWORKS["declared"] = partial(calling, "declared"), (16, 8)
-
 
 @cache
 def captured(name: str) -> Problem:
@@ -115,11 +71,11 @@ def test_a_plan_for_graphs_is_carried_out_whole_and_bitwise(name: str) -> None:
 
 def test_operators_of_others_run_once_as_nobody_knows_what_they_draw_or_keep() -> None:
     step, problem = step_of("counted"), captured("counted")
-    _runs[0] = 0
+    RUNS[0] = 0
     found = train(step.model, step.batch, moving_backend(problem, as_it_is))
     # Once in each of two steps.
-    assert _runs == [2]
-    _runs[0] = 0
+    assert RUNS == [2]
+    RUNS[0] = 0
     assert same(found, train(step.model, step.batch, plain(problem, as_it_is)))
 
 
