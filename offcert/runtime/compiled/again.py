@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import fx
@@ -14,11 +16,13 @@ from offcert.runtime.compiled.graph_pair import (
     NodeCalls,
     Stack,
     is_backward,
+    is_known,
     launches,
     storage_of,
 )
 from offcert.runtime.compiled.report import RunsAgain
 from offcert.runtime.segments.placed import Kept, PlacedProgram, PlacedSegment
+from offcert.runtime.torch_private import OpOverload
 from offcert.runtime.watch.events import ENTER
 
 
@@ -75,7 +79,11 @@ def mark_segments(
             inner = ", ".join(map(str, segment.inner))
             why.append(f"{inner} inside of it runs again with it, not once more by itself")
         rows.append((segment, found, why))
-    saved = {node for node in within if _is_saved_outside(node, within, program, calls)}
+    saved = {
+        node
+        for node in within
+        if _is_foreign(node) or _is_saved_outside(node, within, program, calls)
+    }
     for node in within:
         policy = CheckpointPolicy.MUST_SAVE if node in saved else CheckpointPolicy.MUST_RECOMPUTE
         node.meta["recompute"] = policy
@@ -149,6 +157,12 @@ def _between(kept: Kept, nodes: list[fx.Node], calls: NodeCalls) -> list[fx.Node
         return []
     end = next((n for n in range(begin, len(nodes)) if stacks[n] != stacks[begin]), len(nodes))
     return nodes[begin:end]
+
+
+def _is_foreign(node: fx.Node) -> bool:
+    """Whether a node is an operator of others, which may keep state, or a part of its result."""
+    maker: Any = node.args[0] if node.target is operator.getitem else node
+    return isinstance(maker.target, OpOverload) and not is_known(maker.target)
 
 
 def _is_saved_outside(

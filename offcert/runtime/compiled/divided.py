@@ -18,16 +18,19 @@ from torch import fx
 from torch.fx.node import map_aggregate
 
 from offcert.core.errors import InputError
-from offcert.runtime.compiled.graph_pair import NodeCalls, launches, storages_of, tensor_of
+from offcert.runtime.compiled.graph_pair import (
+    NodeCalls,
+    is_known,
+    launches,
+    storages_of,
+    tensor_of,
+)
 from offcert.runtime.compiled.joint_graph import Key, bytes_of, key_of
 from offcert.runtime.compiled.storages import is_dense
 from offcert.runtime.torch_private import OpOverload
 
 # Bytes below which a tensor made of nothing is made anew by whoever reads it. Arbitrary.
 _CONSTANT = 2**16
-# Namespaces of PyTorch's own operators. Those of others may draw random numbers, or keep state,
-# without anybody's knowing.
-_OWN = ("aten", "prims")
 
 
 @dataclass(eq=False)
@@ -227,9 +230,7 @@ class DividedGraph:
 
     def _once(self, node: fx.Node, changed: Collection[fx.Node]) -> bool:
         """Whether a node cannot run a second time."""
-        if node.target is not operator.getitem and not (
-            isinstance(node.target, OpOverload) and node.target.namespace in _OWN
-        ):
+        if node.target is not operator.getitem and not is_known(node.target):
             return True
         if changes(node) or _is_random(node):
             return True

@@ -15,10 +15,16 @@ from typing import Any, NamedTuple
 import torch
 from torch import fx
 
+from offcert.runtime.torch_private import OpOverload
+from offcert.runtime.watch.operators import is_pure
+
 # Text that Dynamo writes before and inside of the path of a module.
 _ROOT = re.compile(r"^[LG]\[['\"](.*?)['\"]\]\.?")
 _MODULES = re.compile(r"\._modules\[['\"](.*?)['\"]\]")
 _INDEX = re.compile(r"\[['\"]?(.*?)['\"]?\]")
+# Namespaces of PyTorch's own operators, without those that communicate. Those of others may draw
+# random numbers, or keep state, without anybody's knowing.
+_OWN = ("aten", "prims")
 
 
 class CallKey(NamedTuple):
@@ -34,6 +40,13 @@ Stack = tuple[CallKey, ...]
 def is_backward(node: fx.Node) -> bool:
     """Whether a node belongs to the backward pass, not to a forward pass that runs again."""
     return node.meta.get("partitioner_tag") == "is_backward"
+
+
+def is_known(target: Any) -> bool:
+    """Whether a function is an operator of PyTorch itself, or one that was declared to be pure."""
+    if not isinstance(target, OpOverload):
+        return False
+    return target.namespace in _OWN or is_pure(target.name().split(".")[0])
 
 
 def _noted(node: fx.Node) -> list[CallKey]:

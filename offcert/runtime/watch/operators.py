@@ -72,8 +72,8 @@ def pure(thing: Thing) -> Thing:
 
 
 def is_pure(thing: Any) -> bool:
-    """Whether an object was declared to be pure."""
-    return id(thing) in _PURE_OBJECTS
+    """Whether an object, or the operator of such a name, was declared to be pure."""
+    return thing in _PURE if isinstance(thing, str) else id(thing) in _PURE_OBJECTS
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -23,6 +23,7 @@ from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.compiled.backend import Backend, backend
 from offcert.runtime.compiled.graph_program import graph_plan
 from offcert.runtime.plan.predict import predict
+from offcert.runtime.watch.operators import pure
 from support.runtime.captured import evict_everything, problem_of_step
 
 
@@ -82,6 +83,48 @@ def _dropout() -> nn.Module:
     )
 
 
+# How often the operator below has run in a process: state that PyTorch knows nothing of.
+RUNS = [0]
+
+
+@torch.library.custom_op("offcert_tests::counted", mutates_args=())
+def counted(x: torch.Tensor) -> torch.Tensor:
+    """Return a tensor times one more at each call."""
+    RUNS[0] += 1
+    return x * RUNS[0]
+
+
+counted.register_fake(torch.empty_like)
+counted.register_autograd(lambda context, gradient: gradient)
+
+
+@torch.library.custom_op("offcert_tests::declared", mutates_args=())
+def declared(x: torch.Tensor) -> torch.Tensor:
+    """Return twice a tensor."""
+    return 2 * x
+
+
+declared.register_fake(torch.empty_like)
+declared.register_autograd(lambda context, gradient: 2 * gradient)
+pure("offcert_tests::declared")
+
+
+class Calling(nn.Module):
+    """An operator of the user's own between others, so that it may run again beside these."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = getattr(torch.ops.offcert_tests, self.name)(x.cos()).sin()
+        return result
+
+
+def calling(name: str) -> nn.Module:
+    return nn.Sequential(nn.Linear(8, 32), Calling(name), nn.Linear(32, 32), nn.Linear(32, 4))
+
+
 NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "mlp": (_mlp, (16, 8)),
     "cnn": (_cnn, (4, 3, 8, 8)),
@@ -93,6 +136,8 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     ),
     "gpt": (lambda: nn.Sequential(Block(16, 2), nn.Linear(16, 4)), (2, 8, 16)),
     "dropout": (_dropout, (16, 8)),
+    "counted": (partial(calling, "counted"), (16, 8)),
+    "declared": (partial(calling, "declared"), (16, 8)),
 }
 
 

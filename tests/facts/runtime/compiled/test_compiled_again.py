@@ -24,6 +24,7 @@ from offcert.runtime.segments.placed import Kept, PlacedProgram, PlacedSegment
 from offcert.runtime.watch.guard import OffloadWarning
 from support.runtime.captured import evict_everything
 from support.runtime.compiled_cases import (
+    RUNS,
     Graphs,
     as_it_is,
     loss_of,
@@ -98,6 +99,20 @@ def test_training_is_bitwise_the_same_where_parts_run_again(name: str) -> None:
     for nodes in again:
         assert nodes <= names_run(graphs, 1)
         assert nodes & names_run(graphs, 0)
+
+
+def test_operators_of_others_run_once_unless_they_were_declared_to_be_pure() -> None:
+    step, graphs = step_of("counted"), Graphs()
+    RUNS[0] = 0
+    found = train(step.model, step.batch, backend_for(step, segment("0", "2"), compiler=graphs))
+    # Once in each of two steps, and not in the backward passes.
+    assert RUNS == [2]
+    assert "cos_1" in names_run(graphs, 1)
+    RUNS[0] = 0
+    assert same(found, train(step.model, step.batch, backend_for(step, compiler=as_it_is)))
+    step = step_of("declared")
+    train(step.model, step.batch, backend_for(step, segment("0", "2"), compiler=graphs))
+    assert any("declared" in str(node.target) for node in graphs.modules[3].graph.nodes)
 
 
 def saved_by(graphs: Graphs, outputs: int = 1) -> list[str]:

@@ -20,6 +20,7 @@ from offcert.runtime.compiled.graph_network import network_of
 from offcert.runtime.compiled.graph_profile import graphs_of
 from support.runtime.compiled_cases import (
     NETWORKS,
+    RUNS,
     as_it_is,
     loss_of,
     moving_backend,
@@ -48,33 +49,6 @@ class Broken(nn.Module):
 
 NETWORKS["broken"] = (Broken, (16, 8))
 
-# How often the operator below has run in a process: state that PyTorch knows nothing of.
-_runs = [0]
-
-
-@torch.library.custom_op("offcert_tests::counted", mutates_args=())
-def counted(x: torch.Tensor) -> torch.Tensor:
-    """Return a tensor times one more at each call."""
-    _runs[0] += 1
-    return x * _runs[0]
-
-
-counted.register_fake(torch.empty_like)
-counted.register_autograd(lambda context, gradient: gradient)
-
-
-class Counted(nn.Module):
-    """An operator of the user's own between others, so that it may run again beside these."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return counted(x.cos()).sin()
-
-
-NETWORKS["counted"] = (
-    lambda: nn.Sequential(nn.Linear(8, 32), Counted(), nn.Linear(32, 32), nn.Linear(32, 4)),
-    (16, 8),
-)
-
 
 @cache
 def captured(name: str) -> Problem:
@@ -97,12 +71,22 @@ def test_a_plan_for_graphs_is_carried_out_whole_and_bitwise(name: str) -> None:
 
 def test_operators_of_others_run_once_as_nobody_knows_what_they_draw_or_keep() -> None:
     step, problem = step_of("counted"), captured("counted")
-    _runs[0] = 0
+    RUNS[0] = 0
     found = train(step.model, step.batch, moving_backend(problem, as_it_is))
     # Once in each of two steps.
-    assert _runs == [2]
-    _runs[0] = 0
+    assert RUNS == [2]
+    RUNS[0] = 0
     assert same(found, train(step.model, step.batch, plain(problem, as_it_is)))
+
+
+def test_operators_of_others_run_again_once_they_are_declared_to_be_pure() -> None:
+    def again(name: str) -> list[bool]:
+        [graph] = graphs_of(step_of(name))
+        rows = [each for each in graph.sides[0] for n in each.nodes if name in str(n.target)]
+        return [each.again for each in rows]
+
+    assert again("counted") == [False]
+    assert again("declared") == [True]
 
 
 def uses_by_storages(graph: DividedGraph) -> dict[tuple[bool, int], set[int]]:
