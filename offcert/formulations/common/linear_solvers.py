@@ -37,7 +37,6 @@ from scipy.sparse import csr_array
 
 from offcert.core.errors import InputError
 from offcert.formulations.common.children import stopping_children
-from offcert.formulations.common.cpsat import CP_SAT, solve_integers
 from offcert.formulations.common.highs import FAILED, run_highs
 from offcert.formulations.common.linear_model import LinearAnswer, LinearModel
 from offcert.formulations.common.outcome import ModelRun
@@ -115,7 +114,7 @@ def solve_linear(
         require_solver(solver)
     began = time.monotonic()
     statistics: dict[str, Any] = {
-        "solver": CP_SAT if solver == CPSAT else solver,
+        "solver": "OR-Tools CP-SAT" if solver == CPSAT else solver,
         "version": _version(solver),
         "gap": 0.0,
         "threads": 1 if solver == SCIPY else threads,
@@ -135,6 +134,9 @@ def solve_linear(
     if solver == SCIPY:
         answer = _solve_scipy(model, time_limit, statistics)
     elif solver == CPSAT:
+        # Who solves by others need not load OR-Tools.
+        from offcert.formulations.common.cpsat import solve_integers
+
         answer = solve_integers(model, time_limit, threads, seed, statistics)
     else:
         answer = _solve_pulp(model, solver, time_limit, threads, statistics)

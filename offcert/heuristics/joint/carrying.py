@@ -255,6 +255,9 @@ def _inside(network: Network, within: Within) -> tuple[IntArray, ...]:
 
 def _inputs(unrolling: CarriedUnrolling, first: int, last: int) -> tuple[list[int], bool]:
     """Return the values that a range is given, and whether it is a line."""
+    if last >= len(unrolling.network):
+        # It stands for no range at all.
+        return [], False
     try:
         span = unrolling.first_run(Segment(first, last))
     except InputError:

@@ -215,13 +215,13 @@ def train(
         raise InputError(f"steps must be at least 1, not {steps}")
     if model is not None and step is not None:
         raise InputError("only one of model and step can be given")
-    _require_captured(problem)
     options = FollowOptions(
         directory=directory, count=count, host_memory=host_memory, host_spill=host_spill
     )
     training = Training(learning_rate, momentum, options)
     told = progress or (lambda done, total: None)
     plain = _plain_step(problem, model, step)
+    _require_captured(problem)
     where = train_device(device, plain.model, problem, count=count)
     made = step_plan(problem, schedule, execution, streams=where.streams is not None)
     (made,) = options.within_host([made])

@@ -7,6 +7,7 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -57,7 +58,7 @@ def test_a_kernel_that_is_only_to_be_loaded_is_not_compiled(tmp_path: Path) -> N
 class _Search(Running[None]):
     """A search that may know an answer."""
 
-    question = SCHEDULE
+    question: Any = SCHEDULE
     problem = None
     objective: Any = None
     done = False
@@ -96,7 +97,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[_Asked]:
 
 
 def ladder_of(monkeypatch: pytest.MonkeyPatch, *rungs: Rung) -> None:
-    monkeypatch.setattr(climbing, "named", lambda *_: lambda problem: rungs)
+    laddered = SimpleNamespace(ladder=SimpleNamespace(load=lambda: lambda problem: rungs))
+    monkeypatch.setattr(_Search, "question", laddered)
 
 
 def test_a_step_whose_kernels_are_missing_runs_when_they_are_there(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from functools import cache
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -51,7 +53,7 @@ def test_a_search_has_less_time_by_what_was_counted(
 class _Search(Running[None]):
     """A search that knows no answer."""
 
-    question = SCHEDULE
+    question: Any = SCHEDULE
     problem = None
     objective = None
     done = False
@@ -79,7 +81,8 @@ def test_no_step_is_begun_that_would_load_as_long_as_there_is_time(
     ]
     rungs[2].method.warm[0]()
     monkeypatch.setattr("time.monotonic", lambda: now)
-    monkeypatch.setattr("offcert.certification.climbing.named", lambda *_: lambda problem: rungs)
+    laddered = SimpleNamespace(ladder=SimpleNamespace(load=lambda: lambda problem: rungs))
+    monkeypatch.setattr(_Search, "question", laddered)
     search = _Search(6.0)
     climb(search, lambda: None, 1, 0)
     # Half a second is free. Three are left after the first, which loaded for longer.

@@ -118,7 +118,7 @@ def test_every_rung_is_printed_with_its_reason(
 
 def test_every_condition_of_a_rung_has_words() -> None:
     """A new field must be said, too, or be none of the conditions."""
-    others = {"method", "share", "reason", "at_least", "at_most", "always"}
+    others = {"method", "share", "reason", "at_least", "at_most", "always", "fallback"}
     for field in fields(Rung):
         if field.name not in others:
             value: Any = True if field.default is False else 3.5
@@ -150,14 +150,16 @@ def test_the_record_says_who_ran_improved_and_closed(
     )
     run = records.run_of(problem, rungs, time_limit=LIMIT)
     events = run.events
+    assert events[3].outcome == "too little time"
     assert [(event.position, event.step) for event in events] == [
         (place, rung.name) for place, rung in enumerate(rungs, start=1)
     ]
-    assert [(event.outcome, event.why) for event in events] == [
+    # On a busy machine a step may have longer.
+    assert str(events[3].why).endswith("s of at least 5 s")
+    assert [(event.outcome, event.why) for event in events if event.position != 4] == [
         ("ran", None),
         ("ran", None),
         ("skipped", "transfers that are not atomic"),
-        ("too little time", "3 s of at least 5 s"),
         ("did not apply", "for chains only"),
         ("failed", "RuntimeError: no licence"),
         ("ran", None),

@@ -8,7 +8,6 @@ from itertools import chain, combinations
 
 import pytest
 
-from offcert.core.errors import MethodError
 from offcert.core.platform import Link
 from offcert.core.program import Program, Segment
 from offcert.heuristics.joint.plans import JointPlan
@@ -127,9 +126,9 @@ def test_what_is_enough_ends_the_search(link: Link) -> None:
     assert len(found) > first
 
 
-def test_without_a_deadline_it_is_no_method() -> None:
-    problem = within(residual_problem(4, Fraction(1, 2)), Fraction(1, 5))
-    with pytest.raises(MethodError, match="needs a deadline"):
-        SinkingSearch(replace(problem, deadline=None))
+def test_without_a_deadline_less_memory_is_found_than_within_one() -> None:
+    problem = within(residual_problem(4, Fraction(1, 2)), Fraction(1, 20))
+    whenever = plans(replace(problem, deadline=None))
+    assert min(limit for _, limit in whenever) < min(limit for _, limit in plans(problem))
     late = replace(problem, deadline=problem.trace.compute_time - 1)
     assert plans(late) == []

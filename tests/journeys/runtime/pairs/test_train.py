@@ -199,7 +199,7 @@ def test_bad_requests_are_refused():
         train(of_step, Plan())
     with refuse(match="the problem is one of a TrainingStep: pass it as step"):
         train(of_step, Plan(), model=step.model)
-    with refuse(match="the problem is one of stages"):
+    with refuse(match="is a problem of stages"):
         train(profile("gpt-tiny", "2x16", hardware="t4", clock="stages"), Plan(), step=step)
     source = {name: value for name, value in problem.source.items() if name != "capture"}
     bare = type(problem)(problem.name, problem.network, problem.platform, source=source)
