@@ -177,12 +177,12 @@ class Backend:
         """Divide a joint graph into a forward and a backward graph that follow the plan."""
         plan = self.planned
         buffers = Buffers() if buffers is None else buffers
-        if isinstance(plan, GraphPlan):
+        refused = _why_refused(joint)
+        if isinstance(plan, GraphPlan) and refused is None:
             options["num_fwd_outputs"] = num_fwd_outputs
             return self._carried_out(plan, joint, inputs, options, buffers)
-        refused = _why_refused(joint)
         marked: list[Marked] = []
-        if plan.segments and refused is None:
+        if not isinstance(plan, GraphPlan) and plan.segments and refused is None:
             calls = NodeCalls(joint.graph.nodes, {event.path for event in plan.events})
             marked = mark_segments(plan.segments, joint, num_fwd_outputs, calls)
         forward, backward = default_partition(
@@ -191,7 +191,9 @@ class Backend:
         pair = GraphPair(forward, backward, num_fwd_outputs)
         owned = _owned(joint, options)
         report = GraphReport(plan.name, plan.bytes_moved, limit=plan.limit)
-        if refused is not None:
+        if isinstance(plan, GraphPlan):
+            report = plan.report(None, refused)
+        elif refused is not None:
             report = replace(report, refused=refused)
         else:
             again = tuple(each.divided(backward) for each in marked)

@@ -18,6 +18,7 @@ from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.compiled.divided import DividedGraph
 from offcert.runtime.compiled.graph_network import network_of
 from offcert.runtime.compiled.graph_profile import graphs_of
+from offcert.runtime.watch.guard import OffloadWarning
 from support.runtime.compiled_cases import (
     NETWORKS,
     RUNS,
@@ -142,6 +143,18 @@ def test_another_model_follows_no_plan_and_is_told_why() -> None:
     with pytest.warns(offcert.runtime.watch.guard.OffloadWarning, match="none of those"):
         train(other, torch.randn(16, 8), compiled)
     assert not compiled.report.complete
+
+
+def test_a_smaller_batch_trains_without_the_plan_and_is_told_why() -> None:
+    step = step_of("mlp")
+    compiled = moving_backend(captured("mlp"), as_it_is)
+    runs = torch.compile(copy.deepcopy(step.model), backend=compiled)
+    loss_of(runs, step.batch).backward()
+    less = step.batch[:-1]
+    loss = loss_of(runs, less)
+    with pytest.warns(OffloadWarning, match="its shapes are dynamic"):
+        loss.backward()
+    assert torch.allclose(loss, loss_of(step.model, less))
 
 
 def test_a_graph_that_runs_twice_is_refused() -> None:
