@@ -35,7 +35,7 @@ def test_gradients_are_those_without_and_the_budget_holds(name: str, budget: flo
 
 @pytest.mark.slow
 def test_the_peak_is_that_of_the_run_and_within_its_limit() -> None:
-    solver = offcert.budget_solver(peak=19_500, time_limit=60)
+    solver = offcert.budget_solver(peak=19_500, time_limit=4)
     found, _ = divided("gpt", 1e-6, solver)
     (report,) = solver.reports
     forward, backward, outputs = found.graphs[0]
@@ -68,7 +68,7 @@ def test_within_a_peak_the_cost_is_the_least_of_all_divisions(
             return found
 
     monkeypatch.setattr(budget, "GraphChoice", Counted)
-    solver = offcert.budget_solver(peak=peak)
+    solver = offcert.budget_solver(peak=peak, time_limit=4)
     divided("mlp", 1e-6, solver)
     (report,) = solver.reports
     assert report.kept == (peak > 11_100) == bool(costs)
