@@ -246,6 +246,9 @@ class Reach:
             self._queue.extend(each for each in held if each[1] is not None)
             return
         for variable, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+            if variable == "__classdict__":
+                # The names with which a class was made, for annotations (Python 3.14).
+                continue
             self._queue.append((f"{variable}, a variable of {function.__qualname__}", cell))
         defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
         self._queue.extend((f"a default of {function.__qualname__}", each) for each in defaults)

@@ -139,7 +139,7 @@ class Impure(nn.Module):
     def __init__(self):
         super().__init__()
         self.linear = nn.Linear(WIDTH, WIDTH)
-        self.calls = itertools.count()
+        self.calls = iter(range(1000))
 
     def forward(self, hidden):
         calls = next(self.calls) if len(hidden) < 3 else 0
