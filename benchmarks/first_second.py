@@ -21,6 +21,7 @@ import argparse
 import math
 import os
 import random
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -283,6 +284,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--limits", type=float, nargs="+", default=[1.0, 2.0, 5.0])
     parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args(arguments)
+    # Random problems are those of the tests.
+    sys.path[:0] = [str(Path(__file__).parent.parent / "tests")]
     warnings.simplefilter("ignore")
     asked = list(drawn(range(options.drawn)) if options.drawn else problems(options.only))
     time.monotonic = processor_clock()
