@@ -7,7 +7,8 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from offcert.formulations.common.cpsat import CP_SAT, OverrunError, run_cpsat, solver_with
+from offcert.formulations.common.cpsat import OverrunError, run_cpsat, solver_with
+from offcert.formulations.common.outcome import CP_SAT
 from offcert.questions.selection.graph import CheckpointGraph, GraphSelection
 from papers.checkpoint_graphs.frontier import size_unit
 from papers.checkpoint_graphs.outcome import GraphOutcome, GraphRun

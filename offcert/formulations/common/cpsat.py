@@ -20,8 +20,6 @@ from offcert.formulations.common.children import leave_behind
 from offcert.formulations.common.linear_model import LinearAnswer, LinearModel
 from offcert.formulations.common.outcome import SolverRun
 
-# Who claims what this solver says.
-CP_SAT = "OR-Tools CP-SAT"
 # Seconds between two looks at the solver's thread. Arbitrary.
 _POLL = 0.05
 # Seconds that the solver may take after its time limit, and after it has been asked to stop.

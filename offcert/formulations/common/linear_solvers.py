@@ -39,7 +39,7 @@ from offcert.core.errors import InputError
 from offcert.formulations.common.children import stopping_children
 from offcert.formulations.common.highs import FAILED, run_highs
 from offcert.formulations.common.linear_model import LinearAnswer, LinearModel
-from offcert.formulations.common.outcome import ModelRun
+from offcert.formulations.common.outcome import CP_SAT, ModelRun
 
 # PuLP imports highspy when it is installed, and that breaks OR-Tools in the same process.
 _shadowed = "highspy" not in sys.modules
@@ -69,6 +69,11 @@ _PRINTED = 0.0005
 def solver_names() -> list[str]:
     """Return the names of the solvers that can be used here and now."""
     return [SCIPY, *(name for name in _known() if _make(name).available())]
+
+
+def claimant(solver: str) -> str:
+    """Return who claims what a solver says, by the solver's name here."""
+    return CP_SAT if solver == CPSAT else solver
 
 
 def require_solver(name: str) -> None:
@@ -114,7 +119,7 @@ def solve_linear(
         require_solver(solver)
     began = time.monotonic()
     statistics: dict[str, Any] = {
-        "solver": "OR-Tools CP-SAT" if solver == CPSAT else solver,
+        "solver": claimant(solver),
         "version": _version(solver),
         "gap": 0.0,
         "threads": 1 if solver == SCIPY else threads,

@@ -21,6 +21,8 @@ from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.simulate import simulate
 
 OnSolution = Callable[[Schedule], object]
+# Who claims what CP-SAT says.
+CP_SAT = "OR-Tools CP-SAT"
 
 
 @dataclass(frozen=True, slots=True)

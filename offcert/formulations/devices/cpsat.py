@@ -17,7 +17,8 @@ from ortools.sat.python import cp_model
 from offcert.core.errors import PlanError
 from offcert.core.platform import Kind
 from offcert.core.result import Bound
-from offcert.formulations.common.cpsat import CP_SAT, OverrunError, run_cpsat, solver_with
+from offcert.formulations.common.cpsat import OverrunError, run_cpsat, solver_with
+from offcert.formulations.common.outcome import CP_SAT
 from offcert.proofs.claims import claimed
 from offcert.proofs.devices_certificate import MODEL
 from offcert.questions.devices.problem import DevicesProblem, Job, JobKind, Place

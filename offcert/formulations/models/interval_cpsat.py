@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 
 from offcert.core.result import SolveStatus
-from offcert.formulations.common.cpsat import CP_SAT, bound_by, complete_hint, solver_with
+from offcert.formulations.common.cpsat import bound_by, complete_hint, solver_with
 from offcert.formulations.common.grid import Ticks
 from offcert.formulations.common.outcome import (
+    CP_SAT,
     ModelOutcome,
     ModelRun,
     OnSolution,

@@ -12,9 +12,14 @@ import math
 import time
 
 from offcert.core.errors import InputError
-from offcert.formulations.common.cpsat import CP_SAT
 from offcert.formulations.common.grid import longest_makespan
-from offcert.formulations.common.linear_solvers import CPSAT, SCIPY, require_solver, run_model
+from offcert.formulations.common.linear_solvers import (
+    CPSAT,
+    SCIPY,
+    claimant,
+    require_solver,
+    run_model,
+)
 from offcert.formulations.common.outcome import ModelOutcome, ModelRun
 from offcert.formulations.common.time_grid import (
     TimeGrid,
@@ -163,8 +168,9 @@ def _run(
 ) -> ModelRun:
     if solver != CPSAT:
         require_solver(solver)
-    name = CP_SAT if solver == CPSAT else solver
-    return ModelRun(problem, upper_bound, hint, lower_bound, solver=name, time_limit=time_limit)
+    return ModelRun(
+        problem, upper_bound, hint, lower_bound, solver=claimant(solver), time_limit=time_limit
+    )
 
 
 def _grid_of(run: ModelRun, grid: int | None, plain: bool) -> TimeGrid | None:

@@ -15,7 +15,8 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 from offcert.core.result import Bound
-from offcert.formulations.common.cpsat import CP_SAT, CpSatEnd, run_cpsat, solver_with
+from offcert.formulations.common.cpsat import CpSatEnd, run_cpsat, solver_with
+from offcert.formulations.common.outcome import CP_SAT
 from offcert.formulations.placement.sections import Sections
 from offcert.proofs.placement_certificate import claimed
 from offcert.questions.placement.problem import Placement, PlacementOutcome, PlacementProblem

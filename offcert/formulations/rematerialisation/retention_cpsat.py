@@ -18,7 +18,8 @@ from importlib.metadata import version
 from typing import Any
 
 from offcert.core.execution import Execution
-from offcert.formulations.common.cpsat import CP_SAT, bound_by, solver_with
+from offcert.formulations.common.cpsat import bound_by, solver_with
+from offcert.formulations.common.outcome import CP_SAT
 from offcert.formulations.rematerialisation.outcome import (
     RematerialisationOutcome,
     RematerialisationRun,
