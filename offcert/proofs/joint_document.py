@@ -51,18 +51,10 @@ Place = tuple[int, ...]
 
 @dataclass(frozen=True)
 class JointWeights:
-    """Multipliers as a document lists them.
+    """Multipliers as a document lists them."""
 
-    Attributes
-    ----------
-    over : int
-        The common denominator, at least 1.
-    rows : mapping of str to mapping of tuple to int
-        For each family, the numerators by place.
-    """
-
-    over: int
-    rows: Mapping[str, Mapping[Place, int]]
+    over: int  # The common denominator, at least 1.
+    rows: Mapping[str, Mapping[Place, int]]  # For each family, the numerators by place.
 
 
 # A run again by its span and computation, or span, number and computations; or the multipliers of a
@@ -72,18 +64,10 @@ Node = tuple[int, ...] | int
 
 @dataclass(frozen=True)
 class JointCases:
-    """Multipliers for each case of a distinction; by default there is only one.
+    """Multipliers for each case of a distinction; by default there is only one."""
 
-    Attributes
-    ----------
-    multipliers : tuple of JointWeights
-        Multipliers that leaves name by number.
-    nodes : tuple of (tuple of int) or int
-        Each before those under it.
-    """
-
-    multipliers: tuple[JointWeights, ...]
-    nodes: tuple[Node, ...] = (0,)
+    multipliers: tuple[JointWeights, ...]  # Multipliers that leaves name by number.
+    nodes: tuple[Node, ...] = (0,)  # Each before those under it.
 
 
 def write(cases: JointCases) -> str:

@@ -60,33 +60,18 @@ class Proof:
 
 @dataclass(frozen=True)
 class Provable:
-    """A kind of bound that can be established again without a solver.
+    """A kind of bound that can be established again without a solver."""
 
-    Attributes
-    ----------
-    method : str
-        Its name in documents.
-    proof : type
-        The dataclass of what a document holds for it.
-    verifier : callable
-        Takes the problem, the bound's value, the proof and limits; returns what is wrong, or None.
-    summary : str
-        The bound in one line.
-    page : str
-        The page of the documentation, below ``docs/theory``.
-    searched : bool
-        Whether verification searches, which may take long; a part of what a search establishes is
-        established, too.
-    families : tuple of str
-        Solvers whose word the bound is where a proof takes too long, if there are any.
-    """
-
-    method: str
-    proof: type[Proof]
+    method: str  # Its name in documents.
+    proof: type[Proof]  # The dataclass of what a document holds for it.
+    # Takes the problem, the bound's value, the proof and limits; returns what is wrong, or None.
     verifier: Later[Callable[..., str | None]]
-    summary: str
-    page: str
+    summary: str  # The bound in one line.
+    page: str  # The page of the documentation, below ``docs/theory``.
+    # Whether verification searches, which may take long; a part of what a search establishes is
+    # established, too.
     searched: bool = False
+    # Solvers whose word the bound is where a proof takes too long, if there are any.
     families: tuple[str, ...] = ()
 
     evidence = Evidence.PROVED
@@ -112,26 +97,14 @@ class Provable:
 
 @dataclass(frozen=True)
 class Claimable:
-    """A kind of bound that rests on the word of a solver.
+    """A kind of bound that rests on the word of a solver."""
 
-    Attributes
-    ----------
-    method : str
-        Its name in documents.
-    families : tuple of str
-        Solvers that may claim it, under one name for all that are the same inside.
-    summary : str
-        The bound in one line.
-    page : str
-        The page of the documentation, below ``docs/theory``.
-    formulation : str
-        The model that is handed to the solvers, where several kinds hand over the same one.
-    """
-
-    method: str
+    method: str  # Its name in documents.
+    # Solvers that may claim it, under one name for all that are the same inside.
     families: tuple[str, ...]
-    summary: str
-    page: str
+    summary: str  # The bound in one line.
+    page: str  # The page of the documentation, below ``docs/theory``.
+    # The model that is handed to the solvers, where several kinds hand over the same one.
     formulation: str = ""
 
     evidence = Evidence.ATTESTED
@@ -151,25 +124,15 @@ _UNIT = {Minimise.TIME: "time", Minimise.MEMORY: "memory"}
 
 @dataclass(frozen=True)
 class ProofKind(Provable):
-    """A kind of bound on schedules that can be established again without a solver.
+    """A kind of bound on schedules that can be established again without a solver."""
 
-    Attributes
-    ----------
-    transfers, links : frozenset
-        For which problems the argument holds.
-    recompute : bool
-        Whether the argument holds if computations may run again.
-    minimise : Minimise
-        The objective that is bounded: time or memory.
-    at_once : bool
-        Whether the bound is computed, not searched for: all of these are one method, ``bounds``,
-        and are known of every problem that an argument holds for.
-    """
-
+    # For which problems the argument holds.
     transfers: frozenset[Transfers] = ATOMIC
     links: frozenset[Link] = _BOTH
-    recompute: bool = False
-    minimise: Minimise = Minimise.TIME
+    recompute: bool = False  # Whether the argument holds if computations may run again.
+    minimise: Minimise = Minimise.TIME  # The objective that is bounded: time or memory.
+    # Whether the bound is computed, not searched for: all of these are one method, ``bounds``, and
+    # are known of every problem that an argument holds for.
     at_once: bool = False
 
     def misfit(self, problem: Problem) -> str | None:
@@ -187,19 +150,12 @@ class ProofKind(Provable):
 
 @dataclass(frozen=True)
 class ClaimKind(Claimable):
-    """A kind of bound on schedules that rests on the word of a solver.
+    """A kind of bound on schedules that rests on the word of a solver."""
 
-    Attributes
-    ----------
-    transfers, recompute, offload : frozenset
-        For which problems the claim is a bound.
-    minimise : Minimise
-        The objective that is bounded: time or memory.
-    """
-
+    # For which problems the claim is a bound: the transfers, runs again and offloading allowed.
     transfers: frozenset[Transfers] = ATOMIC
     recompute: frozenset[Recompute] = frozenset({Recompute.NONE})
-    minimise: Minimise = Minimise.TIME
+    minimise: Minimise = Minimise.TIME  # The objective that is bounded: time or memory.
     offload: frozenset[bool] = frozenset({True, False})
 
     def misfit(self, problem: Problem) -> str | None:

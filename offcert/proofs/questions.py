@@ -50,73 +50,42 @@ Function = Later[Callable[..., Any]]
 
 @dataclass(frozen=True)
 class Question:
-    """A kind of question, and everything that is particular to certificates which answer it.
+    """A kind of question, and everything that is particular to certificates which answer it."""
 
-    Attributes
-    ----------
-    name : str
-        The object that is asked for, in words.
-    format : str
-        Name of the documents.
-    version : int
-        The one that is written and read.
-    fields : tuple of str
-        Of a document, between version and digest, in the order in which they are written; those
-        that say nothing may be left out.
-    certificate : type
-        Class of certificates; its ``from_json`` reads a document.
-    checker : callable
-        Verifier: given the verification so far, the document and an allowance, it adds what it
-        finds.
-    text : Text
-        What commands say.
-    command : str
-        The command that searches; also what a certificate calls its method if no single one ran.
-    problem : type
-        Class of what asks; None if it has none of its own.
-    answers : callable
-        Checker of answers: given a problem and an answer, it returns what is wrong with it. No
-        search keeps, and no verification passes, what it faults. None if answers are made of those
-        to other questions.
-    picture : callable
-        Draws a certificate to a file; None if there is no picture.
-    snapshot : callable
-        Writes what a certificate has on the device as a memory snapshot; None if there is none.
-    placed : Text
-        Of what ``offcert place`` found for it; None if nothing of it can be placed.
-    reader, writer : callable
-        From the JSON value of a problem, and to it; None if a document holds no problem by itself.
-    ladder : callable
-        Says which methods suit a problem, one after the other; None if a single search decides.
-    placer, host : callable
-        Who places what certificates hold on the device, and who says what they hold on the host;
-        None if nothing of them can be placed.
-    measured : callable
-        Measures methods on problems; None if nobody's own methods can be measured.
-    conversion : str
-        Advice for documents of versions before.
-    """
-
-    name: str
-    format: str
-    version: int
+    name: str  # The object that is asked for, in words.
+    format: str  # Name of the documents.
+    version: int  # The one that is written and read.
+    # Of a document, between version and digest, in the order in which they are written; those that
+    # say nothing may be left out.
     fields: tuple[str, ...]
-    certificate: Later[type[Any]]
+    certificate: Later[type[Any]]  # Class of certificates; its ``from_json`` reads a document.
+    # Verifier: given the verification so far, the document and an allowance, it adds what it finds.
     checker: Function
-    text: Later[offcert.report.findings.Text]
+    text: Later[offcert.report.findings.Text]  # What commands say.
+    # The command that searches; also what a certificate calls its method if no single one ran.
     command: str
-    problem: Later[type[Any]] | None = None
+    problem: Later[type[Any]] | None = None  # Class of what asks; None if it has none of its own.
+    # Checker of answers: given a problem and an answer, it returns what is wrong with it. No search
+    # keeps, and no verification passes, what it faults. None if answers are made of those to other
+    # questions.
     answers: Later[Callable[..., list[str]]] | None = None
-    picture: Function | None = None
+    picture: Function | None = None  # Draws a certificate to a file; None if there is no picture.
+    # Writes what a certificate has on the device as a memory snapshot; None if there is none.
     snapshot: Function | None = None
+    # Of what ``offcert place`` found for it; None if nothing of it can be placed.
     placed: Later[offcert.report.findings.Text] | None = None
+    # From the JSON value of a problem, and to it; None if a document holds no problem by itself.
     reader: Function | None = None
     writer: Later[Callable[..., dict[str, Any]]] | None = None
+    # Says which methods suit a problem, one after the other; None if a single search decides.
     ladder: Later[Callable[..., Iterable[Any]]] | None = None
+    # Who places what certificates hold on the device, and who says what they hold on the host; None
+    # if nothing of them can be placed.
     placer: Function | None = None
     host: Later[Callable[..., offcert.questions.placement.problem.PlacementProblem]] | None = None
+    # Measures methods on problems; None if nobody's own methods can be measured.
     measured: Function | None = None
-    conversion: str = ""
+    conversion: str = ""  # Advice for documents of versions before.
 
     def __reduce__(self) -> str:
         # Other processes are handed a row by its name: what it names cannot be pickled.

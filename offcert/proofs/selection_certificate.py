@@ -28,18 +28,10 @@ FORMAT, VERSION = "offcert-component-packing", 1
 
 @dataclass(frozen=True, slots=True)
 class HeavySet:
-    """A connected set of inner vertices that are not all left out.
+    """A connected set of inner vertices that are not all left out."""
 
-    Attributes
-    ----------
-    vertices : tuple of int
-        Increasing.
-    multiplier : Fraction
-        Bytes, positive.
-    """
-
-    vertices: tuple[int, ...]
-    multiplier: Fraction
+    vertices: tuple[int, ...]  # Increasing.
+    multiplier: Fraction  # Bytes, positive.
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,51 +43,29 @@ class Packing:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Either a vertex is stored, or it is not.
+    """Either a vertex is stored, or it is not."""
 
-    Attributes
-    ----------
-    vertex : int
-        An inner vertex, decided for the first time.
-    stored, left_out : Case or Packing
-        The rest of the proof in either case.
-    """
-
-    vertex: int
+    vertex: int  # An inner vertex, decided for the first time.
+    # The rest of the proof in either case.
     stored: Case | Packing
     left_out: Case | Packing
 
 
 @dataclass(frozen=True, slots=True)
 class LimitProof:
-    """How much has to be stored if no component has more bytes than a limit.
+    """How much has to be stored if no component has more bytes than a limit."""
 
-    Attributes
-    ----------
-    limit : int
-        Bytes.
-    cases : Case or Packing
-        From which the amount follows.
-    """
-
-    limit: int
-    cases: Case | Packing
+    limit: int  # Bytes.
+    cases: Case | Packing  # From which the amount follows.
 
 
 @dataclass(frozen=True, slots=True)
 class PackingBound:
-    """No selection has fewer stored bytes and bytes of its largest component together.
+    """No selection has fewer stored bytes and bytes of its largest component together."""
 
-    Attributes
-    ----------
-    value : int
-        Bytes.
-    limits : tuple of LimitProof
-        Decreasing limits. Each says enough for the largest components from its limit down to where
-        the next one begins.
-    """
-
-    value: int
+    value: int  # Bytes.
+    # Decreasing limits. Each says enough for the largest components from its limit down to where
+    # the next one begins.
     limits: tuple[LimitProof, ...]
 
     def to_json(self) -> dict[str, Any]:

@@ -40,20 +40,12 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Division:
-    """Cases by the alternative of an operation.
+    """Cases by the alternative of an operation."""
 
-    Attributes
-    ----------
-    operation : int
-        On the menu.
-    parts : tuple of (tuple of int, Case)
-        Alternatives by their positions, and the case of those.
-    bounds : tuple of Bound
-        Bounds that hold for all parts, as those of a `Leaf` do for its choices.
-    """
-
-    operation: int
+    operation: int  # On the menu.
+    # Alternatives by their positions, and the case of those.
     parts: tuple[tuple[tuple[int, ...], Leaf | Division], ...]
+    # Bounds that hold for all parts, as those of a `Leaf` do for its choices.
     bounds: tuple[Bound, ...] = ()
 
 

@@ -38,21 +38,12 @@ _INFEASIBLE = 2
 
 @dataclass(frozen=True)
 class Minimum:
-    """Knowledge of the least cost: a solution, and a bound.
+    """Knowledge of the least cost: a solution, and a bound."""
 
-    Attributes
-    ----------
-    values : tuple of int or None
-        Of the columns, in the best solution found, which keeps to all rows.
-    cost : int or None
-        Of that solution.
-    bound : int or None
-        No solution costs less; None if it is proved that there is no solution.
-    """
-
+    # Of the columns, in the best solution found, which keeps to all rows.
     values: tuple[int, ...] | None
-    cost: int | None
-    bound: int | None
+    cost: int | None  # Of that solution.
+    bound: int | None  # No solution costs less; None if it is proved that there is no solution.
 
 
 def minimum(model: LinearModel, time_limit: float, *, proved: bool = True) -> Minimum:

@@ -33,18 +33,10 @@ class OverrunError(RuntimeError):
 
 @dataclass(frozen=True)
 class CpSatEnd:
-    """How a run ended.
+    """How a run ended."""
 
-    Attributes
-    ----------
-    status : object
-        The solver's.
-    interrupted : bool
-        Whether the user ended it.
-    """
-
-    status: Any
-    interrupted: bool
+    status: Any  # The solver's.
+    interrupted: bool  # Whether the user ended it.
 
 
 def run_cpsat(

@@ -49,46 +49,27 @@ Ticks = Sequence[int | Fraction]
 
 @dataclass(frozen=True, slots=True)
 class UsefulGap:
-    """A gap that may be worth evicting.
+    """A gap that may be worth evicting."""
 
-    Attributes
-    ----------
-    number : int
-        Index into ``trace.gaps``.
-    tensor, writer, before, after : int
-        Of the tensor and the gap, as in the trace.
-    size : int
-        Bytes, perhaps rounded up.
-    """
-
-    number: int
+    number: int  # Index into ``trace.gaps``.
+    # Of the tensor and the gap, as in the trace.
     tensor: int
     writer: int
     before: int
     after: int
-    size: int
+    size: int  # Bytes, perhaps rounded up.
 
 
 @dataclass(frozen=True, slots=True)
 class GridData:
-    """The part of a problem on a grid that is the same for every model.
+    """The part of a problem on a grid that is the same for every model."""
 
-    Attributes
-    ----------
-    grid : int
-        Ticks a cell.
-    over : tuple of tuple of int
-        For each operation, which of the gaps worth evicting span it.
-    required : tuple of int
-        For each operation, bytes that must be absent while it runs, rounded up to a reachable sum.
-    distances : tuple of (int, int, int)
-        As `distances` returns them.
-    """
-
-    grid: int
+    grid: int  # Ticks a cell.
+    # For each operation, which of the gaps worth evicting span it.
     over: tuple[tuple[int, ...], ...]
+    # For each operation, bytes that must be absent while it runs, rounded up to a reachable sum.
     required: tuple[int, ...]
-    distances: tuple[tuple[int, int, int], ...]
+    distances: tuple[tuple[int, int, int], ...]  # As `distances` returns them.
 
 
 def transfer_times(problem: Problem) -> list[int]:

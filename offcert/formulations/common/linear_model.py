@@ -27,26 +27,18 @@ class LinearModel:
     """Minimise ``cost · x`` subject to ``low ≤ row · x ≤ high`` and bounds on columns.
 
     Terms are pairs of a column and its coefficient; the column `ONE` stands for the constant 1.
-
-    Attributes
-    ----------
-    low, high, cost, integer : list, one entry a column
-        Bounds, coefficient in the objective, and whether only integers are allowed.
-    rows : list of (terms, low, high)
-        Each column at most once a row, no zero coefficients, `ONE` already on the other side.
-    contradictory : bool
-        Whether some row without variables cannot hold.
-    ends : float
-        Seconds of `time.monotonic` after which a row raises `LateError`.
     """
 
+    # Bounds, coefficient in the objective, and whether only integers are allowed (one entry a
+    # column).
     low: list[float] = field(default_factory=list)
     high: list[float] = field(default_factory=list)
     cost: list[float] = field(default_factory=list)
     integer: list[bool] = field(default_factory=list)
+    # Each column at most once a row, no zero coefficients, `ONE` already on the other side.
     rows: list[tuple[Terms, float, float]] = field(default_factory=list)
-    contradictory: bool = False
-    ends: float = math.inf
+    contradictory: bool = False  # Whether some row without variables cannot hold.
+    ends: float = math.inf  # Seconds of `time.monotonic` after which a row raises `LateError`.
 
     def column(self, low: float, high: float, *, cost: float = 0.0, integer: bool = False) -> int:
         """Add a variable and return its number."""
@@ -89,27 +81,15 @@ class LinearModel:
 
 @dataclass(frozen=True, slots=True)
 class LinearAnswer:
-    """The answer of a solver.
+    """The answer of a solver."""
 
-    Attributes
-    ----------
-    values : list of float or None
-        Of the columns, in the best solution found.
-    bound : float
-        A lower bound on the objective; minus infinity if the solver gave none that can be trusted,
-        infinity if there is no solution.
-    infeasible : bool
-        Whether the solver claims that there is no solution, and can be trusted.
-    error : str or None
-        The failure in a sentence; None if there was none.
-    statistics : dict
-        JSON values that are good to know: solver, version, its own words, sizes, seconds.
-    """
-
-    values: list[float] | None
+    values: list[float] | None  # Of the columns, in the best solution found.
+    # A lower bound on the objective; minus infinity if the solver gave none that can be trusted,
+    # infinity if there is no solution.
     bound: float
-    infeasible: bool
-    error: str | None = None
+    infeasible: bool  # Whether the solver claims that there is no solution, and can be trusted.
+    error: str | None = None  # The failure in a sentence; None if there was none.
+    # JSON values that are good to know: solver, version, its own words, sizes, seconds.
     statistics: dict[str, Any] = field(default_factory=dict)
 
 

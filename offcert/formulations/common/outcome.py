@@ -27,53 +27,29 @@ CP_SAT = "OR-Tools CP-SAT"
 
 @dataclass(frozen=True, slots=True)
 class SolverClaim:
-    """A lower bound that rests on a solver's word.
+    """A lower bound that rests on a solver's word."""
 
-    Attributes
-    ----------
-    value : int
-        Ticks. No schedule is shorter, as far as the solver is right.
-    solver : str
-        Who says so.
-    """
-
-    value: int
-    solver: str
+    value: int  # Ticks. No schedule is shorter, as far as the solver is right.
+    solver: str  # Who says so.
 
 
 @dataclass(frozen=True, slots=True)
 class ModelOutcome:
-    """The findings of a model and the claims of its solver.
+    """The findings of a model and the claims of its solver."""
 
-    Attributes
-    ----------
-    status : SolveStatus
-        ``OPTIMAL`` only if the schedule's makespan equals the lower bound.
-    schedule : Schedule or None
-        The best one known, the hint included; times are the simulator's, never the solver's.
-    lower_bound : int
-        Ticks, whatever the grid; no schedule of the problem at full resolution is shorter, as far
-        as the solver's claim is right. At least the bound that the model was given.
-    claim : SolverClaim or None
-        The bound that the solver showed by itself, if it did.
-    error : str or None
-        The failure in a sentence, in the solver or around it; None if there was none.
-    interrupted : bool
-        Whether the user ended it.
-    seconds : float
-        How long it took.
-    statistics : mapping
-        JSON values that are good to know and that nothing depends on: solver, version, settings,
-        sizes, the solver's own words.
-    """
-
-    status: SolveStatus
+    status: SolveStatus  # ``OPTIMAL`` only if the schedule's makespan equals the lower bound.
+    # The best one known, the hint included; times are the simulator's, never the solver's.
     schedule: Schedule | None
+    # Ticks, whatever the grid; no schedule of the problem at full resolution is shorter, as far as
+    # the solver's claim is right. At least the bound that the model was given.
     lower_bound: int
-    claim: SolverClaim | None = None
+    claim: SolverClaim | None = None  # The bound that the solver showed by itself, if it did.
+    # The failure in a sentence, in the solver or around it; None if there was none.
     error: str | None = None
-    interrupted: bool = False
-    seconds: float = 0.0
+    interrupted: bool = False  # Whether the user ended it.
+    seconds: float = 0.0  # How long it took.
+    # JSON values that are good to know and that nothing depends on: solver, version, settings,
+    # sizes, the solver's own words.
     statistics: Mapping[str, Any] = field(default_factory=dict)
 
     @property

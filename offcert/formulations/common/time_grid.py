@@ -37,39 +37,23 @@ from offcert.questions.schedule.schedule import Schedule, Transfer
 
 @dataclass(frozen=True, slots=True)
 class StartWindow:
-    """Something that starts in one cell of a window.
+    """Something that starts in one cell of a window."""
 
-    Attributes
-    ----------
-    first, last : int
-        Cells; both belong to the window.
-    length : int
-        Cells.
-    """
-
+    # Cells; both belong to the window.
     first: int
     last: int
-    length: int
+    length: int  # Cells.
 
 
 @dataclass(frozen=True, slots=True)
 class GridGap(UsefulGap):
-    """A gap that may be worth evicting, and when it may be.
+    """A gap that may be worth evicting, and when it may be."""
 
-    Attributes
-    ----------
-    prefetch : StartWindow
-        Its prefetch.
-    alone : bool
-        Whether its tensor has no other gap here and is opened by its writer, so that the tensor is
-        absent from the end of its offload on.
-    single : bool
-        Whether its tensor has no other gap here.
-    """
-
-    prefetch: StartWindow
+    prefetch: StartWindow  # Its prefetch.
+    # Whether its tensor has no other gap here and is opened by its writer, so that the tensor is
+    # absent from the end of its offload on.
     alone: bool
-    single: bool
+    single: bool  # Whether its tensor has no other gap here.
 
     @classmethod
     def of(cls, trace: Trace, number: int, prefetch: StartWindow, single: bool) -> GridGap:
@@ -91,28 +75,15 @@ class GridGap(UsefulGap):
 
 @dataclass(frozen=True, slots=True)
 class TimeGrid(GridData):
-    """A problem on a grid; times in cells.
+    """A problem on a grid; times in cells."""
 
-    Attributes
-    ----------
-    operations : tuple of StartWindow
-        In their order.
-    offloads : dict of int to StartWindow
-        By tensor.
-    gaps : tuple of GridGap
-        Gaps that are worth evicting.
-    idle_required : tuple of int
-        Bytes that must be absent in the idle time before each operation, rounded up to reachable
-        sums.
-    exact : bool
-        Whether nothing was rounded: cells divide every duration.
-    """
-
-    operations: tuple[StartWindow, ...]
-    offloads: dict[int, StartWindow]
-    gaps: tuple[GridGap, ...]
+    operations: tuple[StartWindow, ...]  # In their order.
+    offloads: dict[int, StartWindow]  # By tensor.
+    gaps: tuple[GridGap, ...]  # Gaps that are worth evicting.
+    # Bytes that must be absent in the idle time before each operation, rounded up to reachable
+    # sums.
     idle_required: tuple[int, ...]
-    exact: bool
+    exact: bool  # Whether nothing was rounded: cells divide every duration.
 
     @property
     def cells(self) -> int:

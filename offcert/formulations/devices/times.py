@@ -11,23 +11,15 @@ from offcert.questions.devices.problem import DevicesProblem, Job, JobKind, Plac
 
 @dataclass(frozen=True)
 class JobGroup:
-    """Jobs of one kind and gradient, of all devices together.
+    """Jobs of one kind and gradient, of all devices together."""
 
-    Attributes
-    ----------
-    kind, gradient : JobKind, int
-        Kind and gradient of the jobs.
-    head, tail : int
-        Ticks before each of them, and after.
-    ticks : int
-        Of all of them together.
-    """
-
+    # Kind and gradient of the jobs.
     kind: JobKind
     gradient: int
+    # Ticks before each of them, and after.
     head: int
     tail: int
-    ticks: int
+    ticks: int  # Of all of them together.
 
 
 class Times:

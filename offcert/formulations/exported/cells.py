@@ -37,21 +37,11 @@ class Keeps(StrEnum):
 
 @dataclass(frozen=True)
 class Cells:
-    """How times of a problem are rounded in a file.
+    """How times of a problem are rounded in a file."""
 
-    Attributes
-    ----------
-    grid : int
-        Ticks a cell.
-    keeps : Keeps
-        Whether bounds or schedules stay valid.
-    horizon : int
-        Ticks; longer schedules are not described.
-    """
-
-    grid: int
-    keeps: Keeps
-    horizon: int
+    grid: int  # Ticks a cell.
+    keeps: Keeps  # Whether bounds or schedules stay valid.
+    horizon: int  # Ticks; longer schedules are not described.
 
     @property
     def name(self) -> str:

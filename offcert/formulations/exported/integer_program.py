@@ -34,34 +34,19 @@ LARGEST = 2_000_000
 
 @dataclass(frozen=True)
 class IntegerProgram:
-    """A linear program to be minimised; its variables are 0 or 1 where nothing else is said.
+    """A linear program to be minimised; its variables are 0 or 1 where nothing else is said."""
 
-    Attributes
-    ----------
-    names : tuple of str
-        Of the variables. The last one of a time-indexed program is 1: it carries the constant of
-        the objective.
-    cost : tuple of int
-        Their coefficients in the objective.
-    rows : tuple of (terms, int or None, int or None)
-        Pairs of a variable's number and its coefficient, and the least and the most of their sum.
-    comments : tuple of str
-        Lines about it.
-    row_names : tuple of str
-        Of the rows; none: their numbers.
-    continuous : frozenset of int
-        Variables that may have any value from 0 to 1, or without an end.
-    endless : frozenset of int
-        Variables without a largest value.
-    """
-
+    # Of the variables. The last one of a time-indexed program is 1: it carries the constant of the
+    # objective.
     names: tuple[str, ...]
-    cost: tuple[int, ...]
+    cost: tuple[int, ...]  # Their coefficients in the objective.
+    # Pairs of a variable's number and its coefficient, and the least and the most of their sum.
     rows: tuple[tuple[tuple[tuple[int, int], ...], int | None, int | None], ...]
-    comments: tuple[str, ...]
-    row_names: tuple[str, ...] = ()
+    comments: tuple[str, ...]  # Lines about it.
+    row_names: tuple[str, ...] = ()  # Of the rows; none: their numbers.
+    # Variables that may have any value from 0 to 1, or without an end.
     continuous: frozenset[int] = frozenset()
-    endless: frozenset[int] = frozenset()
+    endless: frozenset[int] = frozenset()  # Variables without a largest value.
 
     def row_name(self, row: int) -> str:
         """Return the name of a row."""

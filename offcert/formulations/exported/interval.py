@@ -97,15 +97,9 @@ output ["% objective \\(start[operations] * grid + last_ticks) ticks\\nkind,name
 
 @dataclass(frozen=True)
 class Instance:
-    """The integers of a problem, as the interval model takes them.
+    """The integers of a problem, as the interval model takes them."""
 
-    Attributes
-    ----------
-    numbers : mapping of str to int, bool or sequence of int
-        By the names of the model's parameters.
-    """
-
-    numbers: Mapping[str, int | Sequence[int]]
+    numbers: Mapping[str, int | Sequence[int]]  # By the names of the model's parameters.
 
     @classmethod
     def of(cls, problem: Problem, cells: Cells) -> Instance:

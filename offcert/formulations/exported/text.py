@@ -16,27 +16,13 @@ _TOLERANCE = 1e-4
 
 @dataclass(frozen=True)
 class Claim:
-    """The word of a solver on the start of the last operation, in cells.
+    """The word of a solver on the start of the last operation, in cells."""
 
-    Attributes
-    ----------
-    solver : str
-        A key of `SOLVERS`.
-    least : int or None
-        No start is earlier; None if it says nothing, or that there is no solution.
-    found : int or None
-        The start in its best solution.
-    infeasible : bool
-        Whether it says that there is no solution.
-    statistics : dict
-        Its own words; JSON values.
-    """
-
-    solver: str
-    least: int | None
-    found: int | None
-    infeasible: bool
-    statistics: dict[str, Any]
+    solver: str  # A key of `SOLVERS`.
+    least: int | None  # No start is earlier; None if it says nothing, or that there is no solution.
+    found: int | None  # The start in its best solution.
+    infeasible: bool  # Whether it says that there is no solution.
+    statistics: dict[str, Any]  # Its own words; JSON values.
 
 
 def claim_of(model: CellModel, solver: str, seconds: float) -> Claim:

@@ -50,34 +50,19 @@ _SOLVING = 0.8
 
 @dataclass(frozen=True)
 class FluidOutcome:
-    """The outcome of the exact program.
+    """The outcome of the exact program."""
 
-    Attributes
-    ----------
-    bound : int
-        Ticks. No schedule is shorter; if `ordered`, no ordered one is.
-    schedule : FluidSchedule or None
-        The best one found, checked; None if there was none, or if transfers are atomic.
-    ordered : bool
-        Whether prefetches before offloads were forbidden.
-    infeasible : bool
-        Whether the solver claims that there is no ordered schedule, which can be where tensors have
-        several gaps; the bound is then the compute time.
-    error : str or None
-        The failure in a sentence; None if there was none.
-    seconds : float
-        How long it took.
-    statistics : mapping
-        JSON values that are good to know: solver and version, its own words, margin, size of the
-        program.
-    """
-
-    bound: int
+    bound: int  # Ticks. No schedule is shorter; if `ordered`, no ordered one is.
+    # The best one found, checked; None if there was none, or if transfers are atomic.
     schedule: FluidSchedule | None
-    ordered: bool
+    ordered: bool  # Whether prefetches before offloads were forbidden.
+    # Whether the solver claims that there is no ordered schedule, which can be where tensors have
+    # several gaps; the bound is then the compute time.
     infeasible: bool = False
-    error: str | None = None
-    seconds: float = 0.0
+    error: str | None = None  # The failure in a sentence; None if there was none.
+    seconds: float = 0.0  # How long it took.
+    # JSON values that are good to know: solver and version, its own words, margin, size of the
+    # program.
     statistics: Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -282,28 +282,16 @@ def _scale(problem: Problem, required: Sequence[int]) -> _Scaled:
 
 @dataclass(frozen=True)
 class FluidBound:
-    """The bound that HiGHS claims.
+    """The bound that HiGHS claims."""
 
-    Attributes
-    ----------
-    value : int
-        Ticks; no schedule is shorter. HiGHS's bound, less `RELATIVE_MARGIN` times all work, rounded
-        up; at least the compute time.
-    optimal : bool
-        Whether the optimum of the program was reached.
-    error : str or None
-        The failure in a sentence; None if there was none.
-    seconds : float
-        How long it took.
-    statistics : mapping
-        JSON values that are good to know: solver and version, its own words, margin in ticks, size
-        of the program.
-    """
-
+    # Ticks; no schedule is shorter. HiGHS's bound, less `RELATIVE_MARGIN` times all work, rounded
+    # up; at least the compute time.
     value: int
-    optimal: bool
-    error: str | None
-    seconds: float
+    optimal: bool  # Whether the optimum of the program was reached.
+    error: str | None  # The failure in a sentence; None if there was none.
+    seconds: float  # How long it took.
+    # JSON values that are good to know: solver and version, its own words, margin in ticks, size of
+    # the program.
     statistics: Mapping[str, Any]
 
     @property

@@ -29,17 +29,10 @@ from offcert.questions.schedule.schedule import FluidSchedule, Piece
 
 @dataclass(frozen=True)
 class Amounts:
-    """Cumulative bytes at every instant (start and end of each operation in turn).
+    """Cumulative bytes at every instant (start and end of each operation in turn)."""
 
-    Attributes
-    ----------
-    copied : dict
-        By tensor that is offloaded: bytes that have left.
-    returned : dict
-        By gap in which something is evicted: bytes that have come back.
-    """
-
-    copied: dict[int, list[Fraction]]
+    copied: dict[int, list[Fraction]]  # By tensor that is offloaded: bytes that have left.
+    # By gap in which something is evicted: bytes that have come back.
     returned: dict[int, list[Fraction]]
 
 

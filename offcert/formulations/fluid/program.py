@@ -45,43 +45,22 @@ def rate(platform: Platform, kind: Kind) -> Fraction:
 
 @dataclass(frozen=True)
 class Rules:
-    """Rules of the problem that the program describes.
+    """Rules of the problem that the program describes."""
 
-    Attributes
-    ----------
-    fractional : bool
-        Whether tensors may be evicted in part.
-    ordered : bool
-        Whether no prefetch may precede an offload.
-    whole_ticks : bool
-        Whether idle times are integers.
-    required : tuple of int
-        Bytes that must be absent during each operation.
-    """
-
-    fractional: bool
-    ordered: bool
-    whole_ticks: bool
-    required: tuple[int, ...]
+    fractional: bool  # Whether tensors may be evicted in part.
+    ordered: bool  # Whether no prefetch may precede an offload.
+    whole_ticks: bool  # Whether idle times are integers.
+    required: tuple[int, ...]  # Bytes that must be absent during each operation.
 
 
 @dataclass(frozen=True)
 class Decisions:
-    """Decisions that are fixed; None is left to the solver.
+    """Decisions that are fixed; None is left to the solver."""
 
-    Attributes
-    ----------
-    evicted : frozenset of int or None
-        The evicted gaps, for interruptible transfers.
-    turn : int or None
-        The stretch of the last offload, for ordered schedules; stretch k ends with instant k.
-    idle : tuple of int or None
-        Ticks before each operation.
-    """
-
-    evicted: frozenset[int] | None = None
+    evicted: frozenset[int] | None = None  # The evicted gaps, for interruptible transfers.
+    # The stretch of the last offload, for ordered schedules; stretch k ends with instant k.
     turn: int | None = None
-    idle: tuple[int, ...] | None = None
+    idle: tuple[int, ...] | None = None  # Ticks before each operation.
 
 
 class FluidProgram:

@@ -32,68 +32,41 @@ LARGEST_HORIZON = 2**50
 
 @dataclass(frozen=True, slots=True)
 class IntervalGap(UsefulGap):
-    """A gap that spans an operation at which memory can bind; all times in grid cells.
+    """A gap that spans an operation at which memory can bind; all times in grid cells."""
 
-    Attributes
-    ----------
-    first, last : int
-        The first and the last operation in the gap at which memory can bind.
-    offload_time, prefetch_time : int
-        Of a transfer.
-    height : int
-        Units of the cumulative's capacity that it takes.
-    """
-
+    # The first and the last operation in the gap at which memory can bind.
     first: int
     last: int
+    # Cells that a transfer lasts, out and back.
     offload_time: int
     prefetch_time: int
-    height: int
+    height: int  # Units of the cumulative's capacity that it takes.
 
 
 @dataclass(frozen=True, slots=True)
 class IntervalData(GridData):
-    """A problem on a grid.
+    """A problem on a grid."""
 
-    Attributes
-    ----------
-    exact : bool
-        Whether a solution is a schedule as it stands (one tick a cell, sizes not rounded).
-    durations, earliest, latest : tuple of int, one entry an operation
-        Cells; earliest and latest start.
-    gaps : tuple of IntervalGap
-        Gaps that are worth evicting.
-    room, idle_room : tuple of (int or None)
-        For each operation, what its evictable tensors may take of the capacity while it runs and
-        in the idle time before it; None where memory cannot bind.
-    capacity : int
-        Of the cumulative.
-    """
-
+    # Whether a solution is a schedule as it stands (one tick a cell, sizes not rounded).
     exact: bool
+    # Cells; earliest and latest start (one entry an operation).
     durations: tuple[int, ...]
     earliest: tuple[int, ...]
     latest: tuple[int, ...]
-    gaps: tuple[IntervalGap, ...]
+    gaps: tuple[IntervalGap, ...]  # Gaps that are worth evicting.
+    # For each operation, what its evictable tensors may take of the capacity while it runs and in
+    # the idle time before it; None where memory cannot bind.
     room: tuple[int | None, ...]
     idle_room: tuple[int | None, ...]
-    capacity: int
+    capacity: int  # Of the cumulative.
 
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """The start of an operation, or the last cell in which it runs.
+    """The start of an operation, or the last cell in which it runs."""
 
-    Attributes
-    ----------
-    operation : int
-        Its index.
-    at_end : bool
-        Whether it is the end; else it is the start.
-    """
-
-    operation: int
-    at_end: bool
+    operation: int  # Its index.
+    at_end: bool  # Whether it is the end; else it is the start.
 
 
 def choose_grid(problem: Problem, upper: int) -> int:

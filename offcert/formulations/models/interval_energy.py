@@ -30,26 +30,17 @@ Terms = tuple[tuple[int, int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Transfers within a window; ``Σ cells · literal ≤ start[closes] - start[opens] - slack``.
+    """Transfers within a window; ``Σ cells · literal ≤ start[closes] - start[opens] - slack``."""
 
-    Attributes
-    ----------
-    opens, closes : int
-        Operations; `opens` may be -1, the beginning of time.
-    slack : int
-        Cells.
-    left, stays : tuple of (gap index, instant index, cells)
-        Offloads that count if they have ended by the instant, prefetches that count if they have
-        not begun before it.
-    evicted : tuple of (gap index, cells)
-        Transfers that are inside if the gap is evicted at all.
-    """
-
+    # Operations; `opens` may be -1, the beginning of time.
     opens: int
     closes: int
-    slack: int
+    slack: int  # Cells.
+    # Offloads that count if they have ended by the instant, prefetches that count if they have not
+    # begun before it.
     left: Terms = ()
     stays: Terms = ()
+    # Transfers that are inside if the gap is evicted at all.
     evicted: tuple[tuple[int, int], ...] = ()
 
 

@@ -100,30 +100,17 @@ class Instants:
 
 @dataclass
 class StageLeg:
-    """The variables of one transfer.
+    """The variables of one transfer."""
 
-    Attributes
-    ----------
-    tensor : int
-        Number of the tensor that it moves.
-    opens, closes : int
-        Instants: it has had no link time at the first and all of it at the second, if it happens.
-    length : float
-        Units of time.
-    happens : terms
-        Whether it takes place.
-    amounts : dict of int to terms
-        Link time it has had, by instant between the two.
-    begun, done : dict of int to terms
-        Whether it has begun or ended, by instant, where the model asks.
-    """
-
-    tensor: int
+    tensor: int  # Number of the tensor that it moves.
+    # Instants: it has had no link time at the first and all of it at the second, if it happens.
     opens: int
     closes: int
-    length: float
-    happens: Terms
+    length: float  # Units of time.
+    happens: Terms  # Whether it takes place.
+    # Link time it has had, by instant between the two.
     amounts: dict[int, Terms] = field(default_factory=dict)
+    # Whether it has begun or ended, by instant, where the model asks.
     begun: dict[int, Terms] = field(default_factory=dict)
     done: dict[int, Terms] = field(default_factory=dict)
 

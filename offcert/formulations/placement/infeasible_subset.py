@@ -23,18 +23,10 @@ _ATTEMPTS = 16
 
 @dataclass(frozen=True)
 class Infeasible:
-    """Residences that do not fit into less than some capacity.
+    """Residences that do not fit into less than some capacity."""
 
-    Attributes
-    ----------
-    value : int
-        Bytes; into less these do not fit.
-    residences : tuple of int
-        Numbers of the residences.
-    """
-
-    value: int
-    residences: tuple[int, ...]
+    value: int  # Bytes; into less these do not fit.
+    residences: tuple[int, ...]  # Numbers of the residences.
 
 
 def exclude(

@@ -65,26 +65,15 @@ def shortened(problem: Problem, schedule: Schedule, *, time_limit: float = 10.0)
 
 @dataclass
 class _DifferenceProgram:
-    """Times that differ by at least so much, and what each of them costs.
+    """Times that differ by at least so much, and what each of them costs."""
 
-    Attributes
-    ----------
-    lengths : list of int
-        For each time, ticks of the stretch that begins then.
-    last : int
-        Number of the time at which the last stretch begins; that stretch ends at `latest`.
-    latest : int
-        Tick at which everything has ended.
-    rows : list of (int, int)
-        Pairs of times: the stretch of the first has ended by the second.
-    cost : list of int
-        Bytes by which a tick later is worse, or better if negative.
-    """
-
-    last: int
-    latest: int
+    last: int  # Number of the time at which the last stretch begins; that stretch ends at `latest`.
+    latest: int  # Tick at which everything has ended.
+    # For each time, ticks of the stretch that begins then.
     lengths: list[int] = field(default_factory=list)
+    # Pairs of times: the stretch of the first has ended by the second.
     rows: list[tuple[int, int]] = field(default_factory=list)
+    # Bytes by which a tick later is worse, or better if negative.
     cost: list[int] = field(default_factory=list)
 
     def add(self, length: int) -> int:

@@ -35,58 +35,26 @@ class Boxes(NamedTuple):
 
 
 class SkylineState(NamedTuple):
-    """Decisions, and what follows from them.
+    """Decisions, and what follows from them."""
 
-    Attributes
-    ----------
-    address : int64 array
-        Of each box, or `UNPLACED`.
-    low : int64 array
-        Least address that each unplaced box can still have.
-    order : int64 array
-        All boxes, those with large `low` first.
-    floor : int64 array
-        In each section: no unplaced box goes lower.
-    top : int64 array
-        In each section: where the highest placed box ends; the space up to the floor stays free.
-    owner : int64 array
-        In each section: which box that is, or -1.
-    rest : int64 array
-        In each section: units of unplaced boxes.
-    ceiling : int64 array
-        In each section: no unplaced box reaches higher.
-    least, choices : int64 array
-        Scratch, one entry a section.
-    weight : float64 array
-        In each section: how often it was the reason that something failed.
-    priority : float64 array
-        Of each box: what is tried first.
-    trail : int64 array, shape (most, 3)
-        Array, index and value before, of every change.
-    frames : int64 array, shape (most, 8)
-        The way to the current node.
-    stack : int64 array, shape (most, 2)
-        Boxes to try, and parts to fill.
-    registers : int64 array
-        Where the search is.
-    """
-
-    address: IntArray
-    low: IntArray
-    order: IntArray
-    floor: IntArray
+    address: IntArray  # Of each box, or `UNPLACED`.
+    low: IntArray  # Least address that each unplaced box can still have.
+    order: IntArray  # All boxes, those with large `low` first.
+    floor: IntArray  # In each section: no unplaced box goes lower.
+    # In each section: where the highest placed box ends; the space up to the floor stays free.
     top: IntArray
-    owner: IntArray
-    rest: IntArray
-    ceiling: IntArray
+    owner: IntArray  # In each section: which box that is, or -1.
+    rest: IntArray  # In each section: units of unplaced boxes.
+    ceiling: IntArray  # In each section: no unplaced box reaches higher.
+    # Scratch: one entry a section.
     least: IntArray
     choices: IntArray
-    weight: FloatArray
-    priority: FloatArray
-    trail: IntArray
-    frames: IntArray
-    stack: IntArray
-    registers: IntArray
+    weight: FloatArray  # In each section: how often it was the reason that something failed.
+    priority: FloatArray  # Of each box: what is tried first.
+    trail: IntArray  # Array, index and value before, of every change (shape (most, 3)).
+    frames: IntArray  # The way to the current node (shape (most, 8)).
+    stack: IntArray  # Boxes to try, and parts to fill (shape (most, 2)).
+    registers: IntArray  # Where the search is.
 
 
 def boxes_of(sections: Sections) -> Boxes:

@@ -38,26 +38,14 @@ LARGEST_INTEGER = 10**7
 
 @dataclass
 class Slot:
-    """A place at which a computation may run.
-
-    Attributes
-    ----------
-    computation : int
-    runs : terms
-        Whether it does.
-    there : dict
-        For each state of which there can be a copy afterwards, whether there is.
-    fresh : dict
-        For each state that it leaves, whether that copy is its own.
-    lean : terms
-        Whether it discards part of what it writes, and takes the lean workspace.
-    """
+    """A place at which a computation may run."""
 
     computation: int
-    runs: Terms
+    runs: Terms  # Whether it does.
+    # For each state of which there can be a copy afterwards, whether there is.
     there: dict[int, Terms]
-    fresh: dict[int, Terms]
-    lean: Terms
+    fresh: dict[int, Terms]  # For each state that it leaves, whether that copy is its own.
+    lean: Terms  # Whether it discards part of what it writes, and takes the lean workspace.
 
 
 class CheckmateModel:

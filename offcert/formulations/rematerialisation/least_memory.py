@@ -198,17 +198,10 @@ def _prices(finder: CutFinder, problem: Problem) -> list[Prices]:
 
 @dataclass
 class Following:
-    """Consequences of a memory limit.
+    """Consequences of a memory limit."""
 
-    Attributes
-    ----------
-    refuted : bool
-        Whether nothing fits.
-    last_again : int64 array
-        For each computation, the last stage in which it might run again; -1 if there is none.
-    """
-
-    refuted: bool
+    refuted: bool  # Whether nothing fits.
+    # For each computation, the last stage in which it might run again; -1 if there is none.
     last_again: NDArray[np.int64]
 
 

@@ -28,49 +28,26 @@ from offcert.questions.schedule.schedule import Schedule
 
 @dataclass(frozen=True, slots=True)
 class RematerialisationOutcome:
-    """The findings of a model of recomputation and the claims of its solver.
+    """The findings of a model of recomputation and the claims of its solver."""
 
-    Attributes
-    ----------
-    status : SolveStatus
-        ``OPTIMAL`` only if the objective equals the lower bound.
-    execution : Execution or None
-        The best one known, the hint included.
-    schedule : Schedule or None
-        Its schedule, in which nothing leaves the device.
-    memory : int or None
-        Bytes that it takes.
-    objective : int or None
-        Ticks, or bytes where these are minimised.
-    lower_bound : int
-        No execution of the problem is better, as far as the solver is right; at least the bound
-        that the model was given.
-    within : int or None
-        The least objective among the executions that the model describes, if the solver found
-        that. It is no bound on others.
-    claim : SolverClaim or None
-        The bound on all executions that the solver showed by itself, if it did.
-    error : str or None
-        The failure in a sentence, in the solver or around it; None if there was none.
-    interrupted : bool
-        Whether the user ended it.
-    seconds : float
-        How long it took.
-    statistics : mapping
-        JSON values that are good to know and that nothing depends on.
-    """
-
-    status: SolveStatus
-    execution: Execution | None
-    schedule: Schedule | None
-    memory: int | None
-    objective: int | None
+    status: SolveStatus  # ``OPTIMAL`` only if the objective equals the lower bound.
+    execution: Execution | None  # The best one known, the hint included.
+    schedule: Schedule | None  # Its schedule, in which nothing leaves the device.
+    memory: int | None  # Bytes that it takes.
+    objective: int | None  # Ticks, or bytes where these are minimised.
+    # No execution of the problem is better, as far as the solver is right; at least the bound that
+    # the model was given.
     lower_bound: int
+    # The least objective among the executions that the model describes, if the solver found that.
+    # It is no bound on others.
     within: int | None = None
+    # The bound on all executions that the solver showed by itself, if it did.
     claim: SolverClaim | None = None
+    # The failure in a sentence, in the solver or around it; None if there was none.
     error: str | None = None
-    interrupted: bool = False
-    seconds: float = 0.0
+    interrupted: bool = False  # Whether the user ended it.
+    seconds: float = 0.0  # How long it took.
+    # JSON values that are good to know and that nothing depends on.
     statistics: Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -21,16 +21,10 @@ from offcert.formulations.rematerialisation.states import Copy, StateNetwork, ex
 
 @dataclass
 class RunVariables:
-    """One run of a computation.
-
-    Attributes
-    ----------
-    computation : int
-    present, place, whole : variables
-        Whether it takes place, where, and whether it keeps all that it writes.
-    """
+    """One run of a computation."""
 
     computation: int
+    # Whether it takes place, where, and whether it keeps all that it writes.
     present: Any
     place: Any
     whole: Any = None

@@ -24,21 +24,12 @@ from offcert.questions.schedule.simulate import simulate
 
 @dataclass(slots=True)
 class Copy:
-    """A copy of a value that some run has written, or that is there at the start.
+    """A copy of a value that some run has written, or that is there at the start."""
 
-    Attributes
-    ----------
-    value : int
-        With memory of its own.
-    uses : list of int
-        Runs that need it, its writer first; -1 is the start.
-    changes : list of int
-        Runs that change it in place.
-    """
-
-    value: int
+    value: int  # With memory of its own.
+    # Runs that need it, its writer first; -1 is the start.
     uses: list[int] = field(default_factory=list)
-    changes: list[int] = field(default_factory=list)
+    changes: list[int] = field(default_factory=list)  # Runs that change it in place.
 
 
 def executed(network: Network, order: Sequence[int], copies: Sequence[Copy]) -> Execution:
@@ -94,54 +85,25 @@ def scheduled(problem: Problem, execution: Execution) -> tuple[Schedule, int]:
 
 @dataclass(frozen=True, slots=True)
 class ValueState:
-    """A value after some in-place changes.
+    """A value after some in-place changes."""
 
-    Attributes
-    ----------
-    value : int
-        A value with memory of its own.
-    level : int
-        How many computations have changed it.
-    size : int
-        Bytes.
-    maker : int
-        The computation that leaves it so; -1 if it is there at the start.
-    """
-
-    value: int
-    level: int
-    size: int
-    maker: int
+    value: int  # A value with memory of its own.
+    level: int  # How many computations have changed it.
+    size: int  # Bytes.
+    maker: int  # The computation that leaves it so; -1 if it is there at the start.
 
 
 @dataclass(frozen=True, slots=True)
 class ComputationRun:
-    """A run of a computation: the states that it takes and leaves.
+    """A run of a computation: the states that it takes and leaves."""
 
-    Attributes
-    ----------
-    duration : int
-        Ticks.
-    workspace : int
-        Bytes if it keeps all that it writes.
-    lean : int or None
-        Bytes of workspace if it keeps less; None if that spares nothing.
-    repeatable : bool
-        Whether it may run again, and that can be of any use.
-    needs : tuple of int
-        States of which a copy must be there.
-    makes : tuple of int
-        States of which it writes new copies.
-    turns : tuple of (int, int)
-        States of which it changes a copy in place, and what that becomes.
-    """
-
-    duration: int
-    workspace: int
-    lean: int | None
-    repeatable: bool
-    needs: tuple[int, ...]
-    makes: tuple[int, ...]
+    duration: int  # Ticks.
+    workspace: int  # Bytes if it keeps all that it writes.
+    lean: int | None  # Bytes of workspace if it keeps less; None if that spares nothing.
+    repeatable: bool  # Whether it may run again, and that can be of any use.
+    needs: tuple[int, ...]  # States of which a copy must be there.
+    makes: tuple[int, ...]  # States of which it writes new copies.
+    # States of which it changes a copy in place, and what that becomes.
     turns: tuple[tuple[int, int], ...]
 
     @property
@@ -152,24 +114,12 @@ class ComputationRun:
 
 @dataclass(frozen=True)
 class StateNetwork:
-    """A network in terms of states.
+    """A network in terms of states."""
 
-    Attributes
-    ----------
-    network : Network
-        The network that it was made from.
-    states : tuple of ValueState
-        States that some computation makes or needs.
-    steps : tuple of ComputationRun
-        One a computation.
-    readers : tuple of tuple of int
-        For each state, the computations that need it.
-    """
-
-    network: Network
-    states: tuple[ValueState, ...]
-    steps: tuple[ComputationRun, ...]
-    readers: tuple[tuple[int, ...], ...]
+    network: Network  # The network that it was made from.
+    states: tuple[ValueState, ...]  # States that some computation makes or needs.
+    steps: tuple[ComputationRun, ...]  # One a computation.
+    readers: tuple[tuple[int, ...], ...]  # For each state, the computations that need it.
 
     @property
     def sources(self) -> list[int]:

@@ -74,43 +74,21 @@ _LITTLE = 100_000
 
 @dataclass(frozen=True)
 class OutwardOutcome:
-    """The outcome of the search.
+    """The outcome of the search."""
 
-    Attributes
-    ----------
-    lower_bound : int
-        Ticks; no schedule is shorter.
-    proof : Outward
-        The proof of the bound.
-    labels : int
-        Stored so far.
-    finished : bool
-        Whether more time proves nothing more.
-    """
-
-    lower_bound: int
-    proof: Outward
-    labels: int
-    finished: bool
+    lower_bound: int  # Ticks; no schedule is shorter.
+    proof: Outward  # The proof of the bound.
+    labels: int  # Stored so far.
+    finished: bool  # Whether more time proves nothing more.
 
 
 @dataclass
 class _Round:
-    """A stretch of work on one tree.
+    """A stretch of work on one tree."""
 
-    Attributes
-    ----------
-    tree : Tree
-        The tree that is worked on.
-    target : int or None
-        Only shorter schedules are looked for, or all of them.
-    budget : int
-        Labels that it may take without a better schedule.
-    """
-
-    tree: Tree
-    target: int | None
-    budget: int
+    tree: Tree  # The tree that is worked on.
+    target: int | None  # Only shorter schedules are looked for, or all of them.
+    budget: int  # Labels that it may take without a better schedule.
 
 
 class OutwardSearch:

@@ -22,46 +22,23 @@ USUAL_ROOM = 1 << 15
 
 @dataclass(frozen=True)
 class SideTransfer:
-    """A transfer in the side's own time.
+    """A transfer in the side's own time."""
 
-    Attributes
-    ----------
-    size_class : int
-        Its class.
-    returns : bool
-        Whether the tensor comes back.
-    began : int
-        Ticks from the cut.
-    kept : int
-        Operations that had run by then and stay run.
-    """
-
-    size_class: int
-    returns: bool
-    began: int
-    kept: int
+    size_class: int  # Its class.
+    returns: bool  # Whether the tensor comes back.
+    began: int  # Ticks from the cut.
+    kept: int  # Operations that had run by then and stay run.
 
 
 @dataclass(frozen=True)
 class Way:
-    """A bound on one side, and the transfers by which it might be attained.
+    """A bound on one side, and the transfers by which it might be attained."""
 
-    Attributes
-    ----------
-    length : int
-        Ticks that the side takes at least.
-    idle : int
-        Ticks beyond the time that `O` takes to return, at least.
-    steps : tuple of SideTransfer
-        From the cut outward, as far as was asked; none if the search ran out of room.
-    complete : bool
-        Whether they go that far.
-    """
-
-    length: int
-    idle: int
+    length: int  # Ticks that the side takes at least.
+    idle: int  # Ticks beyond the time that `O` takes to return, at least.
+    # From the cut outward, as far as was asked; none if the search ran out of room.
     steps: tuple[SideTransfer, ...]
-    complete: bool
+    complete: bool  # Whether they go that far.
 
     def returned(self, classes: int) -> Counts:
         """Return how many of each class have come back, less what has left."""
@@ -73,21 +50,11 @@ class Way:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A bound on the schedules of a region, and the ways that attain it.
+    """A bound on the schedules of a region, and the ways that attain it."""
 
-    Attributes
-    ----------
-    length : int
-        None is shorter, in ticks.
-    ways : pair of Way
-        Front and back.
-    before : int
-        Ticks of the straddling transfer before the pivot at which that is least.
-    """
-
-    length: int
-    ways: tuple[Way, Way]
-    before: int = 0
+    length: int  # None is shorter, in ticks.
+    ways: tuple[Way, Way]  # Front and back.
+    before: int = 0  # Ticks of the straddling transfer before the pivot at which that is least.
 
     @property
     def idle(self) -> int:

@@ -75,37 +75,18 @@ class OutwardSide(NamedTuple):
 
 @dataclass(frozen=True)
 class CutProblem:
-    """A problem cut at an operation.
+    """A problem cut at an operation."""
 
-    Attributes
-    ----------
-    problem : Problem
-        Atomic transfers over a simplex link.
-    operation : int
-        The pivot.
-    free_below : int
-        Bytes: smaller tensors are free.
-    need : int
-        Bytes of counted tensors that must be absent during the pivot.
-    sizes : tuple of int
-        Of the classes, in bytes, increasing.
-    most : tuple of int
-        How many of each class may be out at the cut.
-    members : pair of tuple of tuple of int
-        For front and back the gaps of each class that may be out there, those first that may stay
-        out longest.
-    sides : pair of OutwardSide
-        Front and back.
-    """
-
-    problem: Problem
-    operation: int
-    free_below: int
-    need: int
-    sizes: tuple[int, ...]
-    most: tuple[int, ...]
+    problem: Problem  # Atomic transfers over a simplex link.
+    operation: int  # The pivot.
+    free_below: int  # Bytes: smaller tensors are free.
+    need: int  # Bytes of counted tensors that must be absent during the pivot.
+    sizes: tuple[int, ...]  # Of the classes, in bytes, increasing.
+    most: tuple[int, ...]  # How many of each class may be out at the cut.
+    # For front and back the gaps of each class that may be out there, those first that may stay out
+    # longest.
     members: tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...]]
-    sides: tuple[OutwardSide, OutwardSide]
+    sides: tuple[OutwardSide, OutwardSide]  # Front and back.
 
     @cached_property
     def a_byte(self) -> list[Fraction]:

@@ -17,21 +17,11 @@ from offcert.questions.schedule.schedule import Schedule, Transfer
 
 @dataclass(frozen=True)
 class Replay:
-    """The course of a way.
+    """The course of a way."""
 
-    Attributes
-    ----------
-    bytes_out : int
-        If fewer bytes were out at the cut, the operations would not run when they do.
-    used : list of int
-        Of each class how many are back at most at one time.
-    ends : list of int
-        When each operation that has run ends, in the side's own time.
-    """
-
-    bytes_out: int
-    used: list[int]
-    ends: list[int]
+    bytes_out: int  # If fewer bytes were out at the cut, the operations would not run when they do.
+    used: list[int]  # Of each class how many are back at most at one time.
+    ends: list[int]  # When each operation that has run ends, in the side's own time.
 
 
 def replay(pivot: CutProblem, region: Region, index: int, way: Way) -> Replay:

@@ -25,24 +25,12 @@ from offcert.formulations.labels.outward.sums import (
 
 @dataclass(frozen=True)
 class Remains:
-    """The part of a region that may hold schedules within the limit.
+    """The part of a region that may hold schedules within the limit."""
 
-    Attributes
-    ----------
-    region : Region
-        Limits of the part.
-    evaluation : Evaluation
-        Of it.
-    sets : Sets or None
-        All that are left; None if they are too many.
-    ticks : pair of int
-        In which what is out leaves, and returns, at least.
-    """
-
-    region: Region
-    evaluation: Evaluation
-    sets: Sets | None
-    ticks: tuple[int, int]
+    region: Region  # Limits of the part.
+    evaluation: Evaluation  # Of it.
+    sets: Sets | None  # All that are left; None if they are too many.
+    ticks: tuple[int, int]  # In which what is out leaves, and returns, at least.
 
 
 def few_sets(pivot: CutProblem, region: Region, limit: int, most: int) -> list[Counts] | None:
@@ -116,24 +104,12 @@ class SplitKind(StrEnum):
 
 @dataclass(frozen=True)
 class RegionSplit:
-    """A division of a region.
+    """A division of a region."""
 
-    Attributes
-    ----------
-    kind : SplitKind
-        The property by which the parts differ.
-    value : int
-        The least number of tensors, bytes or ticks of the first part.
-    size_class : int
-        Number of the class whose tensors are counted, if it is by a class.
-    sets : tuple of tuple of int
-        Each of them, if it is sets.
-    """
-
-    kind: SplitKind
-    value: int = 0
-    size_class: int = -1
-    sets: tuple[Counts, ...] = ()
+    kind: SplitKind  # The property by which the parts differ.
+    value: int = 0  # The least number of tensors, bytes or ticks of the first part.
+    size_class: int = -1  # Number of the class whose tensors are counted, if it is by a class.
+    sets: tuple[Counts, ...] = ()  # Each of them, if it is sets.
 
     def parts(self, region: Region, sizes: Sequence[int]) -> tuple[Region, ...]:
         """Return the parts of a region; of a window that is the region itself."""
@@ -163,24 +139,12 @@ def one_set(region: Region, counts: Counts, sizes: Sequence[int]) -> Region:
 
 @dataclass(frozen=True)
 class RegionDivision:
-    """A split whose parts have been looked at.
+    """A split whose parts have been looked at."""
 
-    Attributes
-    ----------
-    split : RegionSplit
-        The split.
-    parts : tuple of Region
-        Its parts.
-    lengths : tuple of int
-        Least ticks of each part.
-    gain : int
-        The larger, the more the parts take; 1 if no more than was known of the whole.
-    """
-
-    split: RegionSplit
-    parts: tuple[Region, ...]
-    lengths: tuple[int, ...]
-    gain: int = 1
+    split: RegionSplit  # The split.
+    parts: tuple[Region, ...]  # Its parts.
+    lengths: tuple[int, ...]  # Least ticks of each part.
+    gain: int = 1  # The larger, the more the parts take; 1 if no more than was known of the whole.
 
 
 def best_division(

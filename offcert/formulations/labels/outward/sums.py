@@ -21,20 +21,11 @@ FRONT, BACK = range(2)
 
 @dataclass(frozen=True)
 class Straddle:
-    """A tensor that is under way when the pivot starts, to be out on one side only.
+    """A tensor that is under way when the pivot starts, to be out on one side only."""
 
-    Attributes
-    ----------
-    side : int
-        ``BACK`` if it is being offloaded, ``FRONT`` if it is being prefetched.
-    size_class : int
-        Its class.
-    least, most : int
-        Ticks of its transfer before the pivot starts.
-    """
-
-    side: int
-    size_class: int
+    side: int  # ``BACK`` if it is being offloaded, ``FRONT`` if it is being prefetched.
+    size_class: int  # Its class.
+    # Ticks of its transfer before the pivot starts.
     least: int
     most: int
 
@@ -45,23 +36,15 @@ class Straddle:
 
 @dataclass(frozen=True)
 class Region:
-    """All schedules whose tensors at the cut are within limits.
+    """All schedules whose tensors at the cut are within limits."""
 
-    Attributes
-    ----------
-    low, high : tuple of int
-        Least and most of each class that are out.
-    least, most : int
-        Bytes that are out.
-    straddle : Straddle or None
-        The transfer under way at the cut; None if there is none.
-    """
-
+    # Least and most of each class that are out.
     low: Counts
     high: Counts
+    # Bytes that are out.
     least: int
     most: int
-    straddle: Straddle | None = None
+    straddle: Straddle | None = None  # The transfer under way at the cut; None if there is none.
 
     def is_one(self) -> bool:
         """Whether only one set of classes is left."""
@@ -154,18 +137,10 @@ def _by_rate(sizes: tuple[int, ...], times: tuple[int, ...]) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Sets:
-    """Sets of tensors, by how many of each class they have.
+    """Sets of tensors, by how many of each class they have."""
 
-    Attributes
-    ----------
-    counts : int64 array, shape (S, C)
-        A row a set.
-    ticks : int64 array, shape (2, S)
-        In which each leaves, and returns.
-    """
-
-    counts: IntArray
-    ticks: IntArray
+    counts: IntArray  # A row a set (shape (S, C)).
+    ticks: IntArray  # In which each leaves, and returns (shape (2, S)).
 
     def __len__(self) -> int:
         return len(self.counts)

@@ -64,33 +64,15 @@ _LOOKED_AT = 8
 
 @dataclass(eq=False)
 class Node:
-    """A region, and how it was divided.
+    """A region, and how it was divided."""
 
-    Attributes
-    ----------
-    detail : int
-        Number of the set of tensors that are counted.
-    window : int
-        How far it is followed outward.
-    region : Region
-        All of it.
-    length : int
-        None of its schedules is shorter, in ticks.
-    ticks : pair of int
-        In which what is out leaves, and returns, at least.
-    split : RegionSplit or None
-        By which it was divided, if it was.
-    children : list of Node
-        In the order of the parts.
-    """
-
-    detail: int
-    window: int
-    region: Region
-    length: int
-    ticks: tuple[int, int] = (0, 0)
-    split: RegionSplit | None = None
-    children: list[Node] = field(default_factory=list)
+    detail: int  # Number of the set of tensors that are counted.
+    window: int  # How far it is followed outward.
+    region: Region  # All of it.
+    length: int  # None of its schedules is shorter, in ticks.
+    ticks: tuple[int, int] = (0, 0)  # In which what is out leaves, and returns, at least.
+    split: RegionSplit | None = None  # By which it was divided, if it was.
+    children: list[Node] = field(default_factory=list)  # In the order of the parts.
 
 
 class Tree:

@@ -39,31 +39,18 @@ _KEPT = 2, 3
 
 @dataclass(frozen=True)
 class PivotOutcome:
-    """The outcome of the pivot dynamic program.
+    """The outcome of the pivot dynamic program."""
 
-    Attributes
-    ----------
-    lower_bound : int
-        Ticks; no schedule is shorter. It never exceeds the shorter of the upper bound given and
-        the schedule found.
-    complete : bool
-        Whether no schedule is shorter than the upper bound given or the schedule found.
-    schedule : Schedule or None
-        A schedule shorter than the upper bound given, if one was found.
-    proof : Pivot
-        What an independent search has to look at to confirm the bound.
-    labels : int
-        Labels stored for this proof.
-    searched : int
-        Labels stored by all pivots that competed: what the search cost, the same on every machine
-        unless the time or `stop` ended it.
-    """
-
+    # Ticks; no schedule is shorter. It never exceeds the shorter of the upper bound given and the
+    # schedule found.
     lower_bound: int
+    # Whether no schedule is shorter than the upper bound given or the schedule found.
     complete: bool
-    schedule: Schedule | None
-    proof: Pivot
-    labels: int = 0
+    schedule: Schedule | None  # A schedule shorter than the upper bound given, if one was found.
+    proof: Pivot  # What an independent search has to look at to confirm the bound.
+    labels: int = 0  # Labels stored for this proof.
+    # Labels stored by all pivots that competed: what the search cost, the same on every machine
+    # unless the time or `stop` ended it.
     searched: int = 0
 
 

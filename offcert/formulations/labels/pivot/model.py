@@ -25,47 +25,27 @@ from offcert.questions.schedule.problem import Problem, Transfers
 
 @dataclass(frozen=True)
 class NestedTensor:
-    """One evictable tensor.
+    """One evictable tensor."""
 
-    Attributes
-    ----------
-    gap : int
-        Its only gap (index into ``trace.gaps``).
-    writer, before, after : int
-        The operations ``a``, ``p`` and ``q``; -1 stands for the start.
-    size : int
-        Bytes.
-    """
-
-    gap: int
+    gap: int  # Its only gap (index into ``trace.gaps``).
+    # The operations ``a``, ``p`` and ``q``; -1 stands for the start.
     writer: int
     before: int
     after: int
-    size: int
+    size: int  # Bytes.
 
 
 @dataclass(frozen=True)
 class NestedProblem:
-    """A problem on a nested single-gap trace.
+    """A problem on a nested single-gap trace."""
 
-    Attributes
-    ----------
-    problem : Problem
-        Atomic, simplex.
-    classes : tuple of tuple of NestedTensor
-        Equal tensors whose order of availability is total, outermost first.
-    items : tuple of (int, int)
-        Class and rank of every tensor, outermost first.
-    required : tuple of int
-        For each operation, bytes that must be absent while it runs, rounded up to a sum of sizes.
-    idle_required : tuple of int
-        For each operation, bytes that must be absent between the previous operation and it.
-    """
-
-    problem: Problem
+    problem: Problem  # Atomic, simplex.
+    # Equal tensors whose order of availability is total, outermost first.
     classes: tuple[tuple[NestedTensor, ...], ...]
-    items: tuple[tuple[int, int], ...]
+    items: tuple[tuple[int, int], ...]  # Class and rank of every tensor, outermost first.
+    # For each operation, bytes that must be absent while it runs, rounded up to a sum of sizes.
     required: tuple[int, ...]
+    # For each operation, bytes that must be absent between the previous operation and it.
     idle_required: tuple[int, ...]
 
     @property
@@ -77,48 +57,35 @@ class NestedProblem:
 
 @dataclass
 class NestedSide:
-    """One side of the cut, in its own time and with its own numbering of operations.
+    """One side of the cut, in its own time and with its own numbering of operations."""
 
-    Attributes
-    ----------
-    out, back : Kind
-        Directions of a transfer out and of a transfer back, in true time.
-    operations : int
-        Number of operations, ``K``; column ``K`` of what is indexed by operation is the pivot.
-    prefix : list of int, length K+1
-        Sums of durations.
-    required, idle_required : list of int, length K+1
-        Bytes that must be absent during an operation, and just before it.
-    available, opens, closes, deadline : list of list of int
-        By class and rank: a transfer out may start when ``available`` has ended; the tensor counts
-        as absent for operations strictly between ``opens`` and ``closes``; a transfer back must end
-        before ``deadline`` starts (``K`` or more: it may stay out).
-    count, eligible : list of int
-        By class: tensors on this side, and those that may be out at the cut (a prefix).
-    spans, between : list of list of int
-        By class and operation: how many tensors can be absent during the operation, and in the idle
-        time just before it.
-    floor : list of int, length K+1
-        ``floor[j]`` plus the idle time before operation ``j`` is a lower bound on the side's end.
-    rates : list of (int, int), length 2
-        Bytes and ticks of the link, out and back, at least as fast as it is.
-    """
-
+    # Directions of a transfer out and of a transfer back, in true time.
     out: Kind
     back: Kind
+    # Number of operations, ``K``; column ``K`` of what is indexed by operation is the pivot.
     operations: int
-    prefix: list[int]
+    prefix: list[int]  # Sums of durations (length K+1).
+    # Bytes that must be absent during an operation, and just before it (length K+1).
     required: list[int]
     idle_required: list[int]
+    # By class and rank: a transfer out may start when ``available`` has ended; the tensor counts as
+    # absent for operations strictly between ``opens`` and ``closes``; a transfer back must end
+    # before ``deadline`` starts (``K`` or more: it may stay out).
     available: list[list[int]]
     opens: list[list[int]]
     closes: list[list[int]]
     deadline: list[list[int]]
+    # By class: tensors on this side, and those that may be out at the cut (a prefix).
     count: list[int]
     eligible: list[int]
+    # By class and operation: how many tensors can be absent during the operation, and in the idle
+    # time just before it.
     spans: list[list[int]] = field(default_factory=list)
     between: list[list[int]] = field(default_factory=list)
+    # ``floor[j]`` plus the idle time before operation ``j`` is a lower bound on the side's end
+    # (length K+1).
     floor: list[int] = field(default_factory=list)
+    # Bytes and ticks of the link, out and back, at least as fast as it is (length 2).
     rates: list[tuple[int, int]] = field(default_factory=list)
 
 
