@@ -738,8 +738,9 @@ def fractional(problem, trace, needs):
 def in_pieces(problem, trace, needs):
     """Return the sum of the fractional bounds of the pieces between which nothing is away."""
     count, uncut, owned, total, spans = len(trace.operations), set(), {}, 0, {}
-    for number, before, after in trace.gaps:
-        spans[number] = (spans.get(number, (before,))[0], after)
+    for number, _, after in trace.gaps:
+        # As soon as it is written it may leave.
+        spans[number] = (trace.tensors[number][1][0], after)
     for before, after in spans.values():
         uncut.update(range(before + 1, after + 1))
     cuts = [operation for operation in range(1, count) if operation not in uncut]

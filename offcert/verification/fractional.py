@@ -125,11 +125,12 @@ def pieces(problem: Problem) -> Iterator[Problem]:
     for tensor in trace.tensors:
         pauses = [pair for pair in pairwise(tensor.uses) if pair[1] - pair[0] > 1]
         if pauses and tensor.evictable and tensor.size:
-            spans.append((pauses[0][0], pauses[-1][1]))
+            # It may leave as soon as it has been written, in use or not.
+            spans.append((tensor.uses[0], pauses[-1][1]))
     begins, beyond = [], -1
     waiting = sorted(spans)[::-1]
     for index in range(len(trace)):
-        # All pauses that begin before this operation, up to where the last of them ends.
+        # All that were written before this operation, up to where their last pauses end.
         while waiting and waiting[-1][0] < index:
             beyond = max(beyond, waiting.pop()[1])
         if index == 0 or beyond < index:

@@ -1,9 +1,9 @@
 """Pieces of a step between which nothing is away: each can be planned, and bounded, alone.
 
-A step of several micro-batches is one forward and backward pass after the other. Where no gap
-spans the moment between two operations, and no tensor with several gaps has some on either side,
-whatever moves before that moment is back, and what moves later has not begun to. So the shortest
-schedule of the step is that of its pieces, one after the other; equal pieces are planned once
+A step of several micro-batches is one forward and backward pass after the other. Where all tensors
+that are written before the moment between two operations have their gaps before it, whatever moves
+before that moment is back, and what moves later has not begun to. So the shortest schedule of the
+step is that of its pieces, one after the other; equal pieces are planned once
 (docs/theory/pieces.md).
 """
 
@@ -114,10 +114,8 @@ def joined(plans: Iterable[tuple[Piece, Plan]]) -> Plan:
 
 def _cuts(trace: Trace) -> list[int]:
     """Return the operations before which a piece begins, in increasing order; 0 is the first."""
-    ends: dict[int, tuple[int, int]] = {}
-    for gap in trace.gaps:
-        before, _ = ends.get(gap.tensor, (gap.before, gap.after))
-        ends[gap.tensor] = before, gap.after
+    # Gaps of a tensor come in order: that of the last one stays. It may leave once it is written.
+    ends = {gap.tensor: (trace.tensors[gap.tensor].uses[0], gap.after) for gap in trace.gaps}
     # How many tensors are, or may be, on their way before each operation.
     away = [0] * (len(trace) + 1)
     for before, after in ends.values():

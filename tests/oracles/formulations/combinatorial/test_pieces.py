@@ -18,6 +18,7 @@ from offcert.verification.fractional import pieces
 from offcert.verification.recheck import recheck
 from support.oracles.schedules import brute_force
 from support.problems.passes import passes
+from support.problems.random_instances import FAMILIES, loose_trace, mixed_problem
 from support.seeds import by_seeds
 
 
@@ -40,6 +41,23 @@ def test_optima_of_pieces_add_up_to_that_of_the_step(seeds: range) -> None:
         assert recheck(bound, problem) is None
         more = Bound(bound.method, bound.value + 1, Evidence.PROVED, bound.details)
         assert recheck(more, problem) is not None
+
+
+@by_seeds(0, 120, 60)
+def test_what_leaves_before_its_gap_is_in_no_later_piece(seeds: range) -> None:
+    """Tensors with arbitrary uses: many are written, and used, long before their only gap."""
+    divided = 0
+    for seed in seeds:
+        problem = mixed_problem(5 * seed + FAMILIES.index(loose_trace), 5)
+        bound = pieces_bound(problem)
+        optimum = brute_force(problem)
+        assert optimum is not None
+        if bound is None:
+            continue
+        divided += 1
+        assert bound.value <= optimum
+        assert recheck(bound, problem) is None
+    assert divided
 
 
 @by_seeds(40, 60)
@@ -69,6 +87,9 @@ def test_a_gap_over_the_moment_or_a_copy_that_outlives_it_is_no_cut() -> None:
     # It may be away from 2 to 3, or from both 1 and 4 with one copy on the host.
     assert begins(Tensor("z", 1, (1, 4))) == [0]
     assert begins(Tensor("z", 1, (0, 2, 3, 5))) == [0]
+    # It may leave before 3, while 2 uses it, though it has no gap there.
+    assert begins(Tensor("z", 1, (1, 2, 3, 5))) == [0]
+    assert begins(Tensor("z", 1, (-1, 0, 1, 2, 3, 5))) == [0]
     # Used on both sides of the moment, or not evictable, it stays.
     assert begins(Tensor("z", 1, (1, 2, 3, 4))) == [0, 3]
     assert begins(Tensor("z", 1, (1, 4), evictable=False)) == [0, 3]
