@@ -206,9 +206,9 @@ def solve_integers(
     if end.status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         found = [float(solver.value(column)) for column in columns]
     if found is None and end.status != cp_model.UNKNOWN:
-        return LinearAnswer(None, -math.inf, False, model.validate(), statistics)
+        return LinearAnswer(None, -math.inf, False, False, model.validate(), statistics)
     bound = max(0.0, solver.best_objective_bound) + least
-    return LinearAnswer(found, bound, False, statistics=statistics)
+    return LinearAnswer(found, bound, False, end.status == cp_model.OPTIMAL, statistics=statistics)
 
 
 def _whole(value: float) -> int:

@@ -35,16 +35,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from itertools import pairwise
 
 from offcert.core.platform import Kind
 from offcert.core.trace import Gap, Trace
 from offcert.formulations.combinatorial.relaxations import heads_and_tails, required_absent
 from offcert.questions.schedule.problem import Problem
-
-# Ticks, one entry an operation.
-Ticks = Sequence[int | Fraction]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,30 +83,17 @@ def longest_makespan(problem: Problem) -> int:
     return problem.trace.compute_time + sum(transfer_times(problem))
 
 
-def start_windows(
-    problem: Problem, upper: int, heads: Ticks | None = None, tails: Ticks | None = None
-) -> tuple[list[int], list[int]] | None:
+def start_windows(problem: Problem, upper: int) -> tuple[list[int], list[int]] | None:
     """Return the earliest and the latest start of each operation, in ticks.
 
-    Parameters
-    ----------
-    problem : Problem
-        Feasible, atomic transfers.
-    upper : int
-        Ticks; schedules that last longer are of no interest.
-    heads, tails : sequence of number, optional
-        Further valid ones: no schedule starts operation o before ``heads[o]``, or ends less than
-        ``tails[o]`` after o has started.
-
-    Returns
-    -------
-    tuple of (list of int, list of int), or None
-        None if some operation has no time to start at: then no schedule lasts at most `upper`.
+    The problem is a feasible one with atomic transfers; only schedules of at most `upper` ticks
+    count. None if some operation has no time to start at: then there is no such schedule.
     """
     durations = problem.trace.durations
     own = heads_and_tails(problem, required_absent(problem, subset_sum=True))
-    earliest = _round_up(own.heads, heads)
-    latest = [upper - tail for tail in _round_up(own.tails, tails)]
+    # Schedules have integer times.
+    earliest = list(map(math.ceil, own.heads))
+    latest = [upper - math.ceil(tail) for tail in own.tails]
     for o in range(1, len(durations)):
         earliest[o] = max(earliest[o], earliest[o - 1] + durations[o - 1])
     for o in reversed(range(len(durations) - 1)):
@@ -118,13 +101,6 @@ def start_windows(
     if any(low > high for low, high in zip(earliest, latest, strict=True)):
         return None
     return earliest, latest
-
-
-def _round_up(own: Sequence[Fraction], given: Ticks | None) -> list[int]:
-    """Return the larger of both bounds, rounded up: schedules have integer times."""
-    if given is None:
-        return [math.ceil(bound) for bound in own]
-    return [math.ceil(max(a, Fraction(b))) for a, b in zip(own, given, strict=True)]
 
 
 def useful_gaps(trace: Trace, required: Sequence[int]) -> Iterator[tuple[int, Gap, list[int]]]:

@@ -88,6 +88,7 @@ class LinearAnswer:
     # infinity if there is no solution.
     bound: float
     infeasible: bool  # Whether the solver claims that there is no solution, and can be trusted.
+    optimal: bool = False  # Whether the solver claims that `values` are the best there are.
     error: str | None = None  # The failure in a sentence; None if there was none.
     # JSON values that are good to know: solver, version, its own words, sizes, seconds.
     statistics: dict[str, Any] = field(default_factory=dict)

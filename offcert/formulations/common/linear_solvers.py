@@ -39,7 +39,7 @@ from offcert.core.errors import InputError
 from offcert.formulations.common.children import stopping_children
 from offcert.formulations.common.highs import FAILED, run_highs
 from offcert.formulations.common.linear_model import LinearAnswer, LinearModel
-from offcert.formulations.common.outcome import CP_SAT, ModelRun
+from offcert.formulations.common.outcome import CP_SAT, SolverRun
 
 # PuLP imports highspy when it is installed, and that breaks OR-Tools in the same process.
 _shadowed = "highspy" not in sys.modules
@@ -150,24 +150,21 @@ def solve_linear(
 
 
 def run_model(
-    run: ModelRun,
+    run: SolverRun,
     model: LinearModel,
     solver: str,
     time_limit: float,
     threads: int,
     seed: int = 0,
 ) -> LinearAnswer:
-    """Solve a program in the rest of `time_limit` seconds, and record the solver's answer.
+    """Solve a program in the rest of `time_limit` seconds, and record what the solver says of it.
 
-    If there is no solution, there is no schedule within the upper bound. What the answer's bound
-    and values stand for is up to the caller.
+    What the answer's bound and values stand for is up to the caller.
     """
     left = time_limit - run.elapsed
     answer = solve_linear(model, solver, time_limit=left, threads=threads, seed=seed)
     run.statistics.update(answer.statistics)
     run.error = answer.error or run.error
-    if answer.infeasible:
-        run.nothing_within()
     return answer
 
 
@@ -231,6 +228,7 @@ def _solve_scipy(model: LinearModel, time_limit: float, statistics: dict[str, An
         found,
         math.inf if infeasible else float(bound),
         infeasible,
+        answer.status == 0,
         f"HiGHS failed: {answer.message}" if failed else None,
         statistics,
     )
@@ -256,7 +254,7 @@ def _solve_pulp(
                 program.solve(solver)
         except pulp.PulpError as error:
             failure = f"{type(error).__name__}: {error}"
-            return LinearAnswer(None, -math.inf, False, failure, statistics)
+            return LinearAnswer(None, -math.inf, False, False, failure, statistics)
         text = log.read_text(errors="replace") if log.exists() else ""
     statistics["solver_status"] = pulp.LpSolution[program.sol_status]
     trusted = name in _HONEST
@@ -276,7 +274,8 @@ def _solve_pulp(
     elif name in _CBC:
         bound = cbc_bound(text)
     infeasible = trusted and program.status == pulp.LpStatusInfeasible
-    return LinearAnswer(found, math.inf if infeasible else bound, infeasible, statistics=statistics)
+    known = math.inf if infeasible else bound
+    return LinearAnswer(found, known, infeasible, trusted and optimal, statistics=statistics)
 
 
 def _translate(model: LinearModel) -> tuple[Any, list[Any]]:

@@ -33,17 +33,10 @@ class SolverClaim:
     solver: str  # Who says so.
 
 
-@dataclass(frozen=True, slots=True)
-class ModelOutcome:
-    """The findings of a model and the claims of its solver."""
+@dataclass(frozen=True, kw_only=True)
+class SolverOutcome:
+    """The record of a run of a solver, whatever it was asked."""
 
-    status: SolveStatus  # ``OPTIMAL`` only if the schedule's makespan equals the lower bound.
-    # The best one known, the hint included; times are the simulator's, never the solver's.
-    schedule: Schedule | None
-    # Ticks, whatever the grid; no schedule of the problem at full resolution is shorter, as far as
-    # the solver's claim is right. At least the bound that the model was given.
-    lower_bound: int
-    claim: SolverClaim | None = None  # The bound that the solver showed by itself, if it did.
     # The failure in a sentence, in the solver or around it; None if there was none.
     error: str | None = None
     interrupted: bool = False  # Whether the user ended it.
@@ -53,44 +46,38 @@ class ModelOutcome:
     statistics: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def details(self) -> dict[str, Any]:
+        """The part of a certificate about the solver's work."""
+        found = dict(self.statistics)
+        if self.error is not None:
+            found["error"] = self.error
+        if self.interrupted:
+            found["interrupted"] = True
+        return found | {"seconds": self.seconds}
+
+
+@dataclass(frozen=True)
+class ModelOutcome(SolverOutcome):
+    """The findings of a model and the claims of its solver."""
+
+    status: SolveStatus  # ``OPTIMAL`` only if the schedule's makespan equals the lower bound.
+    # The best one known, the hint included; times are the simulator's, never the solver's.
+    schedule: Schedule | None
+    # Ticks, whatever the grid; no schedule of the problem at full resolution is shorter, as far as
+    # the solver's claim is right. At least the bound that the model was given.
+    lower_bound: int
+    claim: SolverClaim | None = None  # The bound that the solver showed by itself, if it did.
+
+    @property
     def objective(self) -> int | None:
         """Makespan of the schedule in ticks, or None."""
         return None if self.schedule is None else self.schedule.makespan
-
-    @property
-    def details(self) -> dict[str, Any]:
-        """The part of a certificate about the solver's work."""
-        return details(self.statistics, self.error, self.interrupted, self.seconds)
-
-
-def details(
-    statistics: Mapping[str, Any], error: str | None, interrupted: bool, seconds: float
-) -> dict[str, Any]:
-    """Return statistics together with error, interrupt and seconds, as JSON values."""
-    found = dict(statistics)
-    if error is not None:
-        found["error"] = error
-    if interrupted:
-        found["interrupted"] = True
-    return found | {"seconds": seconds}
 
 
 class SolverRun:
     """One run of a solver, whatever happens to it.
 
-    Parameters
-    ----------
-    **statistics : JSON values
-        What is known of it at first.
-
-    Attributes
-    ----------
-    error : str or None
-        The failure in a sentence; None if there was none.
-    interrupted : bool
-        Whether the user has ended it.
-    statistics : dict
-        Grows as the model is built and solved.
+    `statistics`, which begin with the arguments, grow as the model is built and solved.
     """
 
     def __init__(self, **statistics: Any) -> None:
@@ -98,6 +85,16 @@ class SolverRun:
         self.interrupted = False
         self.statistics: dict[str, Any] = statistics
         self._began = time.monotonic()
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The fields of a `SolverOutcome`."""
+        return {
+            "error": self.error,
+            "interrupted": self.interrupted,
+            "seconds": round(self.elapsed, 3),
+            "statistics": self.statistics,
+        }
 
     @property
     def elapsed(self) -> float:
@@ -123,38 +120,9 @@ class SolverRun:
 class ModelRun(SolverRun):
     """One run of a model: the best schedule and bound so far, whatever happens to the solver.
 
-    Parameters
-    ----------
-    problem : Problem
-        Its transfers are taken as atomic.
-    upper_bound : int, optional
-        Ticks; longer schedules are of no interest.
-    hint : Schedule, optional
-        A valid schedule.
-    lower_bound : int
-        Ticks, proved elsewhere.
-    solver : str
-        Name of the solver whose claims these are.
-    claim_name : str
-        Under which the statistics mention the claim.
-    on_solution : callable, optional
-        Told of every schedule that is better than those before.
-    **statistics : JSON values
-        Settings.
-
-    Attributes
-    ----------
-    upper : int
-        Ticks: the least of the given bound, the hint's makespan and a makespan that some optimal
-        schedule does not exceed. Models describe the schedules of at most this length.
-    feasible : bool
-        Whether there is any schedule; where there is none, there is nothing to solve.
-    best : Schedule or None
-        The best one so far.
-    lower_bound : int
-        Ticks.
-    claimed : int or None
-        Ticks that the solver alone has shown to be necessary.
+    Transfers of the problem are taken as atomic, the hint is a valid schedule, and `lower_bound`
+    (ticks) is proved elsewhere. `solver` makes the claims, which the statistics mention under
+    `claim_name`. `on_solution` is told of every schedule that is better than those before.
     """
 
     def __init__(
@@ -170,12 +138,15 @@ class ModelRun(SolverRun):
         **statistics: Any,
     ) -> None:
         self.problem = problem
-        self.best = hint
+        self.best = hint  # The best schedule so far.
         self.lower_bound = max(lower_bound, problem.trace.compute_time)
+        # Ticks: the least of the given bound, the hint's makespan and a makespan that some optimal
+        # schedule does not exceed. Models describe the schedules of at most this length.
         self.upper = longest_makespan(problem) if upper_bound is None else upper_bound
         if hint is not None:
             self.upper = min(self.upper, hint.makespan)
         super().__init__(upper_bound=self.upper, solver=solver, **statistics)
+        # Ticks that the solver alone has shown to be necessary.
         self.claimed: int | None = None
         self._solver, self._claim_name = solver, claim_name
         self._on_solution = on_solution
@@ -210,14 +181,9 @@ class ModelRun(SolverRun):
             self.lower_bound = max(self.lower_bound, self.upper + 1)
 
     def take_plans(self, plans: Iterable[Plan], exact: bool) -> None:
-        """Simulate plans at full resolution and keep the best schedule.
+        """Simulate a solution's plans at full resolution and keep the best schedule.
 
-        Parameters
-        ----------
-        plans : iterable of Plan
-            From a solver's solution, in any order.
-        exact : bool
-            Whether the first of them must be feasible, so that a failure is an error to report.
+        If `exact`, the first of them must be feasible, so that a failure is an error to report.
         """
         for position, plan in enumerate(plans):
             try:
@@ -248,16 +214,7 @@ class ModelRun(SolverRun):
         if self.claimed is not None:
             claim = SolverClaim(self.claimed, self._solver)
             self.statistics[self._claim_name] = self.claimed
-        return ModelOutcome(
-            status,
-            best,
-            self.lower_bound,
-            claim,
-            self.error,
-            self.interrupted,
-            round(self.elapsed, 3),
-            self.statistics,
-        )
+        return ModelOutcome(status, best, self.lower_bound, claim, **self.record)
 
 
 def first_evicted(trace: Trace, evicted: Iterable[int]) -> dict[int, int]:
@@ -273,14 +230,7 @@ def rough_plans(trace: Trace, rough: Schedule) -> list[Plan]:
 
     The first follows the order of claims; the second takes the memory of every prefetch as late as
     the operations behind it in the queue allow. Rounded durations can be 0, so transfers tie: then
-    offloads go first, and so does what is needed first.
-
-    Parameters
-    ----------
-    trace : Trace
-        The trace whose operations and gaps they are.
-    rough : Schedule
-        The times, in any unit.
+    offloads go first, and so does what is needed first. Times may be in any unit.
     """
     queue = sorted(
         rough.transfers,

@@ -12,19 +12,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import accumulate, pairwise
 from typing import Any
 
-import scipy
-
 from offcert.core.platform import Kind
 from offcert.formulations.combinatorial.relaxations import infeasibility, required_absent
 from offcert.formulations.common.linear_solvers import SCIPY, LinearAnswer, solve_linear
-from offcert.formulations.common.outcome import details
-from offcert.formulations.fluid.milp import RELATIVE_MARGIN
+from offcert.formulations.common.outcome import SolverOutcome
+from offcert.formulations.fluid.milp import RELATIVE_MARGIN, recorded
 from offcert.formulations.fluid.pieces import exact_amounts, fluid_schedule
 from offcert.formulations.fluid.program import Decisions, FluidProgram, Rules, rate
 from offcert.questions.schedule.check_fluid import check_fluid
@@ -49,7 +47,7 @@ _SOLVING = 0.8
 
 
 @dataclass(frozen=True)
-class FluidOutcome:
+class FluidOutcome(SolverOutcome):
     """The outcome of the exact program."""
 
     bound: int  # Ticks. No schedule is shorter; if `ordered`, no ordered one is.
@@ -59,17 +57,11 @@ class FluidOutcome:
     # Whether the solver claims that there is no ordered schedule, which can be where tensors have
     # several gaps; the bound is then the compute time.
     infeasible: bool = False
-    error: str | None = None  # The failure in a sentence; None if there was none.
-    seconds: float = 0.0  # How long it took.
-    # JSON values that are good to know: solver and version, its own words, margin, size of the
-    # program.
-    statistics: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def details(self) -> dict[str, Any]:
         """The part of a certificate about the solver's work."""
-        found = details(self.statistics, self.error, False, self.seconds)
-        return found | {"infeasible": True} if self.infeasible else found
+        return super().details | ({"infeasible": True} if self.infeasible else {})
 
 
 def solve_fluid(
@@ -124,16 +116,6 @@ def solve_fluid(
     schedule = None
     if problem.transfers is not Transfers.ATOMIC:
         schedule = _schedule(problem, rules, program, answer, began + time_limit)
-    statistics: dict[str, Any] = {
-        name: answer.statistics[name]
-        for name in ("rows", "columns", "nonzeros", "solver_status")
-        if name in answer.statistics
-    }
-    statistics |= {
-        "solver": f"HiGHS in SciPy {scipy.__version__}",
-        "whole_ticks": rules.whole_ticks,
-        "margin": margin,
-    }
     return FluidOutcome(
         compute + math.ceil(idle),
         schedule,
@@ -141,7 +123,7 @@ def solve_fluid(
         infeasible=answer.infeasible and ordered,
         error=answer.error,
         seconds=round(time.monotonic() - began, 3),
-        statistics=statistics,
+        statistics=recorded(answer, whole_ticks=rules.whole_ticks, margin=margin),
     )
 
 

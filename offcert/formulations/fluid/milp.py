@@ -42,20 +42,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import scipy
-from numpy.typing import NDArray
-from scipy.optimize import Bounds, LinearConstraint
-from scipy.sparse import csr_array
 
 from offcert.core.platform import Kind
 from offcert.formulations.combinatorial.relaxations import infeasibility, required_absent
-from offcert.formulations.common.highs import FAILED, run_highs
-from offcert.formulations.common.outcome import details
+from offcert.formulations.common.linear_model import LinearAnswer, LinearModel, scaled
+from offcert.formulations.common.linear_solvers import SCIPY, solve_linear
+from offcert.formulations.common.outcome import SolverOutcome
 from offcert.questions.schedule.problem import Problem, Transfers
 
 # HiGHS meets rows and integrality to 1e-6. No unit of time or data is worth more than two of idle
@@ -68,30 +65,6 @@ RELATIVE_MARGIN = 1e-6
 # By definition.
 _IDLE, _X_START, _X_END, _Y_START, _Y_END, _AVAILABLE, _OPENED, _DUE, _AGAIN = range(9)
 _PER_OPERATION = 9
-
-
-class _Rows:
-    """Sparse rows ``low ≤ row ≤ high``, collected one by one."""
-
-    def __init__(self) -> None:
-        self.values: list[float] = []
-        self.columns: list[int] = []
-        self.starts = [0]
-        self.low: list[float] = []
-        self.high: list[float] = []
-
-    def add(self, terms: Sequence[tuple[int, float]], low: float, high: float) -> None:
-        for column, value in terms:
-            self.columns.append(column)
-            self.values.append(value)
-        self.starts.append(len(self.columns))
-        self.low.append(low)
-        self.high.append(high)
-
-    def constraint(self, columns: int) -> LinearConstraint:
-        shape = (len(self.low), columns)
-        matrix = csr_array((self.values, self.columns, self.starts), shape=shape)
-        return LinearConstraint(matrix, np.array(self.low), np.array(self.high))
 
 
 @dataclass(frozen=True)
@@ -110,27 +83,23 @@ class _Scaled:
     back: float
 
 
-def _times(terms: Sequence[tuple[int, float]], factor: float) -> list[tuple[int, float]]:
-    return [(column, value * factor) for column, value in terms]
-
-
 class AggregatedProgram:
-    """Columns and rows for one problem.
+    """Columns and rows for one problem; the objective is the idle time, in scaled units."""
 
-    Attributes
-    ----------
-    first_gap : int
-        The column that says whether gap 0 is evicted; those of the other gaps follow.
-    """
-
-    def __init__(self, problem: Problem, required: Sequence[int]) -> None:
+    def __init__(self, problem: Problem, required: Sequence[int], relax: bool) -> None:
         self.trace = problem.trace
         self.duplex = problem.platform.duplex
         self.scaled = _scale(problem, required)
         self.count = len(self.trace)
+        self.model = LinearModel()
+        for _ in range(self.count):
+            for kind in range(_PER_OPERATION):
+                self.model.column(0.0, math.inf, cost=float(kind == _IDLE))
         gaps = self.trace.gaps
-        self.first_gap = _PER_OPERATION * self.count
-        columns = self.first_gap + len(gaps)
+        # The column that says whether gap 0 is evicted; those of the other gaps follow.
+        self.first_gap = len(self.model.low)
+        for _ in gaps:
+            self.model.column(0.0, 1.0, integer=not relax)
         # A gap that is not its tensor's first may be evicted "again", with no further offload.
         self.again: dict[int, int] = {}
         self.previous: dict[int, list[int]] = {}
@@ -139,10 +108,7 @@ class AggregatedProgram:
                 other for other in range(index) if gaps[other].tensor == gap.tensor
             ]
             if self.previous[index]:
-                self.again[index] = columns
-                columns += 1
-        self.columns = columns
-        self.rows = _Rows()
+                self.again[index] = self.model.column(0.0, 1.0, integer=not relax)
         for o in range(self.count):
             self._add_link(o)
             self._add_memory(o)
@@ -165,24 +131,24 @@ class AggregatedProgram:
             growth.append((before, [(at_end, 1.0), (at_start, -1.0)]))
         (x_idle, x_during), (y_idle, y_during) = growth
         for terms in (x_idle, x_during, y_idle, y_during):
-            self.rows.add(terms, 0.0, math.inf)
-        x_idle, x_during = (_times(terms, self.scaled.out) for terms in (x_idle, x_during))
-        y_idle, y_during = (_times(terms, self.scaled.back) for terms in (y_idle, y_during))
+            self.model.row(terms, 0.0, math.inf)
+        x_idle, x_during = (scaled(terms, self.scaled.out) for terms in (x_idle, x_during))
+        y_idle, y_during = (scaled(terms, self.scaled.back) for terms in (y_idle, y_during))
         if self.duplex:
             for terms in (x_idle, y_idle):
-                self.rows.add([*terms, (idle, -1.0)], -math.inf, 0.0)
+                self.model.row([*terms, (idle, -1.0)], -math.inf, 0.0)
             for terms in (x_during, y_during):
-                self.rows.add(terms, -math.inf, duration)
+                self.model.row(terms, -math.inf, duration)
         else:
-            self.rows.add([*x_idle, *y_idle, (idle, -1.0)], -math.inf, 0.0)
-            self.rows.add([*x_during, *y_during], -math.inf, duration)
+            self.model.row([*x_idle, *y_idle, (idle, -1.0)], -math.inf, 0.0)
+            self.model.row([*x_during, *y_during], -math.inf, duration)
 
     def _add_memory(self, o: int) -> None:
         """Availability, deadlines and what must be absent."""
         x_end, y_end = self._column(o, _X_END), self._column(o, _Y_END)
         available, opened = self._column(o, _AVAILABLE), self._column(o, _OPENED)
         again = self._column(o, _AGAIN)
-        add = self.rows.add
+        add = self.model.row
         add([(x_end, 1.0), (available, -1.0)], -math.inf, 0.0)
         add([(self._column(o, _Y_START), 1.0), (self._column(o, _DUE), -1.0)], 0.0, math.inf)
         required = self.scaled.required[o]
@@ -216,15 +182,15 @@ class AggregatedProgram:
                     if index in self.again and kind != _OPENED and kind != _DUE:
                         sign = -1.0 if kind == _AGAIN else 1.0
                         terms.append((self.again[index], sign * size))
-                self.rows.add(terms, 0.0, 0.0)
+                self.model.row(terms, 0.0, 0.0)
 
     def _add_evictions(self) -> None:
         """A gap is evicted again only if it is evicted and an earlier one of its tensor is."""
         for index, column in self.again.items():
             evicted = self.first_gap + index
-            self.rows.add([(column, 1.0), (evicted, -1.0)], -math.inf, 0.0)
+            self.model.row([(column, 1.0), (evicted, -1.0)], -math.inf, 0.0)
             earlier = [(self.first_gap + other, -1.0) for other in self.previous[index]]
-            self.rows.add([(column, 1.0), *earlier], -math.inf, 0.0)
+            self.model.row([(column, 1.0), *earlier], -math.inf, 0.0)
         by_tensor: dict[int, list[tuple[int, float]]] = {}
         for index, gap in enumerate(self.trace.gaps):
             terms = by_tensor.setdefault(gap.tensor, [])
@@ -233,34 +199,7 @@ class AggregatedProgram:
                 terms.append((self.again[index], -1.0))
         for terms in by_tensor.values():
             if len(terms) > 1:
-                self.rows.add(terms, -math.inf, 1.0)
-
-    def cost(self) -> NDArray[np.float64]:
-        """Return the coefficients of the idle time, in scaled units."""
-        cost = np.zeros(self.columns)
-        cost[_IDLE : self.first_gap : _PER_OPERATION] = 1.0
-        return cost
-
-    def upper_bounds(self) -> NDArray[np.float64]:
-        """Return the largest value of each column."""
-        upper = np.full(self.columns, np.inf)
-        upper[self.first_gap :] = 1.0
-        return upper
-
-    def solve(self, time_limit: float, relax: bool) -> Any:
-        """Run HiGHS; the objective is the idle time, in scaled units."""
-        integrality = np.zeros(self.columns, dtype=np.int64)
-        if not relax:
-            integrality[self.first_gap :] = 1
-        return run_highs(
-            "milp",
-            time_limit,
-            c=self.cost(),
-            integrality=integrality,
-            bounds=Bounds(np.zeros(self.columns), self.upper_bounds()),
-            constraints=self.rows.constraint(self.columns),
-            options={"time_limit": max(0.0, time_limit), "mip_rel_gap": 0.0},
-        )
+                self.model.row(terms, -math.inf, 1.0)
 
 
 def _scale(problem: Problem, required: Sequence[int]) -> _Scaled:
@@ -281,24 +220,18 @@ def _scale(problem: Problem, required: Sequence[int]) -> _Scaled:
 
 
 @dataclass(frozen=True)
-class FluidBound:
+class FluidBound(SolverOutcome):
     """The bound that HiGHS claims."""
 
     # Ticks; no schedule is shorter. HiGHS's bound, less `RELATIVE_MARGIN` times all work, rounded
     # up; at least the compute time.
     value: int
     optimal: bool  # Whether the optimum of the program was reached.
-    error: str | None  # The failure in a sentence; None if there was none.
-    seconds: float  # How long it took.
-    # JSON values that are good to know: solver and version, its own words, margin in ticks, size of
-    # the program.
-    statistics: Mapping[str, Any]
 
     @property
     def details(self) -> dict[str, Any]:
         """The part of a certificate about the solver's work."""
-        said = details(self.statistics, self.error, False, self.seconds)
-        return said | {"optimal": self.optimal}
+        return super().details | {"optimal": self.optimal}
 
 
 def fluid_bound(
@@ -341,26 +274,24 @@ def fluid_bound(
     if lacking is not None:
         raise ValueError(f"{lacking.name} lacks {lacking.lacking} bytes, so there is no bound")
     trace = problem.trace
-    fluid = AggregatedProgram(problem, required_absent(problem) if required is None else required)
-    answer = fluid.solve(time_limit, relax)
+    absent = required_absent(problem) if required is None else required
+    fluid = AggregatedProgram(problem, absent, relax)
+    answer = solve_linear(fluid.model, SCIPY, time_limit=time_limit)
     margin = RELATIVE_MARGIN * fluid.scaled.unit * len(trace)
     idle = 0.0
-    proved = answer.fun if relax and answer.status == 0 else getattr(answer, "mip_dual_bound", None)
-    if proved is not None and math.isfinite(proved):
-        idle = max(0.0, proved * fluid.scaled.unit - margin)
-    statistics = {
-        "solver": f"HiGHS in SciPy {scipy.__version__}",
-        "status": str(answer.message),
-        "relax": relax,
-        "margin": margin,
-        "rows": len(fluid.rows.low),
-        "columns": fluid.columns,
-        "nonzeros": len(fluid.rows.values),
-    }
+    if math.isfinite(answer.bound):
+        idle = max(0.0, answer.bound * fluid.scaled.unit - margin)
     return FluidBound(
         value=trace.compute_time + math.ceil(idle),
-        optimal=answer.status == 0,
-        error=str(answer.message) if answer.status == FAILED else None,
+        optimal=answer.optimal,
+        error=answer.error,
         seconds=round(time.monotonic() - began, 3),
-        statistics=statistics,
+        statistics=recorded(answer, relax=relax, margin=margin),
     )
+
+
+def recorded(answer: LinearAnswer, **beside: Any) -> dict[str, Any]:
+    """Return the statistics of a fluid program: what HiGHS says, and what is known beside it."""
+    kept = ("rows", "columns", "nonzeros", "solver_status")
+    said = {name: answer.statistics[name] for name in kept if name in answer.statistics}
+    return said | {"solver": f"HiGHS in SciPy {scipy.__version__}"} | beside

@@ -19,7 +19,6 @@ import numpy as np
 
 from offcert.core.result import SolveStatus
 from offcert.formulations.common.cpsat import bound_by, complete_hint, solver_with
-from offcert.formulations.common.grid import Ticks
 from offcert.formulations.common.outcome import (
     CP_SAT,
     ModelOutcome,
@@ -52,12 +51,9 @@ def solve(
     lower_bound: int = 0,
     upper_bound: int | None = None,
     grid: int | None = None,
-    heads: Ticks | None = None,
-    tails: Ticks | None = None,
     ordered: bool = False,
     energy: bool = True,
     near: bool = False,
-    log: Callable[[str], None] | None = None,
     on_solution: OnSolution | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> ModelOutcome:
@@ -81,9 +77,6 @@ def solve(
     grid : int, optional
         Ticks a cell; the finest that the solver's 64-bit arithmetic allows by default. Coarser
         grids give bounds sooner; they are rounded optimistically, so all are valid.
-    heads, tails : sequence of number, optional
-        Ticks, one entry an operation: it starts no earlier than its head, and the schedule ends no
-        earlier than its tail after that start. Added to those computed here.
     ordered : bool
         Whether all offloads must end before any prefetch starts. Bound and status then hold for
         such schedules only; a trace with several gaps a tensor may have none of them.
@@ -91,8 +84,6 @@ def solve(
         Whether to add energy constraints.
     near : bool
         Whether only better schedules near the best one are looked for, beginning with the hint.
-    log : callable, optional
-        Receives the solver's log line by line.
     on_solution : callable, optional
         Receives each better schedule as soon as it is found, from another thread.
     stop : callable, optional
@@ -118,10 +109,10 @@ def solve(
     )
     if run.feasible and not (hint is not None and run.finished):
         with run.kept():
-            run.start(choose_grid(problem, run.upper) if grid is None else grid, heads, tails)
+            run.start(choose_grid(problem, run.upper) if grid is None else grid)
             if run.data is not None:
                 run.build(hint, ordered, energy, time_limit)
-                run.search(time_limit, workers, seed, log, stop, near)
+                run.search(time_limit, workers, seed, stop, near)
     return run.outcome()
 
 
@@ -139,14 +130,9 @@ class _IntervalRun(ModelRun):
         self.statistics["solver"] += f" {version('ortools')}"
         self.data: IntervalData | None = None
 
-    def start(
-        self,
-        grid: int,
-        heads: Ticks | None,
-        tails: Ticks | None,
-    ) -> None:
+    def start(self, grid: int) -> None:
         """Round the problem to its grid."""
-        self.data = prepare(self.problem, grid, self.upper, heads, tails)
+        self.data = prepare(self.problem, grid, self.upper)
         self.statistics["grid"] = grid
         if self.data is None:
             self.nothing_within()
@@ -182,16 +168,11 @@ class _IntervalRun(ModelRun):
         time_limit: float,
         workers: int,
         seed: int,
-        log: Callable[[str], None] | None,
         stop: Callable[[], bool] | None,
         near: bool,
     ) -> None:
         """Run the solver, and take over its answer."""
         solver = solver_with(workers, seed, near=self.best is not None, only=near)
-        if log is not None:
-            solver.parameters.log_search_progress = True
-            solver.parameters.log_to_stdout = False
-            solver.log_callback = log
         bound = bound_by(
             self,
             solver,
@@ -301,4 +282,13 @@ def dive(
     status = SolveStatus.OPTIMAL if best.makespan <= bound else SolveStatus.FEASIBLE
     claim = SolverClaim(bound, CP_SAT) if bound > problem.trace.compute_time else None
     seconds = round(time.monotonic() - began, 3)
-    return ModelOutcome(status, best, bound, claim, error, interrupted, seconds, statistics)
+    return ModelOutcome(
+        status,
+        best,
+        bound,
+        claim,
+        error=error,
+        interrupted=interrupted,
+        seconds=seconds,
+        statistics=statistics,
+    )

@@ -13,7 +13,6 @@ from offcert.core.platform import Kind
 from offcert.formulations.combinatorial.relaxations import least_subset_sum, required_absent
 from offcert.formulations.common.grid import (
     GridData,
-    Ticks,
     UsefulGap,
     distances,
     idle_demand,
@@ -82,29 +81,14 @@ def _unit_heights(problem: Problem) -> int:
     return sum(sizes) // math.gcd(*sizes) if sizes else 0
 
 
-def prepare(
-    problem: Problem,
-    grid: int,
-    upper: int,
-    heads: Ticks | None = None,
-    tails: Ticks | None = None,
-) -> IntervalData | None:
-    """Return the problem on a grid, or None if its windows leave no schedule of at most `upper`.
+def prepare(problem: Problem, grid: int, upper: int) -> IntervalData | None:
+    """Return a problem on a grid, or None if its windows leave no schedule of at most `upper`.
 
-    Parameters
-    ----------
-    problem : Problem
-        Feasible: its memory is at least the trace's least.
-    grid : int
-        Ticks a cell.
-    upper : int
-        Ticks; schedules that last longer are of no interest.
-    heads, tails : sequence of int, optional
-        Further valid ones, in ticks: no schedule starts operation o before ``heads[o]``, or ends
-        less than ``tails[o]`` after o has started.
+    The problem is feasible: its memory is at least the trace's least. `grid` is the ticks of a
+    cell, `upper` are ticks.
     """
     trace = problem.trace
-    windows = start_windows(problem, upper, heads, tails)
+    windows = start_windows(problem, upper)
     if windows is None:
         return None
     earliest, latest = windows

@@ -135,6 +135,8 @@ def _search(run: ModelRun, exact: bool, solver: str, time_limit: float, threads:
             run.nothing_within()
             return
         answer = run_model(run, model.model, solver, time_limit, threads)
+        if answer.infeasible:
+            run.nothing_within()
         margin = RELATIVE_MARGIN * run.upper
         run.statistics["margin"] = margin
         run.take_bound(answer.bound * model.axis.unit + trace.durations[-1], margin)

@@ -108,6 +108,8 @@ def solve(
         ends = time.monotonic() + time_limit - run.elapsed
         model = TimeIndexedModel(data, problem.platform.duplex, whole, ends)
         answer = run_model(run, model.model, solver, time_limit, threads, seed)
+        if answer.infeasible:
+            run.nothing_within()
         if math.isfinite(answer.bound):
             least = math.ceil(answer.bound - _ROUNDING) if whole else answer.bound
             cells = data.operations[-1].last + least
@@ -142,6 +144,8 @@ def solve_pausing(
         model = PausingCells(problem, cell, longest_makespan(problem), solver == CPSAT, deadline)
         run.statistics |= {"grid": cell, "columns": len(model.model.low)}
         answer = run_model(run, model.model, solver, 0.9 * time_limit, threads, seed)
+        if answer.infeasible:
+            run.nothing_within()
         if solver != CPSAT and cell == 1 and math.isfinite(answer.bound):
             start = model.data.operations[-1].last + answer.bound
             ticks = math.ceil(start + problem.trace.durations[-1] - _MARGIN * run.upper)
@@ -153,9 +157,7 @@ def solve_pausing(
                 run.error = "no schedule could be made of the solution"
     if run.interrupted:
         raise KeyboardInterrupt
-    return FluidOutcome(
-        bound, schedule, False, error=run.error, seconds=run.elapsed, statistics=run.statistics
-    )
+    return FluidOutcome(bound, schedule, False, **run.record)
 
 
 def _run(

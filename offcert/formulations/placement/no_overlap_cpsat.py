@@ -36,7 +36,6 @@ def no_overlap_cpsat(
     hint: Placement | None = None,
     bound: int = 0,
     found: Callable[[Placement], object] | None = None,
-    stop: Callable[[], bool] | None = None,
 ) -> PlacementOutcome:
     """Find the least pool, or any placement within the problem's capacity.
 
@@ -54,8 +53,6 @@ def no_overlap_cpsat(
         Bytes; a bound on the pool that is already known. What is claimed may rest on it.
     found : callable, optional
         Given every better placement as soon as it is found, from another thread.
-    stop : callable, optional
-        Asked several times a second whether to stop early.
 
     Returns
     -------
@@ -72,7 +69,7 @@ def no_overlap_cpsat(
     run = _Run(sections, -(-least // unit), _most(problem, sections, hint), problem.capacity)
     if hint is not None:
         run.hint(sections.addresses(hint))
-    end = run.solve(max(0.1, deadline - time.monotonic()), workers, seed, found, stop)
+    end = run.solve(max(0.1, deadline - time.monotonic()), workers, seed, found)
     bounds: tuple[Bound, ...] = ()
     if run.least * unit > least:
         bounds = (claimed(NO_OVERLAP, run.least * unit, CP_SAT, run.statistics),)
@@ -144,7 +141,6 @@ class _Run:
         workers: int,
         seed: int,
         found: Callable[[Placement], object] | None,
-        stop: Callable[[], bool] | None,
     ) -> CpSatEnd:
         """Run the solver, and take over its answer."""
         solver = solver_with(workers, seed)
@@ -155,9 +151,7 @@ class _Run:
             if found is not None:
                 found(self.placement)
 
-        end = run_cpsat(
-            solver, self._model, seconds, on_solution=take, stop=stop or (lambda: False)
-        )
+        end = run_cpsat(solver, self._model, seconds, on_solution=take)
         self.statistics["solver_status"] = solver.status_name(end.status)
         if end.status == cp_model.INFEASIBLE:
             self.complete = True

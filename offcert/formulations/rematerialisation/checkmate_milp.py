@@ -20,8 +20,9 @@ from offcert.formulations.common.linear_model import ONE, LinearModel, Terms, sc
 from offcert.formulations.common.linear_solvers import SCIPY
 from offcert.formulations.rematerialisation.outcome import (
     RELATIVE_MARGIN,
-    LinearRun,
+    Ask,
     RematerialisationOutcome,
+    RematerialisationRun,
     solved,
 )
 from offcert.formulations.rematerialisation.states import (
@@ -51,18 +52,8 @@ class Slot:
 class CheckmateModel:
     """Columns and rows for one problem.
 
-    Parameters
-    ----------
-    states : StateNetwork
-        The runs of the network, with the states that they read and make.
-    memory : int
-        Bytes: the limit, or what is certainly enough where memory is minimised.
-    time : int or None
-        The most ticks of all runs.
-    least_bytes : bool
-        Whether bytes are minimised.
-    whole : bool
-        Whether amounts are in bytes and ticks, so that all coefficients are integers.
+    Runs take at most `time` ticks. Where `least_bytes` are minimised, `memory` is what is certainly
+    enough. If `whole`, amounts are in bytes and ticks, so that all coefficients are integers.
     """
 
     def __init__(
@@ -228,61 +219,21 @@ class _Reading:
 
 
 def solve(
-    problem: Problem,
-    *,
-    solver: str = SCIPY,
-    time_limit: float = 60.0,
-    threads: int = 1,
-    hint: Execution | None = None,
-    lower_bound: int = 0,
+    problem: Problem, *, solver: str = SCIPY, time_limit: float = 60.0, threads: int = 1
 ) -> RematerialisationOutcome:
-    """Find the best execution in stages.
+    """Find the best execution in stages; parameters, errors as for `stages_milp.solve`.
 
-    Parameters
-    ----------
-    problem : Problem
-        With ``recompute="any"`` and ``offload=False``; time or memory to minimise. The program
-        has about as many binaries as computations squared times values.
-    solver : str
-        ``"scipy"``, or a name that PuLP knows.
-    time_limit : float
-        Seconds, building the program included.
-    threads : int
-        Threads of the solver.
-    hint : Execution, optional
-        A legal one; it is returned if nothing better is found.
-    lower_bound : int
-        Ticks or bytes; a bound already proved elsewhere.
-
-    Returns
-    -------
-    RematerialisationOutcome
-        ``within`` is the least objective of an execution in stages, if the solver found it, up to
-        `RELATIVE_MARGIN`; ``claim`` is always None: nothing follows for others.
-
-    Raises
-    ------
-    InputError
-        If the solver is unknown or not available.
-    MethodError
-        If the problem is not one of recomputation alone.
+    The program has about as many binaries as computations squared times values. ``within`` is the
+    least objective of an execution in stages, if the solver found it, up to `RELATIVE_MARGIN`;
+    ``claim`` is always None: nothing follows for others.
     """
-    return solved(
-        problem,
-        _search,
-        solver=solver,
-        time_limit=time_limit,
-        threads=threads,
-        hint=hint,
-        lower_bound=lower_bound,
-    )
+    return solved(problem, _search, solver=solver, time_limit=time_limit, threads=threads)
 
 
-def _search(linear: LinearRun) -> None:
-    run = linear.run
+def _search(run: RematerialisationRun, ask: Ask) -> None:
     states, deadline = state_network(run.network), run.problem.deadline
-    model = CheckmateModel(states, linear.memory, deadline, run.least_bytes)
-    answer = linear.answer(model.model)
+    model = CheckmateModel(states, run.memory, deadline, run.least_bytes)
+    answer = ask(model.model)
     if answer.infeasible:
         run.statistics["within"] = "nothing"
     if answer.values is None:

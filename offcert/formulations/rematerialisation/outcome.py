@@ -6,34 +6,26 @@ Linear programs of recomputation alone share a run with a solver, and the readin
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from offcert.core.errors import MethodError
 from offcert.core.execution import Execution
 from offcert.core.network import Network
 from offcert.core.result import SolveStatus
-from offcert.formulations.common.linear_model import LinearModel
-from offcert.formulations.common.linear_solvers import (
-    LinearAnswer,
-    require_solver,
-    solve_linear,
-)
-from offcert.formulations.common.outcome import SolverClaim, SolverRun, details
-from offcert.formulations.rematerialisation.states import scheduled
+from offcert.formulations.common.linear_model import LinearAnswer, LinearModel
+from offcert.formulations.common.linear_solvers import require_solver, run_model
+from offcert.formulations.common.outcome import SolverClaim, SolverOutcome, SolverRun
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
-from offcert.questions.schedule.schedule import Schedule
 
 
-@dataclass(frozen=True, slots=True)
-class RematerialisationOutcome:
+@dataclass(frozen=True)
+class RematerialisationOutcome(SolverOutcome):
     """The findings of a model of recomputation and the claims of its solver."""
 
     status: SolveStatus  # ``OPTIMAL`` only if the objective equals the lower bound.
     execution: Execution | None  # The best one known, the hint included.
-    schedule: Schedule | None  # Its schedule, in which nothing leaves the device.
-    memory: int | None  # Bytes that it takes.
     objective: int | None  # Ticks, or bytes where these are minimised.
     # No execution of the problem is better, as far as the solver is right; at least the bound that
     # the model was given.
@@ -43,40 +35,19 @@ class RematerialisationOutcome:
     within: int | None = None
     # The bound on all executions that the solver showed by itself, if it did.
     claim: SolverClaim | None = None
-    # The failure in a sentence, in the solver or around it; None if there was none.
-    error: str | None = None
-    interrupted: bool = False  # Whether the user ended it.
-    seconds: float = 0.0  # How long it took.
-    # JSON values that are good to know and that nothing depends on.
-    statistics: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def details(self) -> dict[str, Any]:
-        """The part of a certificate about the solver's work."""
-        return details(self.statistics, self.error, self.interrupted, self.seconds)
 
 
 class RematerialisationRun(SolverRun):
     """One run of a model: the best execution and bound so far, whatever happens to the solver.
 
-    Parameters
-    ----------
-    problem : Problem
-        Without offloading, in which any computation may run again.
-    hint : Execution, optional
-        A legal one; it counts if it keeps to the memory limit, or to the deadline where memory is
-        minimised.
-    lower_bound : int
-        Ticks or bytes, proved elsewhere.
-    solver : str
-        Name of the solver whose claims these are.
-    **statistics : JSON values
-        Settings.
+    The hint is a legal execution; it counts if it keeps to the memory limit, or to the deadline
+    where memory is minimised. `lower_bound` (ticks or bytes) is proved elsewhere, and `solver`
+    makes the claims.
 
     Raises
     ------
     MethodError
-        If the problem is not one of these.
+        If the problem is not one of recomputation alone.
     """
 
     def __init__(
@@ -91,7 +62,7 @@ class RematerialisationRun(SolverRun):
         self.problem = problem
         self.network = required_network(problem)
         self.least_bytes = problem.minimise is Minimise.MEMORY
-        self.best: tuple[Execution, Schedule, int] | None = None
+        self.best: Execution | None = None
         own = max(max(self.network.own_memory), _at_start(self.network))
         natural = own if self.least_bytes else self.network.compute_time
         self.lower_bound = max(lower_bound, natural)
@@ -110,9 +81,19 @@ class RematerialisationRun(SolverRun):
     @property
     def objective(self) -> int | None:
         """Ticks or bytes of the best execution, or None."""
-        if self.best is None:
-            return None
-        return self.best[2] if self.least_bytes else self.best[1].makespan
+        return None if self.best is None else self._measured(self.best)[0]
+
+    @property
+    def memory(self) -> int:
+        """Bytes: the limit, or what is certainly enough where memory is minimised."""
+        if self.least_bytes:
+            return self.network.trace().peak_memory
+        return self.problem.platform.memory
+
+    def _measured(self, execution: Execution) -> tuple[int, int]:
+        """Return what is minimised and what is limited: ticks and bytes, or the other way round."""
+        ticks, peak = execution.trace.compute_time, execution.trace.peak_memory
+        return (peak, ticks) if self.least_bytes else (ticks, peak)
 
     @property
     def finished(self) -> bool:
@@ -130,16 +111,15 @@ class RematerialisationRun(SolverRun):
 
     def take(self, execution: Execution) -> bool:
         """Keep an execution if it is within the limits and better than the best so far."""
-        schedule, memory = scheduled(self.problem, execution)
-        value, other = schedule.makespan, memory
+        value, other = self._measured(execution)
         limit: int | None = self.problem.platform.memory
         if self.least_bytes:
-            value, other, limit = memory, schedule.makespan, self.problem.deadline
+            limit = self.problem.deadline
         if limit is not None and other > limit:
             return False
         if self.objective is not None and value >= self.objective:
             return False
-        self.best = execution, schedule, memory
+        self.best = execution
         return True
 
     def take_bound(self, value: float, margin: float = 0.0) -> None:
@@ -162,20 +142,8 @@ class RematerialisationRun(SolverRun):
             optimal = objective == self.lower_bound
             status = SolveStatus.OPTIMAL if optimal else SolveStatus.FEASIBLE
         claim = None if self.claimed is None else SolverClaim(self.claimed, self._solver)
-        execution, schedule, memory = self.best or (None, None, None)
         return RematerialisationOutcome(
-            status,
-            execution,
-            schedule,
-            memory,
-            objective,
-            self.lower_bound,
-            self.within,
-            claim,
-            self.error,
-            self.interrupted,
-            round(self.elapsed, 3),
-            self.statistics,
+            status, self.best, objective, self.lower_bound, self.within, claim, **self.record
         )
 
 
@@ -211,54 +179,22 @@ def _at_start(network: Network) -> int:
 RELATIVE_MARGIN = 1e-5
 
 
-@dataclass(frozen=True)
-class LinearRun:
-    """A solver at work on one problem.
-
-    Parameters
-    ----------
-    run : RematerialisationRun
-        Best execution and bound, which the search improves.
-    solver : str
-        ``"scipy"``, or a name that PuLP knows.
-    time_limit : float
-        Seconds, building the program included.
-    threads : int
-        Threads of the solver.
-    """
-
-    run: RematerialisationRun
-    solver: str
-    time_limit: float
-    threads: int
-
-    @property
-    def memory(self) -> int:
-        """Bytes: the limit, or what is certainly enough where memory is minimised."""
-        if self.run.least_bytes:
-            return self.run.network.trace().peak_memory
-        return self.run.problem.platform.memory
-
-    def answer(self, model: LinearModel) -> LinearAnswer:
-        """Solve a program in the time that is left; what the solver says of itself is noted."""
-        left = self.time_limit - self.run.elapsed
-        found = solve_linear(model, self.solver, time_limit=left, threads=self.threads)
-        self.run.statistics.update(found.statistics)
-        self.run.error = found.error or self.run.error
-        return found
+Ask = Callable[[LinearModel], LinearAnswer]
 
 
 def solved(
     problem: Problem,
-    search: Callable[[LinearRun], None],
+    search: Callable[[RematerialisationRun, Ask], None],
     *,
     solver: str,
     time_limit: float,
     threads: int,
-    hint: Execution | None,
-    lower_bound: int,
+    hint: Execution | None = None,
 ) -> RematerialisationOutcome:
     """Return the outcome of a search by a linear program, if there is anything to search for.
+
+    The search is given the run, and what has the solver solve a program in the time that is left:
+    `time_limit` seconds, building included.
 
     Raises
     ------
@@ -268,8 +204,8 @@ def solved(
         If the problem is not one of recomputation alone.
     """
     require_solver(solver)
-    run = RematerialisationRun(problem, hint, lower_bound, solver=solver, time_limit=time_limit)
+    run = RematerialisationRun(problem, hint, 0, solver=solver, time_limit=time_limit)
     if run.feasible and not run.finished:
         with run.kept():
-            search(LinearRun(run, solver, time_limit, threads))
+            search(run, lambda model: run_model(run, model, solver, time_limit, threads))
     return run.outcome()

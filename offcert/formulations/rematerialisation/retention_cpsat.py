@@ -41,7 +41,6 @@ def solve(
     seed: int = 0,
     hint: Execution | None = None,
     lower_bound: int = 0,
-    stop: Callable[[], bool] | None = None,
 ) -> RematerialisationOutcome:
     """Find the best execution, or how good one can be.
 
@@ -60,8 +59,6 @@ def solve(
         runs has the model. A computation may run as often as it does there.
     lower_bound : int
         Ticks or bytes; a bound already proved elsewhere.
-    stop : callable, optional
-        Asked several times a second whether to stop early.
 
     Returns
     -------
@@ -90,21 +87,14 @@ def solve(
     if run.feasible and not run.finished:
         with run.kept():
             run.build(max(1, runs), hint)
-            run.search(time_limit, workers, seed, stop)
+            run.search(time_limit, workers, seed)
     return run.outcome()
 
 
 def run_limits(states: StateNetwork, runs: int, spare: int | None) -> list[int]:
     """Return how often each computation may run: no more often than is of use and affordable.
 
-    Parameters
-    ----------
-    states : StateNetwork
-        The states.
-    runs : int
-        The most.
-    spare : int or None
-        Ticks that all runs beside the first ones may take together; None for any.
+    That is at most `runs` times; all runs beside the first ones take at most `spare` ticks, if any.
     """
     limits = []
     for step in states.steps:
@@ -140,11 +130,9 @@ class _RetentionRun(RematerialisationRun):
             for index in set(hint.runs):
                 self.limits[index] = max(self.limits[index], hint.runs.count(index))
         self.beyond = least_beyond(self.states, self.limits)
-        memory, time = self.problem.platform.memory, self.problem.deadline
-        if self.least_bytes:
-            memory = self.network.trace().peak_memory
-            if self.objective is not None:
-                memory = min(memory, self.objective - 1)
+        memory, time = self.memory, self.problem.deadline
+        if self.objective is not None and self.least_bytes:
+            memory = min(memory, self.objective - 1)
         elif self.objective is not None:
             time = self.objective - 1
         self.upper = memory if self.least_bytes else time
@@ -157,9 +145,7 @@ class _RetentionRun(RematerialisationRun):
             "build_seconds": round(self.elapsed, 3),
         }
 
-    def search(
-        self, time_limit: float, workers: int, seed: int, stop: Callable[[], bool] | None
-    ) -> None:
+    def search(self, time_limit: float, workers: int, seed: int) -> None:
         """Run the solver, and take over its answer."""
         solver = solver_with(workers, seed)
         bound = bound_by(
@@ -168,7 +154,7 @@ class _RetentionRun(RematerialisationRun):
             self.model.model,
             time_limit,
             on_solution=self._take_solution,
-            stop=lambda: self.finished or (stop is not None and stop()),
+            stop=lambda: self.finished,
         )
         if bound is not None:
             self._take_solver_bound(bound)

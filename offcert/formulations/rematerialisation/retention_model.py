@@ -24,48 +24,26 @@ class RunVariables:
     """One run of a computation."""
 
     computation: int
-    # Whether it takes place, where, and whether it keeps all that it writes.
-    present: Any
-    place: Any
-    whole: Any = None
+    present: Any  # Whether it takes place.
+    place: Any  # Where it takes place.
+    whole: Any = None  # Whether it keeps all that it writes.
 
 
 @dataclass
 class CopyVariables:
-    """One copy of a state.
-
-    Attributes
-    ----------
-    state : int
-    run : RunVariables or None
-        Who makes it; None of what is there at the start.
-    kept, end : variables
-        Whether it is kept at all, and the last place at which it is.
-    turned : CopyVariables or None
-        Of what kind of copy it may have been made in place.
-    """
+    """One copy of a state."""
 
     state: int
-    run: RunVariables | None
-    kept: Any
-    end: Any
+    run: RunVariables | None  # The run that makes it; None of what is there at the start.
+    kept: Any  # Whether it is kept at all.
+    end: Any  # The last place at which it is kept.
 
 
 class RetentionModel:
-    """Columns and constraints for one problem.
+    """Variables and constraints for one problem.
 
-    Parameters
-    ----------
-    states : StateNetwork
-        The runs of the network, with the states that they read and make.
-    runs : sequence of int
-        How often each computation may run at most.
-    memory : int
-        Bytes: the limit, or what is certainly enough where memory is minimised.
-    time : int or None
-        The most ticks of all runs together that are of interest.
-    least_bytes : bool
-        Whether bytes are minimised.
+    `runs` says how often each computation may run at most; all runs together take at most `time`
+    ticks. Where `least_bytes` are minimised, `memory` is what is certainly enough.
     """
 
     def __init__(

@@ -28,8 +28,9 @@ from offcert.formulations.common.linear_model import ONE, LinearModel, Terms, sc
 from offcert.formulations.common.linear_solvers import SCIPY
 from offcert.formulations.rematerialisation.outcome import (
     RELATIVE_MARGIN,
-    LinearRun,
+    Ask,
     RematerialisationOutcome,
+    RematerialisationRun,
     solved,
 )
 from offcert.formulations.rematerialisation.states import StateNetwork, state_network
@@ -43,7 +44,6 @@ def solve(
     time_limit: float = 60.0,
     threads: int = 1,
     hint: Execution | None = None,
-    lower_bound: int = 0,
 ) -> RematerialisationOutcome:
     """Bound the time or the memory of recomputation without offloading.
 
@@ -55,12 +55,8 @@ def solve(
         ``"scipy"``, or a name that PuLP knows.
     time_limit : float
         Seconds, building the program included.
-    threads : int
-        Threads of the solver.
     hint : Execution, optional
         A legal one; it narrows what is of interest, and is returned.
-    lower_bound : int
-        Ticks or bytes; a bound already proved elsewhere.
 
     Returns
     -------
@@ -76,20 +72,14 @@ def solve(
         If the problem is not one of recomputation alone.
     """
     return solved(
-        problem,
-        _search,
-        solver=solver,
-        time_limit=time_limit,
-        threads=threads,
-        hint=hint,
-        lower_bound=lower_bound,
+        problem, _search, solver=solver, time_limit=time_limit, threads=threads, hint=hint
     )
 
 
-def _search(linear: LinearRun) -> None:
-    run, memory = linear.run, linear.memory
+def _search(run: RematerialisationRun, ask: Ask) -> None:
+    memory = run.memory
     model = StagesModel(state_network(run.network), memory, run.spare, run.least_bytes)
-    answer = linear.answer(model.model)
+    answer = ask(model.model)
     if answer.infeasible:
         # Nothing is better than the hint; without one, no execution fits.
         if run.objective is not None and not run.least_bytes:
@@ -102,16 +92,8 @@ def _search(linear: LinearRun) -> None:
 class StagesModel:
     """Columns and rows for one problem.
 
-    Parameters
-    ----------
-    states : StateNetwork
-        The runs of the network, with the states that they read and make.
-    memory : int
-        Bytes: the limit, or what is certainly enough where memory is minimised.
-    spare : int or None
-        Ticks that runs beside the first ones may take.
-    least_bytes : bool
-        Whether bytes are minimised.
+    Runs beside the first ones take at most `spare` ticks. Where `least_bytes` are minimised,
+    `memory` is what is certainly enough.
     """
 
     def __init__(

@@ -16,10 +16,6 @@ from dataclasses import dataclass, field
 from offcert.core.execution import Execution
 from offcert.core.network import Network
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.questions.schedule.plan import Plan
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.schedule import Schedule
-from offcert.questions.schedule.simulate import simulate
 
 
 @dataclass(slots=True)
@@ -33,16 +29,9 @@ class Copy:
 
 
 def executed(network: Network, order: Sequence[int], copies: Sequence[Copy]) -> Execution:
-    """Return the execution that consists of these runs, in which exactly these copies are kept.
+    """Return the execution of some runs in which exactly these copies are kept.
 
-    Parameters
-    ----------
-    network : Network
-        The network.
-    order : sequence of int
-        The computation of each run.
-    copies : sequence of Copy
-        Copies that are kept; other results of a run are discarded.
+    `order` has the computation of each run; other results of a run than those copies are discarded.
     """
     kept: dict[int, list[int]] = {}
     tensors, values = [], []
@@ -75,12 +64,6 @@ def executed(network: Network, order: Sequence[int], copies: Sequence[Copy]) -> 
             workspace = beside if computation.lean is None else computation.lean
         operations.append(Operation(f"{computation.name}{again}", computation.duration, workspace))
     return Execution(Trace(operations, tensors), tuple(order), tuple(values))
-
-
-def scheduled(problem: Problem, execution: Execution) -> tuple[Schedule, int]:
-    """Return the schedule in which nothing leaves the device, and the bytes that it takes."""
-    memory = execution.trace.peak_memory
-    return simulate(problem.executed(execution).with_memory(memory), Plan()), memory
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,18 +30,6 @@ def test_windows_are_as_wide_as_the_upper_bound_leaves_them() -> None:
     assert start_windows(waiting(), 13) is None
 
 
-def test_what_else_is_known_narrows_windows_before_and_behind() -> None:
-    windows = start_windows(
-        waiting(), 16, heads=[Fraction(1, 2), 0, 0, 0], tails=[0, 0, Fraction(9, 2), 0]
-    )
-    # Half a tick is rounded up.
-    assert windows == ([1, 8, 8, 11], [7, 10, 11, 15])
-    # What follows starts later too, and what comes before starts earlier.
-    assert start_windows(waiting(), 16, heads=[0, 10, 0, 0]) == ([0, 10, 10, 13], [7, 10, 12, 15])
-    assert start_windows(waiting(), 16, tails=[0, 0, 8, 0]) == ([0, 8, 8, 11], [5, 8, 8, 15])
-    assert start_windows(waiting(), 16, heads=[0, 11, 0, 0]) is None
-
-
 @by_seeds(0, 60, 30)
 def test_every_schedule_lies_in_the_windows_of_its_length(seeds: range) -> None:
     looked_at = 0

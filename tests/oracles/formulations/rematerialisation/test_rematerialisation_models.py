@@ -17,7 +17,9 @@ from offcert.core.result import SolveStatus
 from offcert.core.strategy import Strategy
 from offcert.formulations.rematerialisation import checkmate_milp, retention_cpsat, stages_milp
 from offcert.formulations.rematerialisation.outcome import RematerialisationOutcome
+from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
+from offcert.questions.schedule.simulate import simulate
 from offcert.verification.execution import execution_faults
 from support.oracles.rematerialisation import RematerialisationOracle, sweeps
 from support.problems.random_networks import random_network
@@ -58,11 +60,11 @@ def assert_legal(problem: Problem, outcome: RematerialisationOutcome) -> None:
     assert network is not None
     assert outcome.error is None
     assert outcome.execution is not None
-    assert outcome.schedule is not None
     assert execution_faults(network, outcome.execution) == []
     least_bytes = problem.minimise is Minimise.MEMORY
-    assert outcome.memory == outcome.execution.trace.peak_memory
-    assert outcome.objective == (outcome.memory if least_bytes else outcome.schedule.makespan)
+    peak = outcome.execution.trace.peak_memory
+    schedule = simulate(problem.executed(outcome.execution).with_memory(peak), Plan())
+    assert outcome.objective == (peak if least_bytes else schedule.makespan)
     assert outcome.lower_bound <= (outcome.objective or 0)
 
 
