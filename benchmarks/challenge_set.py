@@ -12,7 +12,7 @@ import argparse
 import csv
 from pathlib import Path
 
-from offcert.certification.exporting import Exported, export
+from offcert.certification.exchange import Exported, export
 from offcert.formulations.common.time_grid import common_divisor
 from offcert.instances.library import Entry, Library
 

@@ -16,8 +16,7 @@ import tempfile
 from pathlib import Path
 
 import offcert
-from offcert.certification.exporting import export
-from offcert.certification.importing import import_schedule
+from offcert.certification.exchange import export, import_schedule
 from offcert.instances.cnn import UniformChains
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
+from offcert.certification.interrupts import watched
 from offcert.certification.method import Effort
 from offcert.certification.search import Search
 from offcert.certification.search_steps.bounds import climb_interval, climb_stage
-from offcert.certification.watchdog import watched
 from offcert.core.errors import InputError
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.settings import Settings

@@ -25,8 +25,8 @@ from offcert.campaign.standing import (
 )
 from offcert.campaign.storage import FAILED, NO_PLAN
 from offcert.campaign.table import CampaignTable
-from offcert.certification.own_method import GIVEN
 from offcert.certification.placing import place
+from offcert.certification.registry import GIVEN
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
 from offcert.core.messages import short_repr

@@ -14,8 +14,7 @@ from offcert.campaign.storage import Row
 from offcert.certification.method import Choice
 from offcert.certification.methods import METHODS, method_called
 from offcert.certification.option import SEPARATOR
-from offcert.certification.own_method import GIVEN, code_digest
-from offcert.certification.registry import is_own
+from offcert.certification.registry import GIVEN, code_digest, is_own
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
 from offcert.core.messages import cut, meant

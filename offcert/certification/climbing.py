@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from offcert.certification.background import Compiling
+from offcert.certification.interrupts import GRACE, LONG_GRACE, watched
 from offcert.certification.method import Effort
 from offcert.certification.rung import Rung
 from offcert.certification.running import ContradictionError
 from offcert.certification.search import Search
-from offcert.certification.watchdog import GRACE, LONG_GRACE, watched
+from offcert.certification.warm import Compiling
 from offcert.core.errors import MethodError, PlanError
 from offcert.core.kernel_cache import NotCompiledError, only_loading
 from offcert.proofs.settings import Settings
@@ -26,16 +26,7 @@ _SECONDS_BETWEEN = 0.25
 def climb(search: Any, so_far: Callable[[], Any], workers: int, seed: int) -> None:
     """Run the steps of the ladder that suits a problem, as long as a search is not done.
 
-    Parameters
-    ----------
-    search : Search or PlacementSearch
-        To which they add what they find; its question names the ladder.
-    so_far : callable
-        Returns a certificate of what is known.
-    workers : int
-        Threads for solvers that can use several.
-    seed : int
-        Seed of every random choice.
+    The question of the search names the ladder; `so_far` returns a certificate of what is known.
     """
     missing: NotCompiledError | None = None
     for rung in _ladder(search):
@@ -125,10 +116,7 @@ def _must_run(search: Any, rung: Rung) -> bool:
 def _run(rung: Rung, search: Any, so_far: Callable[[], Any], workers: int, seed: int) -> None:
     """Run a step if it suits the search at this point and there is time for it.
 
-    Raises
-    ------
-    NotCompiledError
-        If it needs a kernel that is not there, and none is to be compiled.
+    Raises `NotCompiledError` if it needs a kernel that is not there, and none is to be compiled.
     """
     if not rung.suits(search):
         return

@@ -23,37 +23,21 @@ from offcert.core.errors import OffcertError
 
 @dataclass(frozen=True)
 class CompiledGroup:
-    """The outcome for one group of kernels.
+    """The outcome for one group of kernels."""
 
-    Attributes
-    ----------
-    name : str
-        One of `GROUPS`.
-    compiled, found : int
-        Kernels that had to be compiled, and those that were on disk already.
-    cpu_seconds : float
-        Of one core.
-    """
-
-    name: str
+    name: str  # One of `GROUPS`
+    # Kernels that had to be compiled, and those that were on disk already.
     compiled: int
     found: int
-    cpu_seconds: float
+    cpu_seconds: float  # Of one core
 
 
 @dataclass(frozen=True)
 class Compilation:
-    """The outcome of `compile_all`.
+    """The outcome of `compile_all`."""
 
-    Attributes
-    ----------
-    groups : tuple of CompiledGroup
-        In the order in which they were finished.
-    cpu_seconds, wall_seconds : float
-        In total; starting processes and loading modules are part of it.
-    """
-
-    groups: tuple[CompiledGroup, ...]
+    groups: tuple[CompiledGroup, ...]  # In the order in which they were finished
+    # In total; starting processes and loading modules are part of it.
     cpu_seconds: float
     wall_seconds: float
 
@@ -88,17 +72,8 @@ def compile_all(
 ) -> Compilation:
     """Compile every kernel that is not on disk, for every type of argument that it is given.
 
-    Parameters
-    ----------
-    workers : int
-        Processes.
-    progress : callable, optional
-        Told of every group that is done.
-
-    Raises
-    ------
-    OffcertError
-        If a process fails; the message ends with what it said last.
+    In so many processes; `progress` is told of every group that is done. Raises `OffcertError`,
+    which ends with what it said last, if a process fails.
     """
     began = time.monotonic()
     waiting: SimpleQueue[str] = SimpleQueue()
@@ -166,10 +141,7 @@ def _overloads() -> int:
 def compile_group(name: str) -> CompiledGroup:
     """Compile a group of kernels in this process, or load what is on disk.
 
-    Parameters
-    ----------
-    name : str
-        One of `GROUPS`, or names of functions in them, with commas between them.
+    `name` is one of `GROUPS`, or names of functions in them, with commas between them.
     """
     if name in GROUPS:
         acts = GROUPS[name].acts

@@ -7,11 +7,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from offcert.certification.interrupts import mind_interrupt
+from offcert.certification.interrupts import ending_whole, mind_interrupt, watched
 from offcert.certification.ladder import certify
 from offcert.certification.method import Effort
 from offcert.certification.running import Running, SearchProgress, keeper
-from offcert.certification.watchdog import ending_whole, watched
 from offcert.core.errors import InputError
 from offcert.core.messages import short_repr, show
 from offcert.core.options import require_count, require_seconds, require_seed
@@ -33,25 +32,8 @@ from offcert.questions.schedule.schedule import Schedule
 class DevicesSearch(Running[DevicesCertificate]):
     """Collects schedules and bounds; every schedule passes the checker before it counts.
 
-    Parameters
-    ----------
-    problem : DevicesProblem
-        The problem that is being solved.
-    time_limit : float
-        Seconds.
-    progress : callable, optional
-        Told of every improvement and every step.
-    keep : callable, optional
-        Given the search before every step, and about every second when something new is known.
-
-    Attributes
-    ----------
-    schedule : DevicesSchedule or None
-        The shortest one.
-    found_by : str
-        The method that found it, in words.
-    alone : Bound or None
-        A proved bound for the step of one device with the link to itself.
+    ``schedule`` is the shortest one, ``found_by`` says in words which method found it, and
+    ``alone`` is a proved bound for the step of one device with the link to itself.
     """
 
     question = DEVICES
@@ -88,10 +70,7 @@ class DevicesSearch(Running[DevicesCertificate]):
     def offer(self, schedule: DevicesSchedule, found_by: str) -> bool:
         """Take a schedule if it is shorter.
 
-        Raises
-        ------
-        UnsoundError
-            If it is none of the problem, or shorter than a proved lower bound.
+        Raises `UnsoundError` if it is none of the problem, or shorter than a proved lower bound.
         """
         if not self._admits(schedule.makespan, self.problem, schedule):
             return False

@@ -31,20 +31,12 @@ _TOO_SMALL = 16
 
 @dataclass(frozen=True)
 class Size:
-    """One size of a training step.
+    """One size of a training step."""
 
-    Attributes
-    ----------
-    asked : mapping of str to int
-        The dimensions that make the size, such as ``{"batch": 8, "sequence": 2048}``.
-    samples : int
-        Samples that one step trains on, for rates.
-    profile : callable
-        Returns the step's problem at this size, in nanoseconds and bytes.
-    """
-
+    # The dimensions that make the size, such as ``{"batch": 8, "sequence": 2048}``.
     asked: Mapping[str, int]
-    samples: int
+    samples: int  # Samples that one step trains on, for rates
+    # Returns the step's problem at this size, in nanoseconds and bytes.
     profile: Callable[[], Problem]
 
 
@@ -54,14 +46,9 @@ class Growing:
 
     From sixteen on, sizes in between are left out: the one found is too small by a sixteenth at
     most.
-
-    Attributes
-    ----------
-    of : callable
-        Returns the size of a number of samples.
     """
 
-    of: Callable[[int], Size]
+    of: Callable[[int], Size]  # Returns the size of a number of samples
 
 
 def diagnose(

@@ -37,49 +37,24 @@ ROWS = (
 
 @dataclass(frozen=True)
 class Row:
-    """The schedule and the bound that one method found.
+    """The schedule and the bound that one method found."""
 
-    Attributes
-    ----------
-    method : str
-        Its name; ``"certify"`` for the search that combines all others.
-    value : int or None
-        Ticks of the schedule that it found; None if it found none.
-    bound : int or None
-        Ticks of its own lower bound; None if it has none.
-    status : str
-        ``"OPTIMAL"``, ``"FEASIBLE"``, ``"UNKNOWN"``, ``"INFEASIBLE"`` or ``"does not apply"``.
-    seconds : float
-        How long it took.
-    note : str
-        Why it does not apply or found nothing; empty if it did.
-    """
-
-    method: str
-    value: int | None
-    bound: int | None
+    method: str  # Its name; ``"certify"`` for the search that combines all others
+    value: int | None  # Ticks of the schedule that it found; None if it found none
+    bound: int | None  # Ticks of its own lower bound; None if it has none
+    # ``"OPTIMAL"``, ``"FEASIBLE"``, ``"UNKNOWN"``, ``"INFEASIBLE"`` or ``"does not apply"``.
     status: str
-    seconds: float
-    note: str = ""
+    seconds: float  # How long it took
+    note: str = ""  # Why it does not apply or found nothing; empty if it did
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Methods side by side on one problem.
+    """Methods side by side on one problem."""
 
-    Attributes
-    ----------
-    problem : Problem
-        The problem.
-    rows : tuple of Row
-        One a method.
-    proved : int
-        Ticks: the largest proved lower bound.
-    """
-
-    problem: Problem
-    rows: tuple[Row, ...]
-    proved: int
+    problem: Problem  # The problem
+    rows: tuple[Row, ...]  # One a method
+    proved: int  # Ticks: the largest proved lower bound
 
     @property
     def best(self) -> int | None:
@@ -144,21 +119,8 @@ def compare_exactly(
 ) -> Comparison:
     """Run the papers' algorithms, the exact models and `certify` on one problem.
 
-    Parameters
-    ----------
-    problem : Problem
-        A problem in which nothing runs again and time is least.
-    time_limit : float
-        Seconds for each method.
-    workers, seed : int
-        Threads and random choices of each method.
-    progress : callable, optional
-        Told of every improvement and every step.
-
-    Returns
-    -------
-    Comparison
-        After an interrupt, of the methods so far.
+    Nothing runs again in the problem, and time is least. Every method has `time_limit` seconds;
+    after an interrupt, the result is of the methods so far.
     """
     if chooses_execution(problem):
         raise InputError(

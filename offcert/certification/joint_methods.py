@@ -13,11 +13,6 @@ from offcert.certification.schedule_methods import (
     warm_set_search,
 )
 from offcert.certification.search import Search
-from offcert.certification.search_steps.checkpoints import (
-    descend_checkpoints,
-    descend_combined,
-    descend_graphs,
-)
 from offcert.certification.search_steps.joint import (
     bound_computing,
     claim_joint,
@@ -28,6 +23,9 @@ from offcert.certification.search_steps.joint import (
 )
 from offcert.certification.search_steps.rematerialisation import (
     bound_least_memory,
+    descend_checkpoints,
+    descend_combined,
+    descend_graphs,
     descend_persistent,
     descend_rematerialisation,
     solve_checkmate,

@@ -31,12 +31,8 @@ _MEASURED = ("duration", *_RATES, "link", "sharing")
 def asked(problem: Problem, *, times: bool) -> dict[str, Any]:
     """Return the parts of a problem that decide its answer, as a JSON value to be compared.
 
-    Parameters
-    ----------
-    problem : Problem
-        Its name does not count, and of its source only how it was captured.
-    times : bool
-        Whether durations and rates count. Where they are measured, they are others every time.
+    The name does not count, and of the source only how it was captured. Nor do durations and rates
+    without `times`: where they are measured, they are others every time.
     """
     document = problem_to_json(problem)
     document["source"] = (problem.source or {}).get("capture")
@@ -48,13 +44,9 @@ def asked(problem: Problem, *, times: bool) -> dict[str, Any]:
 class KeptPlans:
     """Certificates of plans in a folder.
 
-    Parameters
-    ----------
-    folder : str or Path
-        Made if it does not exist.
-    machine : str
-        Whose times are measured, such as the name of a GPU; empty if times are those of a model,
-        which are the same everywhere and have to be equal.
+    The folder is made if it does not exist. `machine` is the one whose times are measured, such as
+    the name of a GPU; empty if times are those of a model, which are the same everywhere and have
+    to be equal.
     """
 
     def __init__(self, folder: str | Path, machine: str) -> None:
@@ -67,12 +59,7 @@ class KeptPlans:
     def digest(self, problem: Problem, room: int | None) -> str:
         """Return the digest of the problem, room and machine that are asked for.
 
-        Parameters
-        ----------
-        problem : Problem
-            A problem with its limit.
-        room : int or None
-            Bytes of the host's memory that a plan may take.
+        `room` are bytes of the host's memory that a plan may take.
         """
         return canonical_digest(self._asked(problem, room))
 
@@ -81,10 +68,7 @@ class KeptPlans:
     ) -> Certificate | None:
         """Return the certificate of a plan for a problem, or None; parameters as for `digest`.
 
-        Parameters
-        ----------
-        refuse : callable
-            Told in a sentence why a file that is there is not used.
+        `refuse` is told in a sentence why a file that is there is not used.
         """
         path = self._path(problem, room)
         if not path.exists():

@@ -17,36 +17,20 @@ from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Tra
 
 @dataclass(frozen=True)
 class Effort:
-    """The time and threads that a step may spend, and its other settings.
+    """The time and threads that a step may spend, and its other settings."""
 
-    Attributes
-    ----------
-    seconds : float
-        Time limit.
-    workers : int
-        Threads, for solvers that can use several.
-    seed : int
-        Seed of random choices.
-    grid : int or None
-        Ticks a cell, for time-indexed models; None lets the model choose.
-    solver : str or None
-        Linear solver, by its PuLP name or ``"scipy"``; None is the model's default.
-    options : mapping of str to Value
-        The options of the method itself, by name, where they are not as by default.
-    least : float
-        Seconds below which the step is not begun once its kernels have been loaded.
-    climb : callable or None
-        Given a search, threads and a seed, runs the ladder that suits its problem: for steps that
-        search problems which are parts of theirs.
-    """
-
-    seconds: float
-    workers: int = 2
-    seed: int = 0
-    grid: int | None = None
+    seconds: float  # Time limit
+    workers: int = 2  # Threads, for solvers that can use several
+    seed: int = 0  # Seed of random choices
+    grid: int | None = None  # Ticks a cell, for time-indexed models; None lets the model choose
+    # Linear solver, by its PuLP name or ``"scipy"``; None is the model's default.
     solver: str | None = None
+    # The options of the method itself, by name, where they are not as by default.
     options: Mapping[str, Value] = field(default_factory=dict)
+    # Seconds below which the step is not begun once its kernels have been loaded.
     least: float = 0.0
+    # Given a search, threads and a seed, runs the ladder that suits its problem: for steps that
+    # search problems which are parts of theirs.
     climb: Callable[[Any, int, int], None] | None = None
 
 
@@ -61,59 +45,34 @@ KINDS: dict[str, Provable | Claimable] = {
 
 @dataclass(frozen=True)
 class Method:
-    """A method that a search can run: alone, if a user asks for it, or as a rung of a ladder.
+    """A method that a search can run: alone, if a user asks for it, or as a rung of a ladder."""
 
-    Attributes
-    ----------
-    run : callable
-        Given the search and what it may spend, adds answers or bounds to the search.
-    summary : str
-        The method in one line.
-    bounds : tuple of str
-        The bounds that are its own, by their names in the registries of proofs; none if it only
-        finds answers.
-    reads : tuple of str
-        Settings of `solve` or `place` that may change its answer.
-    after : tuple of (Method, float)
-        What runs before it where it runs alone, each with the part of the time that it may take: a
-        method that improves a schedule needs one.
-    warm : tuple of callable
-        Functions that compile its kernels; they are called outside of the search's clock.
-    options : tuple of Option
-        Its own options, which are written behind its name; see `offcert.certification.option`.
-    relaxed_only : bool
-        Whether what it finds are schedules that atomic transfers do not allow.
-    network : str
-        For which networks it is.
-    recompute : frozenset of Recompute
-        Kinds of recomputation in the problems that it is for.
-    minimise : frozenset of Minimise
-        Objectives of these problems.
-    offload : frozenset of bool
-        Whether anything may leave the device in these problems.
-    chains : bool
-        Whether it is for chains alone, of those problems in which something may run again.
-    finds : str
-        The kind of its answers, in words.
-    name : str
-        As the registry calls it; empty outside of one.
-    """
-
+    # Given the search and what it may spend, adds answers or bounds to the search.
     run: Callable[[Any, Effort], None]
-    summary: str = ""
+    summary: str = ""  # The method in one line
+    # The bounds that are its own, by their names in the registries of proofs; none if it only finds
+    # answers.
     bounds: tuple[str, ...] = ()
-    reads: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()  # Settings of `solve` or `place` that may change its answer
+    # What runs before it where it runs alone, each with the part of the time that it may take: a
+    # method that improves a schedule needs one.
     after: tuple[tuple[Method, float], ...] = ()
+    # Functions that compile its kernels; they are called outside of the search's clock.
     warm: tuple[Callable[[], None], ...] = ()
+    # Its own options, which are written behind its name; see `offcert.certification.option`.
     options: tuple[Option, ...] = ()
+    # Whether what it finds are schedules that atomic transfers do not allow.
     relaxed_only: bool = False
-    network: str = "any trace"
+    network: str = "any trace"  # For which networks it is
+    # Kinds of recomputation in the problems that it is for.
     recompute: frozenset[Recompute] = frozenset({Recompute.NONE})
-    minimise: frozenset[Minimise] = frozenset({Minimise.TIME})
+    minimise: frozenset[Minimise] = frozenset({Minimise.TIME})  # Objectives of these problems
+    # Whether anything may leave the device in these problems.
     offload: frozenset[bool] = frozenset({True, False})
+    # Whether it is for chains alone, of those problems in which something may run again.
     chains: bool = False
-    finds: str = "a schedule"
-    name: str = ""
+    finds: str = "a schedule"  # The kind of its answers, in words
+    name: str = ""  # As the registry calls it; empty outside of one
 
     def step(self, search: Any, effort: Effort) -> None:
         """Run the method as a step of a search, after compiling its kernels, if there is time."""
@@ -242,20 +201,11 @@ def _of_name(name: str) -> Method:
 
 @dataclass(frozen=True)
 class Choice:
-    """A method by name, with options.
+    """A method by name, with options."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the method.
-    method : Method
-        The method's row.
-    options : mapping of str to Value
-        Options that are not at their defaults, in the order in which the method declares them.
-    """
-
-    name: str
-    method: Method
+    name: str  # Name of the method
+    method: Method  # The method's row
+    # Options that are not at their defaults, in the order in which the method declares them.
     options: Mapping[str, Value]
 
     @property

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from offcert.certification.climbing import climb_part
+from offcert.certification.interrupts import watched
 from offcert.certification.joint_methods import bound_at_once
 from offcert.certification.method import Choice as Choice
 from offcert.certification.method import Effort
@@ -17,7 +18,6 @@ from offcert.certification.registry import method_called
 from offcert.certification.running import ALONE, keeper
 from offcert.certification.search import Search, SearchProgress, chooses_execution
 from offcert.certification.search_steps.bounds import climb_combinatorial
-from offcert.certification.watchdog import watched
 from offcert.core.errors import InputError, NoPlanError
 from offcert.core.options import require_count
 from offcert.formulations.combinatorial.relaxations import infeasibility

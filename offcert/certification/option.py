@@ -21,25 +21,14 @@ Value = int | str | tuple[int, ...] | tuple[str, ...] | None
 
 @dataclass(frozen=True)
 class Option:
-    """Something that a method lets its caller choose.
+    """Something that a method lets its caller choose."""
 
-    Attributes
-    ----------
-    name : str
-        As it is written, and as the function of the method calls it.
-    summary : str
-        The option in one line, with its unit.
-    read : callable
-        Returns the value that a text stands for, or None for ``"none"``. Raises `ValueError`, whose
-        message says what the text must be.
-    default : str
-        The value where none is given, as it would be written.
-    """
-
-    name: str
-    summary: str
+    name: str  # As it is written, and as the function of the method calls it
+    summary: str  # The option in one line, with its unit
+    # Returns the value that a text stands for, or None for ``"none"``. Raises `ValueError`, whose
+    # message says what the text must be.
     read: Callable[[str], Value]
-    default: str
+    default: str  # The value where none is given, as it would be written
 
 
 def number(minimum: int, or_none: bool = False) -> Callable[[str], Value]:
@@ -113,14 +102,7 @@ SETTINGS = {
 def read_options(method: str, known: Iterable[Option], parts: Iterable[str]) -> Mapping[str, Value]:
     """Return the values of the options behind a method's name that are not the default.
 
-    Parameters
-    ----------
-    method : str
-        Its name, for messages.
-    known : iterable of Option
-        The method's options; the result is in their order.
-    parts : iterable of str
-        Each as ``"name=value"``.
+    Each of `parts` is written ``"name=value"``; the result is in the order of `known`.
     """
     options = {option.name: option for option in known}
     given: dict[str, str] = {}

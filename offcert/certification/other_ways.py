@@ -31,28 +31,16 @@ from offcert.verification.execution import execution_faults
 
 @dataclass(frozen=True)
 class OtherWay:
-    """A way to save memory that needs no plan, at one size of a training step.
+    """A way to save memory that needs no plan, at one size of a training step."""
 
-    Attributes
-    ----------
-    name : str
-        ``"every layer checkpointed"`` or ``"save_on_cpu"``.
-    step : int
-        Nanoseconds of the step, beginning and end of copies that are waited for included.
-    peak : int
-        Bytes of activations and workspaces on the device.
-    host : int
-        Bytes of the host that copies take: pageable memory, as ``save_on_cpu`` pins none unless it
-        is told to.
-    fits : bool
-        Whether so many bytes are left beside parameters, gradients and the optimiser's state, and
-        so many of pageable memory.
-    """
-
-    name: str
-    step: int
-    peak: int
+    name: str  # ``"every layer checkpointed"`` or ``"save_on_cpu"``
+    step: int  # Nanoseconds of the step, beginning and end of copies that are waited for included
+    peak: int  # Bytes of activations and workspaces on the device
+    # Bytes of the host that copies take: pageable memory, as ``save_on_cpu`` pins none unless it is
+    # told to.
     host: int
+    # Whether so many bytes are left beside parameters, gradients and the optimiser's state, and so
+    # many of pageable memory.
     fits: bool
 
 
@@ -61,14 +49,9 @@ def other_ways(
 ) -> tuple[tuple[OtherWay, ...], Certificate | None]:
     """Find the ways of a problem that need no plan, and a certificate of the fastest that fits.
 
-    Parameters
-    ----------
-    problem : Problem
-        At the limit that the device leaves.
-    left : int
-        Bytes of the device that it leaves; less than 0 where it has none.
-    pageable : int or None
-        Bytes of the host that are not pinned; None if that is not limited.
+    The problem is at the limit that the device leaves; `left` are the bytes that it leaves, less
+    than 0 where it has none; `pageable` those of the host that are not pinned, None if these are
+    not limited.
     """
     found, beginnings = [], []
     for decide in (every_layer_again, save_on_cpu) if problem.computed is not None else ():
@@ -130,14 +113,8 @@ def across_the_turn(network: Network, execution: Execution) -> Iterator[int]:
 def stepwise(problem: Problem, away: set[int], *, wait: bool) -> Schedule:
     """Return the schedule in which tensors leave after their use and return when they are needed.
 
-    Parameters
-    ----------
-    problem : Problem
-        A problem in which everything runs once.
-    away : set of int
-        The gaps in which tensors are away, one a tensor.
-    wait : bool
-        Whether the next operation waits for a tensor to have left.
+    In the problem everything runs once. Tensors are `away` in these gaps, one a tensor, and the
+    next operation may `wait` for each to have left.
     """
     return settled(problem, partial(_stepwise, problem, away, wait))
 
@@ -200,27 +177,14 @@ def host_bytes(trace: Trace, schedule: Schedule) -> int:
 
 @dataclass(frozen=True)
 class Decision:
-    """The decisions of somebody else's plan for a network.
+    """The decisions of somebody else's plan for a network."""
 
-    Attributes
-    ----------
-    name : str
-        For tables.
-    execution : Execution
-        The operations that run, and those that run again.
-    away : frozenset of int
-        Gaps of the execution in which tensors leave, one a tensor.
-    wait : bool
-        Whether operators wait for every copy to have left.
-    network : Network or None
-        Of which it is an execution, where that is not the one that was asked about: a checkpoint
-        keeps what goes into it, so that may leave, whether or not autograd saves it by itself.
-    """
-
-    name: str
-    execution: Execution
-    away: frozenset[int] = frozenset()
-    wait: bool = False
+    name: str  # For tables
+    execution: Execution  # The operations that run, and those that run again
+    away: frozenset[int] = frozenset()  # Gaps of the execution in which tensors leave, one a tensor
+    wait: bool = False  # Whether operators wait for every copy to have left
+    # Of which it is an execution, where that is not the one that was asked about: a checkpoint
+    # keeps what goes into it, so that may leave, whether or not autograd saves it by itself.
     network: Network | None = None
 
 
@@ -257,27 +221,14 @@ def gaps_away(
 
 @dataclass(frozen=True)
 class CarriedOut:
-    """A decision as an execution and a schedule that the checkers of certificates have seen.
+    """A decision as an execution and a schedule that the checkers of certificates have seen."""
 
-    Attributes
-    ----------
-    problem : Problem
-        The problem that was asked about, with the network that the decision is about.
-    executed : Problem
-        In which all runs of the execution are operations.
-    schedule : Schedule
-        Of these.
-    peak : int
-        Most bytes on the device; 0 where there are faults.
-    faults : tuple of str
-        Why it is not legal.
-    """
-
+    # The problem that was asked about, with the network that the decision is about.
     problem: Problem
-    executed: Problem
-    schedule: Schedule
-    peak: int
-    faults: tuple[str, ...]
+    executed: Problem  # In which all runs of the execution are operations
+    schedule: Schedule  # Of these
+    peak: int  # Most bytes on the device; 0 where there are faults
+    faults: tuple[str, ...]  # Why it is not legal
 
     @cached_property
     def host(self) -> int:

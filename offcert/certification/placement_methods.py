@@ -1,11 +1,13 @@
-"""Every method for addresses by name."""
+"""Every method for addresses by name, and the ladder of those that `place` runs."""
 
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from offcert.certification.method import Method, called
-from offcert.certification.own_method import names_own, own_method
+from offcert.certification.registry import names_own, own_method
+from offcert.certification.rung import Rung
 from offcert.certification.search_steps.placement import (
     compute_load,
     eject_large,
@@ -19,6 +21,7 @@ from offcert.certification.search_steps.placement import (
 from offcert.certification.warm import NO_LIMIT, compiling
 from offcert.core.errors import InputError
 from offcert.core.messages import meant, show
+from offcert.questions.placement.problem import PlacementProblem
 
 
 @compiling("addresses")
@@ -121,3 +124,28 @@ def placement_method_called(name: object) -> Method:
         hint = meant(name, PLACEMENT_METHODS) if isinstance(name, str) else ""
         raise InputError(f"method must be one of {known}, not {show(name)}{hint}")
     return PLACEMENT_METHODS[name]
+
+
+_APART = "only where many residences are small, as in training steps: beyond exact methods"
+
+
+def _rung(method: str, share: float, reason: str, **limits: Any) -> Rung:
+    return Rung(PLACEMENT_METHODS[method], share, reason, **limits)
+
+
+PLACEMENT_LADDER: tuple[Rung, ...] = (
+    _rung("load", 1.0, "costs nothing; a placement that meets it ends the search"),
+    _rung("greedy-area", 1.0, "often meets the load, at once"),
+    _rung("greedy-size", 1.0, "another order, at once"),
+    _rung("skyline-apart", 0.25, _APART),
+    _rung("ejection-apart", 0.9, _APART),
+    _rung("infeasible-subset", 0.2, "bounds above the load, proved"),
+    _rung("skyline", 0.8, "exact, and closes most of what is small enough"),
+    _rung("ejection", 0.5, "smaller pools where exact searches do not end"),
+    _rung("no-overlap-cpsat", 1.0, "exact, on another solver, with what is left"),
+)
+
+
+def rungs_for(problem: PlacementProblem) -> tuple[Rung, ...]:
+    """Return the rungs for a problem: the same for all, each of which says what it suits."""
+    return PLACEMENT_LADDER

@@ -1,4 +1,4 @@
-"""`place`: finds addresses, and bounds on the pool that they need."""
+"""`place`: finds addresses on the device, and bounds on the pool that they need; or on the host."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from functools import partial
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 from offcert.certification.climbing import climb
+from offcert.certification.interrupts import ending_whole, watched
 from offcert.certification.method import Effort
 from offcert.certification.placement_methods import placement_method_called
-from offcert.certification.placement_search import PlacementSearch
 from offcert.certification.running import ALONE, SearchProgress, UnsoundError
-from offcert.certification.watchdog import ending_whole, watched
+from offcert.certification.search import PlacementSearch
 from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
 from offcert.core.options import require_count, require_seconds, require_seed
@@ -25,32 +25,24 @@ from offcert.proofs.placement_certificate import PlacementCertificate
 from offcert.proofs.questions import PLACEMENT
 from offcert.proofs.settings import Settings
 from offcert.proofs.split_certificate import SplitCertificate
-from offcert.questions.placement.problem import Occupant, PlacementProblem
+from offcert.questions.placement.problem import Occupant, PlacementProblem, Residence
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.residences import placement_problem, require_whole, residences
+from offcert.questions.schedule.residences import (
+    HOST_ALIGNMENT,
+    host_placement_problem,
+    placement_problem,
+    require_whole,
+    residences,
+)
 from offcert.questions.schedule.schedule import Schedule
 
 
 def with_short_residences(certificate: Certificate, time_limit: float) -> Certificate:
     """Return the certificate with a schedule of the same step time that is easier to place.
 
-    Parameters
-    ----------
-    certificate : Certificate
-        Its schedule is a valid one, of whole transfers.
-    time_limit : float
-        Seconds.
-
-    Returns
-    -------
-    Certificate
-        Without addresses, if its schedule is another one; else the very same.
-
-    Raises
-    ------
-    UnsoundError
-        If the checker refuses the new schedule.
+    If its schedule, a valid one of whole transfers, is another one in the end, it has no addresses;
+    else it is the very same. Raises `UnsoundError` if the checker refuses the new schedule.
     """
     given, executed = certificate.result.schedule, certificate.executed
     assert isinstance(given, Schedule)
@@ -329,3 +321,44 @@ def _of_schedule(
     executed, schedule = checked_schedule(certificate)
     problem = placement_problem(executed, schedule, options["capacity"], options["alignment"] or 1)
     return problem, tuple(of for of, _ in residences(executed.trace, schedule))
+
+
+def host_problem(
+    what: Certificate | SplitCertificate, alignment: int = HOST_ALIGNMENT
+) -> PlacementProblem:
+    """Return the problem of finding addresses on the host for tensors that have left the device.
+
+    Times are ticks of the schedule, for whoever carries out its transfers in their order; see
+    `offcert.questions.schedule.residences`. The rounds of a step follow each other, each counted
+    once: no copy is of use after its round. Addresses are multiples of `alignment` bytes.
+    """
+    require_integer(alignment, "alignment", 1)
+    says = what.question.host if isinstance(what, AnyCertificate) else None
+    if says is None:
+        raise InputError(
+            f"what leaves a device is said by certificates of schedules or steps, not by "
+            f"{short_repr(what)}"
+        )
+    return says.load()(what, alignment)
+
+
+def host_of_schedule(certificate: Certificate, alignment: int) -> PlacementProblem:
+    """Return the problem of the copies that one schedule makes; see `host_problem`."""
+    return host_placement_problem(*checked_schedule(certificate), alignment)
+
+
+def host_of_rounds(what: SplitCertificate, alignment: int) -> PlacementProblem:
+    """Return the problem of the copies that the rounds of a step make; see `host_problem`."""
+    if what.split is None:
+        raise InputError("the certificate holds no schedule, so there is nothing to be placed")
+    rows: list[Residence] = []
+    begin = 0
+    for number, each in enumerate(what.rounds, start=1):
+        executed, schedule = checked_schedule(each.certificate)
+        rows += [
+            Residence(f"{row.name}, round {number}", row.size, begin + row.start, begin + row.end)
+            for row in host_placement_problem(executed, schedule).residences
+        ]
+        begin += schedule.makespan
+    name = f"{what.problem.name} on the host"
+    return PlacementProblem(name, rows, None, alignment, what.problem.units)

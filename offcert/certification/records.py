@@ -1,24 +1,27 @@
-"""Improving the library's records: only certificates that verify, and only for the better."""
+"""Records of a library: problems are taken in, and better values of certificates that verify."""
 
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
+from fractions import Fraction
 from typing import Any
 
 from offcert.certification.search import UnsoundError
 from offcert.core.errors import InputError, PlanError
+from offcert.core.messages import show
 from offcert.core.result import Bound, Evidence
 from offcert.core.strategy import Strategy
-from offcert.instances.library import Entry, Library
+from offcert.instances.library import Entry, Family, Library, make_entry
 from offcert.instances.records import Improvement, KnownBound, Record, strategy_of
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.claims import witness
 from offcert.questions.schedule.check import check
-from offcert.questions.schedule.files import problem_digest
+from offcert.questions.schedule.files import PROBLEM_FORMAT, problem_digest, problem_from_json
 from offcert.questions.schedule.plan import Plan
-from offcert.questions.schedule.problem import Minimise
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.questions.schedule.schedule import FluidSchedule
 from offcert.questions.schedule.simulate import simulate
 from offcert.verification.document import Verification, verify
@@ -27,30 +30,57 @@ _RANKS = list(Evidence)
 # Characters of the longest proof that a record of the library keeps, so that the library is read
 # whole in a moment. Arbitrary.
 LONGEST_PROOF = 2000
+# The group of families that come of problems that are taken in.
+_DEFAULT_GROUP = "own"
 
 
-def add(library: Library, document: Any, hardware: str | None = None) -> Entry:
-    """Verify a certificate and take its better values into the library.
+def add(
+    library: Library,
+    document: Any,
+    *,
+    new: bool = False,
+    group: str = _DEFAULT_GROUP,
+    hardware: str | None = None,
+) -> Entry:
+    """Take a certificate's better values into a library, and its problem if that is new.
 
-    Parameters
-    ----------
-    library : Library
-        Its folder is written to.
-    document : object
-        A certificate as a JSON value.
-    hardware : str, optional
-        On which it was found, for the record.
+    A problem is known if the library holds it under any name.
 
-    Returns
-    -------
-    Entry
-        With the new record.
+    `document` is a certificate as a JSON value; with `new`, also a problem, of which the entry has
+    no record. New problems make families of a `group`. The record says on which `hardware` the
+    certificate was found.
     """
-    return improve(library, verify(document), hardware)
+    if isinstance(document, dict) and document.get("format") == PROBLEM_FORMAT:
+        if not new:
+            raise InputError(
+                "it is a problem without a certificate; new problems are taken in with --new alone"
+            )
+        return insert(library, problem_from_json(document), group)
+    verification = verify(document)
+    if not verification.valid:
+        raise InputError(f"the certificate does not verify: {verification.reason}")
+    certificate = verification.certificate
+    entry = known = find_problem(library, certificate.problem)
+    if entry is None and new:
+        entry = insert(library, certificate.problem, group)
+    if entry is None:
+        raise InputError(
+            f"the certificate is about a problem {show(certificate.problem.name)} that is not in "
+            "the library; --new takes it into a library of your own"
+        )
+    # Its name is the library's from here on.
+    renamed = replace(verification, certificate=replace(certificate, problem=entry.problem))
+    try:
+        return improve(library, renamed, hardware)
+    except InputError:
+        if known is not None:
+            raise
+        # It says nothing, as where there is not enough memory; the problem is in all the same.
+        return entry
 
 
 def improve(library: Library, verification: Verification, hardware: str | None = None) -> Entry:
-    """Take a verified certificate's better values into the library; see `add`."""
+    """Take a verified certificate's better values into the library that holds its problem."""
     if not verification.valid:
         raise InputError(f"the certificate does not verify: {verification.reason}")
     certificate = verification.certificate
@@ -77,10 +107,7 @@ def _improved(entry: Entry, certificate: Certificate, hardware: str | None) -> R
 def merged(entry: Entry, certificate: Certificate) -> Record:
     """Return a record with the better of the two in everything.
 
-    Raises
-    ------
-    UnsoundError
-        If a proved bound exceeds the value of a valid schedule.
+    Raises `UnsoundError` if a proved bound exceeds the value of a valid schedule.
     """
     by = _author(certificate)
     old, result = entry.record, certificate.result
@@ -195,3 +222,68 @@ def _author(certificate: Certificate) -> str:
     parts += [f"{limit:g} s"] if limit is not None else []
     parts += [f"seed {seed}"] if seed is not None else []
     return ", ".join(parts)
+
+
+def find_problem(library: Library, problem: Problem) -> Entry | None:
+    """Return the entry of a problem, whatever it is called, or None."""
+    for entry in library.entries():
+        # What is cheap to compare first: a hash reads the whole trace.
+        alike = (
+            entry.problem.platform == problem.platform
+            and entry.problem.transfers == problem.transfers
+            and len(entry.problem.trace) == len(problem.trace)
+        )
+        if alike and problem_digest(replace(problem, name=entry.name)) == entry.digest:
+            return entry
+    return None
+
+
+def insert(library: Library, problem: Problem, group: str = _DEFAULT_GROUP) -> Entry:
+    """Take a problem into a library, or return the entry that it has there.
+
+    Problems that differ in the memory limit only make one family; its name is the problem's, with
+    underscores for what file names should not hold, and with what may run again, what stays and
+    what is least, where that is not as usual.
+    """
+    with library.locked():
+        # Others may have written to it until now.
+        fresh = Library(library.folder)
+        found = find_problem(fresh, problem)
+        if found is not None:
+            return found
+        label = _label(problem)
+        name = problem.name.removesuffix(f"-{label}") + _variant(problem)
+        name = re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip("._-") or "problem"
+        entry = make_entry(problem, name, label, problem.platform.memory)
+        others: tuple[Entry, ...] = ()
+        family = Family(name, group, f'Added as "{problem.name}".', problem, (entry,))
+        if (fresh.folder / f"{name}.json").exists():
+            family = fresh.family(name)
+            others = family.entries
+            again = make_entry(family.problem, name, entry.label, problem.platform.memory)
+            if again.digest != entry.digest:
+                raise InputError(
+                    f"the library holds another problem called {show(name)}; rename one of them"
+                )
+        entries = sorted((*others, entry), key=lambda each: each.problem.platform.memory)
+        library.write(replace(family, entries=tuple(entries)))
+    return entry
+
+
+def _variant(problem: Problem) -> str:
+    """Return a suffix that tells a problem from others of its network and name; mostly empty."""
+    parts = [] if problem.recompute is Recompute.NONE else [str(problem.recompute)]
+    parts += [] if problem.offload else ["held"]
+    if problem.minimise is Minimise.MEMORY:
+        parts.append("memory" if problem.deadline is None else f"memory{problem.deadline}")
+    suffix = "".join(f"-{part}" for part in parts)
+    return "" if problem.name.endswith(suffix) else suffix
+
+
+def _label(problem: Problem) -> str:
+    """Return a label of a problem's memory limit: a whole percentage, or the limit itself."""
+    memory = problem.platform.memory
+    for percent in range(101):
+        if problem.memory_at(Fraction(percent, 100)) == memory:
+            return f"m{percent}"
+    return str(memory)

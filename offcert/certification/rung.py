@@ -47,56 +47,28 @@ def has_early_gaps(problem: Problem) -> bool:
 
 @dataclass(frozen=True)
 class Rung:
-    """One step of a ladder.
+    """One step of a ladder."""
 
-    Attributes
-    ----------
-    method : Method
-        The method that runs; also says for which transfers it is.
-    share : float
-        The part of the remaining time that it may take.
-    reason : str
-        Why it stands here, and why it gets this time.
-    at_least, at_most : float
-        Minimum seconds, if so many are left, and maximum seconds.
-    always : bool
-        Whether it runs even when the time is over, so that there is a plan and a bound.
-    fallback : bool
-        Whether it runs even then as long as there is no plan.
-    relaxed_only : bool
-        Whether it is for all transfers but atomic ones.
-    fine_only : bool
-        Whether it is for fine traces only; see `is_fine`.
-    early_gaps_only : bool
-        Whether it is only for traces on which a tensor has to return before another is written.
-    gap_from : float
-        Least gap at which it is worth its time.
-    open_from, open_to : float
-        Between which parts of the makespan the outward search must have left open.
-    most_operations : float
-        Longest trace on which it ends in time.
-    most_gaps : float
-        Gaps of the largest trace on which it keeps to its time.
-    needs : float
-        Seconds below which it is not begun.
-    """
-
-    method: Method
-    share: float
-    reason: str
+    method: Method  # The method that runs; also says for which transfers it is
+    share: float  # The part of the remaining time that it may take
+    reason: str  # Why it stands here, and why it gets this time
+    # Minimum seconds, if so many are left, and maximum seconds.
     at_least: float = 0.0
     at_most: float = math.inf
+    # Whether it runs even when the time is over, so that there is a plan and a bound.
     always: bool = False
-    fallback: bool = False
-    relaxed_only: bool = False
-    fine_only: bool = False
+    fallback: bool = False  # Whether it runs even then as long as there is no plan
+    relaxed_only: bool = False  # Whether it is for all transfers but atomic ones
+    fine_only: bool = False  # Whether it is for fine traces only; see `is_fine`
+    # Whether it is only for traces on which a tensor has to return before another is written.
     early_gaps_only: bool = False
-    gap_from: float = 0.0
+    gap_from: float = 0.0  # Least gap at which it is worth its time
+    # Between which parts of the makespan the outward search must have left open.
     open_from: float = 0.0
     open_to: float = math.inf
-    most_operations: float = math.inf
-    most_gaps: float = math.inf
-    needs: float = 0.0
+    most_operations: float = math.inf  # Longest trace on which it ends in time
+    most_gaps: float = math.inf  # Gaps of the largest trace on which it keeps to its time
+    needs: float = 0.0  # Seconds below which it is not begun
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""Common parts of all searches: the clock, the bounds, failures, and progress callbacks."""
+"""Common parts of all searches: the clock, the bounds, failures, progress, and their workings."""
 
 from __future__ import annotations
 
@@ -8,19 +8,54 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Generic, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from offcert.certification.clock import Loading, Starved
 from offcert.certification.interrupts import held_interrupts, is_interrupt
-from offcert.certification.loading import Loading
-from offcert.certification.starved import Starved
 from offcert.certification.warm import group_of, noted_compilations
-from offcert.certification.workings import Workings
 from offcert.core.errors import InputError, MethodError, OffcertError
 from offcert.core.result import Bound, Bounded, Evidence
 from offcert.proofs.any_certificate import current_versions
 from offcert.proofs.questions import Question
 from offcert.proofs.settings import Notes, Settings
+
+if TYPE_CHECKING:
+    from offcert.proofs.kinds.labels import Heads
+
+Begun = TypeVar("Begun")
+
+
+@dataclass
+class Workings:
+    """Objects and findings that steps leave for later ones."""
+
+    # Searches that go on where they stopped, by names that their steps choose.
+    searches: dict[str, Any] = field(default_factory=dict)
+    # Heads and tails that verification can establish; searches with a pivot begin with them.
+    ends: list[Heads] = field(default_factory=list)
+    # For computations, what share of them runs again in the relaxation of a joint problem.
+    shares: dict[int, float] = field(default_factory=dict)
+    # The part of the makespan that the outward search has left open; 1 before it has run.
+    outward_open: float = 1.0
+    # The greatest bound, and the seconds, with which its verification was tried in vain.
+    outward_tried: tuple[int, float] = (0, 0.0)
+    # Names of the searches that the present step has asked for.
+    used: set[str] = field(default_factory=set)
+
+    def search(self, name: str, begin: Callable[[], Begun]) -> Begun:
+        """Return the search of a name; the one that `begin` makes if it has not begun."""
+        if name not in self.searches:
+            self.searches[name] = begin()
+        self.used.add(name)
+        found: Begun = self.searches[name]
+        return found
+
+    def drop_used(self) -> None:
+        """Forget the searches of a step that was interrupted: they may be incomplete."""
+        for name in self.used:
+            self.searches.pop(name, None)
+
 
 # Seconds between two calls of a progress callback. Arbitrary.
 _SECONDS_BETWEEN = 1.0
@@ -32,13 +67,7 @@ _NOTICED = 0.05
 
 
 class Keeping:
-    """Calls the keeper of the best so far; if it fails, a full disk must not cost the search.
-
-    Parameters
-    ----------
-    keep : callable, optional
-        Called with the certificate to keep; by default nothing is kept.
-    """
+    """Calls the keeper of the best so far; if it fails, a full disk must not cost the search."""
 
     def __init__(self, keep: Callable[[], None] | None = None) -> None:
         self._keep = keep
@@ -110,26 +139,11 @@ class Running(Bounded, Generic[Known]):
     Steps `note` what is to be said beside the result, and leave what later ones need in
     ``workings``.
 
-    Parameters
-    ----------
-    time_limit : float
-        Seconds.
-    progress : callable, optional
-        Told of every improvement and every step.
-    keep : callable, optional
-        Called before every step, and about every second when something new is known.
-    counts_compiling : bool
-        Whether the time limit counts compiling as it counts loading; otherwise it does not.
-
-    Attributes
-    ----------
-    question : Question
-        The question that is asked.
-    shortest_step : float
-        Seconds below which no step is worth loading what it needs.
-    last_loading : float
-        Seconds that modules or kernels took that were loaded last, 0 at first: those that the next
-        step's will take, as far as is known.
+    They have a ``shortest_step``, the seconds below which no step is worth loading what it needs,
+    and ``last_loading``: the seconds that modules or kernels took that were loaded last, which the
+    next step's will take, as far as is known. `keep` is called before every step, and about every
+    second when something new is known. The time limit counts compiling as it counts loading only if
+    `counts_compiling`.
     """
 
     question: ClassVar[Question]
@@ -211,11 +225,8 @@ class Running(Bounded, Generic[Known]):
     ) -> Iterator[None]:
         """Keep answer and bounds if a step fails: a solver is missing or crashes, or we err.
 
-        Parameters
-        ----------
-        but : tuple of type
-            Exceptions that are no such failure; by default that a method does not apply, and that
-            what has been proved contradicts what has been found.
+        Exceptions in `but` are no such failure; by default that a method does not apply, and that
+        what has been proved contradicts what has been found.
         """
         try:
             yield
@@ -282,11 +293,8 @@ class Running(Bounded, Generic[Known]):
     def add(self, bound: Bound) -> None:
         """Record a lower bound.
 
-        Raises
-        ------
-        ContradictionError
-            If it is proved and exceeds what was found. A solver's claim that does is
-            dropped with a warning, and kept among the refuted ones.
+        A solver's claim that exceeds what was found is dropped with a warning, and kept among the
+        refuted ones; if it is proved, that raises `ContradictionError`.
         """
         improved = bound.value > self.lower_bound
         self.bounds.append(bound)
@@ -301,14 +309,7 @@ class Running(Bounded, Generic[Known]):
     def certificate(self, method: str, settings: Settings, unfinished: str | None = None) -> Known:
         """Return a certificate of the answer and bounds so far, with method, settings and remarks.
 
-        Parameters
-        ----------
-        method : str
-            Name of the method that runs.
-        settings : Settings
-            The settings that the method was given.
-        unfinished : str, optional
-            The step that is running, if the search goes on.
+        `unfinished` is the step that is running, if the search goes on.
         """
         # An interrupt may have come between a bound and its comparison with what was found.
         self._require_consistent()
@@ -326,21 +327,8 @@ class Running(Bounded, Generic[Known]):
     ) -> bool:
         """Return whether an answer is better than all before; then the checker has passed it.
 
-        Parameters
-        ----------
-        value : int
-            Ticks or bytes.
-        problem : object
-            The problem that it must answer.
-        answer : object
-            The answer, as the question's checker takes it.
-        what : str
-            The kind of thing that it is if anything is wrong.
-
-        Raises
-        ------
-        UnsoundError
-            If anything is.
+        `value` are ticks or bytes, and `what` the kind of thing that the answer to `problem` is if
+        the checker finds a fault, which raises `UnsoundError`.
         """
         if self.objective is not None and value >= self.objective:
             return False

@@ -20,43 +20,22 @@ Name = int | str
 
 @dataclass(frozen=True)
 class Saving:
-    """The choice: whole numbers, and names.
+    """The choice: whole numbers, and names."""
 
-    Attributes
-    ----------
-    sizes : mapping
-        Bytes of the storages that may be saved.
-    makers : mapping
-        The operator that makes each storage.
-    times : mapping
-        Cost of each operator that may run again.
-    reads : mapping
-        The storages that each of these operators reads.
-    needs : sequence
-        Storages that the backward pass reads.
-    """
-
-    sizes: Mapping[Name, int]
-    makers: Mapping[Name, Name]
-    times: Mapping[Name, int]
-    reads: Mapping[Name, Sequence[Name]]
-    needs: Sequence[Name]
+    sizes: Mapping[Name, int]  # Bytes of the storages that may be saved
+    makers: Mapping[Name, Name]  # The operator that makes each storage
+    times: Mapping[Name, int]  # Cost of each operator that may run again
+    reads: Mapping[Name, Sequence[Name]]  # The storages that each of these operators reads
+    needs: Sequence[Name]  # Storages that the backward pass reads
 
 
 @dataclass(frozen=True)
 class SavedChoice:
-    """A choice, and what any other one costs at least.
+    """A choice, and what any other one costs at least."""
 
-    Attributes
-    ----------
-    names : frozenset or None
-        Storages that are saved; None if no choice was found that keeps to the limits.
-    bound : int or None
-        No choice that keeps to the limits costs less; None if none keeps to them.
-    """
-
+    # Storages that are saved; None if no choice was found that keeps to the limits.
     names: frozenset[Name] | None
-    bound: int | None
+    bound: int | None  # No choice that keeps to the limits costs less; None if none keeps to them
 
 
 def choose(
@@ -69,19 +48,9 @@ def choose(
 ) -> SavedChoice:
     """Return the storages to save so that running again costs least.
 
-    Parameters
-    ----------
-    saving : Saving
-        The choice.
-    limits : sequence of (mapping, int)
-        Bytes by storage that count if it is saved, and how many there may be; storages that are not
-        in the choice do not count.
-    time_limit : float
-        Seconds.
-    least_bytes : bool
-        Whether bytes are minimised instead of the cost.
-    proved : bool
-        Whether time is spent on the bound.
+    `limits` are bytes by storage that count if it is saved, with how many there may be. If
+    `least_bytes`, bytes are minimised instead of the cost. Unless `proved`, no time is spent on the
+    bound.
     """
     model = LinearModel()
     save = {

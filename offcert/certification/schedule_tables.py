@@ -34,21 +34,13 @@ _IGNORED = ("tensor", "gap")
 
 @dataclass(frozen=True)
 class _Row:
-    """A line of a table.
+    """A line of a table."""
 
-    Attributes
-    ----------
-    place : str
-        For messages: where it stands.
-    kind, name : str
-        The event, and its operation or tensor, by name or number.
-    start, end : int, int or None
-        Ticks.
-    """
-
-    place: str
+    place: str  # For messages: where it stands
+    # The event, and its operation or tensor, by name or number.
     kind: str
     name: str
+    # Ticks.
     start: int
     end: int | None
 

@@ -1,4 +1,4 @@
-"""The state of a search for schedules: the best one, what it executes, the bounds, the clock."""
+"""The states of searches: the best schedule or addresses so far, the bounds on them, the clock."""
 
 from __future__ import annotations
 
@@ -17,7 +17,14 @@ from offcert.core.result import Infeasibility
 from offcert.core.strategy import Strategy
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.claims import cross_attested
-from offcert.proofs.questions import SCHEDULE
+from offcert.proofs.placement_certificate import PlacementCertificate, placement_kind_of
+from offcert.proofs.questions import PLACEMENT, SCHEDULE
+from offcert.questions.placement.problem import (
+    Placement,
+    PlacementOutcome,
+    PlacementProblem,
+    PlacementResult,
+)
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.questions.schedule.result import Result
 from offcert.questions.schedule.schedule import FluidSchedule, Schedule
@@ -41,22 +48,8 @@ class Search(Running[Certificate]):
     not, which methods are given: their bounds hold for ``asked``, the one that is to be solved, and
     their schedules are timed again for it before they count.
 
-    Parameters
-    ----------
-    problem : Problem
-        The problem that is being solved.
-    time_limit : float
-        Seconds.
-    target_gap : float
-        Stop when the gap is at most this.
-    progress : callable, optional
-        Told of every improvement and every step.
-    keep : callable, optional
-        Given the search before every step, and about every second when something new is known.
-    attested : bool
-        Whether a bound that rests on a solver's word may end the search.
-    counts_compiling : bool
-        Whether the time limit counts compiling as it counts loading.
+    `keep` is given the search before every step, and about every second when something new is
+    known. A bound that rests on a solver's word ends the search only if `attested`.
     """
 
     question = SCHEDULE
@@ -126,19 +119,9 @@ class Search(Running[Certificate]):
     def offer(self, schedule: Schedule, memory: int | None = None) -> bool:
         """Take a schedule in which everything runs once if it is better.
 
-        Where nothing else is open, idle time is squeezed out of it before.
-
-        Parameters
-        ----------
-        schedule : Schedule
-            The schedule of the problem's trace.
-        memory : int, optional
-            Bytes within which it stays; by default the problem's limit.
-
-        Raises
-        ------
-        UnsoundError
-            If it is not a schedule of the problem, or beats a proved lower bound.
+        Where nothing else is open, idle time is squeezed out of it before. It stays within `memory`
+        bytes, by default the problem's limit. Raises `UnsoundError` if it is not a schedule of the
+        problem, or beats a proved lower bound.
         """
         if chooses_execution(self.problem):
             network = self.problem.computed
@@ -162,22 +145,11 @@ class Search(Running[Certificate]):
     ) -> bool:
         """Take an execution and its schedule if they are better than the best so far.
 
-        Of a captured step only executions that its program can be made to carry out are taken.
-
-        Parameters
-        ----------
-        execution : Execution or None
-            The runs of computations; None if the problem leaves them no choice.
-        schedule : Schedule
-            Of ``problem.executed(execution)``.
-        memory : int, optional
-            Bytes within which it stays; by default the problem's limit. Where memory is minimised
-            these are the objective.
-
-        Raises
-        ------
-        UnsoundError
-            If it is no legal execution, no schedule of it, or beats a proved lower bound.
+        Of a captured step only executions that its program can be made to carry out are taken. The
+        execution is None if the problem leaves no choice; the schedule stays within `memory` bytes,
+        by default the problem's limit, which are the objective where memory is minimised. Raises
+        `UnsoundError` if it is no legal execution, no schedule of it, or beats a proved lower
+        bound.
         """
         least_bytes = self.problem.minimise is Minimise.MEMORY
         memory = self.problem.platform.memory if memory is None else memory
@@ -209,10 +181,7 @@ class Search(Running[Certificate]):
     def exchange(self, schedule: Schedule) -> None:
         """Take another schedule of what is executed in place of the best, which takes no less time.
 
-        Raises
-        ------
-        UnsoundError
-            If it is not a schedule of the problem, or takes longer.
+        Raises `UnsoundError` if it is not a schedule of the problem, or takes longer.
         """
         problem = self.executed
         faults = self._faults(problem, schedule)
@@ -242,10 +211,7 @@ class Search(Running[Certificate]):
     def offer_fluid(self, schedule: FluidSchedule) -> bool:
         """Take a schedule whose transfers are in pieces if it is better.
 
-        Raises
-        ------
-        UnsoundError
-            If it is not a schedule of the problem, or beats a proved lower bound.
+        Raises `UnsoundError` if it is not a schedule of the problem, or beats a proved lower bound.
         """
         if not self._admits(schedule.makespan, self.problem, schedule):
             return False
@@ -270,3 +236,84 @@ class Search(Running[Certificate]):
             self.memory,
             self.problem.minimise,
         )
+
+
+class PlacementSearch(Running[PlacementCertificate]):
+    """Collects addresses and bounds; every placement passes the checker before it counts.
+
+    ``placement`` is the one with the smallest pool, within the capacity or not.
+
+    ``placement`` is the one with the smallest pool, within the capacity or not.
+    """
+
+    question = PLACEMENT
+
+    _least, _found = "no pool is smaller than", "one has"
+    _value_of_found = "the pool of a valid placement, {} bytes"
+
+    def __init__(
+        self,
+        problem: PlacementProblem,
+        time_limit: float,
+        progress: Callable[[SearchProgress], None] | None = None,
+        keep: Callable[[PlacementSearch], None] | None = None,
+    ) -> None:
+        super().__init__(time_limit, progress, None if keep is None else lambda: keep(self))
+        self.problem = problem
+        self.placement: Placement | None = None
+        self._unlimited = problem.with_capacity(None)
+
+    @property
+    def capacity(self) -> int | None:
+        """Bytes of the pool, if it has a size already."""
+        return self.problem.capacity
+
+    @property
+    def objective(self) -> int | None:
+        """Bytes of the smallest pool that was found."""
+        return None if self.placement is None else self.placement.pool(self.problem)
+
+    @property
+    def goal(self) -> int:
+        """Bytes of a pool that ends the search."""
+        return max(self.lower_bound, self.capacity or 0)
+
+    @property
+    def infeasible(self) -> bool:
+        """Whether no placement fits the capacity, as far as the bounds are right."""
+        return self.capacity is not None and self.lower_bound > self.capacity
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to be found, or the time is over."""
+        met = self.objective is not None and self.objective <= self.goal
+        return met or self.infeasible or self.late
+
+    def offer(self, placement: Placement) -> bool:
+        """Take a placement if its pool is smaller.
+
+        Raises `UnsoundError` if residences overlap, or the pool is smaller than a proved lower
+        bound.
+        """
+        pool = placement.pool(self.problem)
+        if not self._admits(pool, self._unlimited, placement, "invalid addresses"):
+            return False
+        self.placement = placement
+        return self._took()
+
+    def take(self, outcome: PlacementOutcome) -> None:
+        """Take over a search's placement and bounds."""
+        if outcome.placement is not None:
+            self.offer(outcome.placement)
+        for bound in outcome.bounds:
+            self.add(bound)
+
+    def result(self) -> PlacementResult:
+        """Return the smallest pool and the bounds so far; a placement counts only if it fits."""
+        fits = self.capacity is None or (self.objective or 0) <= self.capacity
+        bounds = tuple(cross_attested(self.bounds, placement_kind_of))
+        placement = self.placement if fits else None
+        return PlacementResult.of(self.problem, placement, bounds, self.seconds)
+
+    def _certificate(self, **origin: Any) -> PlacementCertificate:
+        return PlacementCertificate(self.problem, self.result(), **origin)

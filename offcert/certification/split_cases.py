@@ -43,27 +43,14 @@ class Answer:
 
 @dataclass
 class Node:
-    """A case.
+    """A case."""
 
-    Attributes
-    ----------
-    allowed : dict
-        The alternatives that it leaves, of the operations that were divided.
-    bounds : tuple of Bound
-        Proved, for the relaxation of its choices.
-    value : float
-        The best of these in ticks; infinite if nothing fits.
-    parts : tuple or None
-        The operation by which it was divided, and its parts.
-    tried : bool
-        Whether more than what is computed at once was tried for a bound.
-    """
-
-    allowed: Allowed
-    bounds: tuple[Bound, ...] = ()
-    value: float = 0
+    allowed: Allowed  # The alternatives that it leaves, of the operations that were divided
+    bounds: tuple[Bound, ...] = ()  # Proved, for the relaxation of its choices
+    value: float = 0  # The best of these in ticks; infinite if nothing fits
+    # The operation by which it was divided, and its parts.
     parts: tuple[int, list[tuple[tuple[int, ...], Node]]] | None = None
-    tried: bool = False
+    tried: bool = False  # Whether more than what is computed at once was tried for a bound
     choice: tuple[int, ...] | None = field(default=None, repr=False)
 
     def case(self) -> Case:
@@ -79,12 +66,7 @@ class Node:
 class RoundSearch:
     """The search for the best choice and schedule of a round.
 
-    Parameters
-    ----------
-    each : Round
-        The round.
-    problem : callable
-        Returns the problem of scheduling a trace on the step's platform.
+    `problem` returns the problem of scheduling a trace on the step's platform.
     """
 
     def __init__(self, each: Round, problem: Callable[[Trace], Problem]) -> None:

@@ -8,9 +8,9 @@ from functools import partial
 from math import inf
 from typing import Any
 
+from offcert.certification.interrupts import ending_whole
 from offcert.certification.running import Running, SearchProgress, keeper
 from offcert.certification.split_cases import RoundSearch
-from offcert.certification.watchdog import ending_whole
 from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
 from offcert.core.options import require_count, require_gap, require_seconds, require_seed
@@ -82,19 +82,7 @@ def certify_split(
 
 
 class SplitSearch(Running[SplitCertificate]):
-    """Searches over choices: cases that bound, and schedules of the best choice of each round.
-
-    Parameters
-    ----------
-    problem : SplitProblem
-        The splits, rounds and alternatives to choose from.
-    settings : Settings
-        Time limit, threads, target gap and seed.
-    progress : callable, optional
-        Told of every improvement.
-    keep : callable, optional
-        Given the search about every second when something new is known.
-    """
+    """Searches over choices: cases that bound, and schedules of the best choice of each round."""
 
     question = SPLIT
 

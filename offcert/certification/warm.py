@@ -1,16 +1,28 @@
-"""Compiling, or loading what was compiled before, outside the clock: limits are about searching."""
+"""Compiled kernels: how they are grouped, compiled before a search or beside it, and counted.
+
+Where a search waits for its kernels, its clock stands still meanwhile: limits are about searching.
+Otherwise kernels that have not been compiled yet are left to a process in the
+background (`Compiling`), which ends by itself once it has compiled what it was asked for, also
+after the search has ended; the next search finds them on disk.
+"""
 
 from __future__ import annotations
 
+import json
 import math
+import os
+import subprocess
+import sys
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
 from typing import Any
 
 from offcert.core.compiled import ENTERED
+from offcert.core.kernel_cache import NotCompiledError
 from offcert.core.platform import Link, Platform
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.questions.schedule.problem import Problem
@@ -18,21 +30,12 @@ from offcert.questions.schedule.problem import Problem
 
 @dataclass(frozen=True)
 class Group:
-    """Kernels that one process compiles: those that share inner kernels stand together.
+    """Kernels that one process compiles: those that share inner kernels stand together."""
 
-    Attributes
-    ----------
-    seconds : int
-        Of one core that compiling them takes, about.
-    modules : tuple of str
-        Beginnings of the names of modules whose kernels these are; the longest that fits says it.
-    acts : list of callable
-        Functions that compile them.
-    """
-
-    seconds: int
+    seconds: int  # Of one core that compiling them takes, about
+    # Beginnings of the names of modules whose kernels these are; the longest that fits says it.
     modules: tuple[str, ...]
-    acts: list[Callable[[], None]] = field(default_factory=list)
+    acts: list[Callable[[], None]] = field(default_factory=list)  # Functions that compile them
 
 
 _LABELS = "offcert.formulations.labels"
@@ -115,10 +118,7 @@ def noted_compilations(
 ) -> Iterator[list[str]]:
     """Yield a list of the kernels that Python enters and that are compiled meanwhile.
 
-    Parameters
-    ----------
-    tell : callable
-        Told the name of each when its compilation begins.
+    `tell` is told the name of each when its compilation begins.
     """
     from numba.core import event
 
@@ -154,3 +154,68 @@ def group_of(kernel: str) -> tuple[str, int]:
     ]
     _, name = max(beginnings)
     return name, GROUPS[name].seconds
+
+
+# The environment variable that has searches wait for kernels instead, beside their time limits.
+WAIT = "OFFCERT_COMPILE"
+
+
+def waits_for_kernels() -> bool:
+    """Return whether searches compile what they need first, and their limits do not count it."""
+    return os.environ.get(WAIT) == "wait"
+
+
+class Compiling:
+    """Kernels that are compiled in another process; none at first.
+
+    ``asked`` and ``finished`` are what `offcert.certification.compile.compile_group` is told.
+    """
+
+    def __init__(self) -> None:
+        self.asked: set[str] = set()
+        self.finished: set[str] = set()
+        self._process: subprocess.Popen[str] | None = None
+
+    def ask(self, missing: NotCompiledError) -> str:
+        """Ask for kernels, unless somebody has; return the request as `finished` will name it."""
+        asked = ",".join(missing.acts) or group_of(missing.kernel)[0]
+        if asked in self.asked:
+            return asked
+        self.asked.add(asked)
+        if self._process is None:
+            self._process = _process()
+            threading.Thread(target=self._read, args=(self._process,), daemon=True).start()
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.write(f"{asked}\n")
+            self._process.stdin.flush()
+        return asked
+
+    def _read(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            self.finished.add(json.loads(line)["group"]["name"])
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is still being compiled."""
+        running = self._process is not None and self._process.poll() is None
+        return running and self.finished != self.asked
+
+    def close(self) -> None:
+        """Ask for no more: the process ends once it has compiled what it was asked for."""
+        if self._process is not None and self._process.stdin is not None:
+            with suppress(BrokenPipeError):
+                self._process.stdin.close()
+
+
+def _process() -> subprocess.Popen[str]:
+    """Start a process that goes on where this one, or its terminal, ends."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "offcert.certification.compile"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )

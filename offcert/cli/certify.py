@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from offcert.certification.frontier import FrontierProgress
+    from offcert.certification.ladder import FrontierProgress
     from offcert.proofs.certificate import Certificate
     from offcert.questions.schedule.problem import Problem
 
@@ -106,8 +106,8 @@ def _run_curve(options: argparse.Namespace) -> int:
     from pathlib import Path
 
     from offcert.campaign.selection import parse_limits
-    from offcert.certification.frontier import frontier
     from offcert.certification.interrupts import terminating_interrupts
+    from offcert.certification.ladder import frontier
     from offcert.questions.schedule.problem import parse_memory
 
     texts = parse_limits(options.memory)

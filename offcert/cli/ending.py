@@ -49,7 +49,7 @@ def _drop_the_rest() -> None:
 @contextmanager
 def ending_anyhow(conclude: Callable[[Any], int]) -> Iterator[None]:
     """End the process by `conclude`, given the best so far, if nothing else can end a step."""
-    from offcert.certification.watchdog import ending_with
+    from offcert.certification.interrupts import ending_with
 
     stdout = os.dup(1)
 

@@ -19,7 +19,7 @@ _EXAMPLES = (
     "offcert export problem.json --format csv -o tables",
     "offcert export network.json --format lp --model retention -o model.lp",
 )
-# Names that `offcert.certification.exporting` knows; a test compares.
+# Names that `offcert.certification.exchange` knows; a test compares.
 FORMATS = ("mps", "lp", "opb", "mzn", "csv")
 MODELS = ("time-indexed", "interval", "retention")
 
@@ -73,7 +73,7 @@ def add(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from offcert.certification.exporting import export
+    from offcert.certification.exchange import export
 
     problem = read_problem(options)
     if options.model == "retention":
@@ -108,7 +108,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _export_retention(options: argparse.Namespace, problem: Problem) -> int:
-    from offcert.certification.exporting import export_retention
+    from offcert.certification.exchange import export_retention
     from offcert.core.errors import InputError
 
     for name in ("grid", "horizon"):

@@ -13,7 +13,7 @@ from offcert.cli.parser import EXIT_INVALID, Commands, add_command
 from offcert.cli.searching import add_problem, read_problem, stream
 
 if TYPE_CHECKING:
-    from offcert.certification.importing import Imported
+    from offcert.certification.exchange import Imported
     from offcert.questions.schedule.problem import Problem
 
 _EXAMPLES = (
@@ -55,7 +55,7 @@ def add(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from offcert.certification.importing import import_schedule
+    from offcert.certification.exchange import import_schedule
     from offcert.instances.library import Library
 
     problem = read_problem(options)

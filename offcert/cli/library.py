@@ -232,7 +232,7 @@ def _get(options: argparse.Namespace) -> int:
 
 
 def _add(options: argparse.Namespace) -> int:
-    from offcert.certification.private import add
+    from offcert.certification.records import add
     from offcert.core.documents import read_json
     from offcert.core.errors import InputError
 

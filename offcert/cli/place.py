@@ -138,7 +138,7 @@ def _read(path: str) -> tuple[Any, Units]:
 
 def _on_host(what: Any, settings: dict[str, Any], path: str) -> PlacementProblem:
     """Return the problem of placing the host copies of a certificate's schedules."""
-    from offcert.certification.host_problem import host_problem
+    from offcert.certification.placing import host_problem
     from offcert.core.errors import InputError
     from offcert.questions.schedule.residences import HOST_ALIGNMENT
 

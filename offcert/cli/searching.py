@@ -213,8 +213,8 @@ def search_and_say(
     """
     from functools import partial
 
+    from offcert.certification.clock import loading_since
     from offcert.certification.interrupts import terminating_interrupts
-    from offcert.certification.loading import loading_since
     from offcert.cli import interrupts
 
     write = write or (lambda known, path: known.write(path))

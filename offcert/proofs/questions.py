@@ -15,9 +15,8 @@ from offcert.core.later import Later
 
 if TYPE_CHECKING:
     import offcert.campaign.benchmark
-    import offcert.certification.host_problem
     import offcert.certification.ladders.joint
-    import offcert.certification.ladders.placement
+    import offcert.certification.placement_methods
     import offcert.certification.placing
     import offcert.proofs.certificate
     import offcert.proofs.devices_certificate
@@ -116,7 +115,7 @@ SCHEDULE = Question(
     writer=Later(lambda: offcert.questions.schedule.files.problem_to_json),
     ladder=Later(lambda: offcert.certification.ladders.joint.rungs_for),
     placer=Later(lambda: offcert.certification.placing.place_schedule),
-    host=Later(lambda: offcert.certification.host_problem.of_schedule),
+    host=Later(lambda: offcert.certification.placing.host_of_schedule),
     measured=Later(lambda: offcert.campaign.benchmark.schedules_measured),
 )
 SPLIT = Question(
@@ -136,7 +135,7 @@ SPLIT = Question(
     reader=Later(lambda: offcert.questions.split.problem.split_from_json),
     writer=Later(lambda: offcert.questions.split.problem.split_to_json),
     placer=Later(lambda: offcert.certification.placing.place_rounds),
-    host=Later(lambda: offcert.certification.host_problem.of_rounds),
+    host=Later(lambda: offcert.certification.placing.host_of_rounds),
     conversion='version 1 lacks "settings": certify its problem again',
 )
 DEVICES = Question(
@@ -172,7 +171,7 @@ PLACEMENT = Question(
     placed=Later(lambda: offcert.report.placement_text.PLACEMENT),
     reader=Later(lambda: offcert.questions.placement.files.placement_problem_from_json),
     writer=Later(lambda: offcert.questions.placement.files.placement_problem_to_json),
-    ladder=Later(lambda: offcert.certification.ladders.placement.rungs_for),
+    ladder=Later(lambda: offcert.certification.placement_methods.rungs_for),
     placer=Later(lambda: offcert.certification.placing.place_again),
     measured=Later(lambda: offcert.campaign.benchmark.placements_measured),
 )

@@ -234,20 +234,11 @@ def _for_the_last_problem(
 
 
 class Absence(NamedTuple):
-    """Operations during which a tensor may be absent: those between two of its uses.
+    """Operations during which a tensor may be absent: those between two of its uses."""
 
-    Attributes
-    ----------
-    size : int
-        Bytes of the tensor.
-    writer : int
-        The operation that writes it; -1 if it is there at the start.
-    before, after : int
-        The uses.
-    """
-
-    size: int
-    writer: int
+    size: int  # Bytes of the tensor
+    writer: int  # The operation that writes it; -1 if it is there at the start
+    # The uses.
     before: int
     after: int
 

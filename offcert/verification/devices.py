@@ -8,25 +8,14 @@ from offcert.core.result import Evidence
 from offcert.proofs.devices_certificate import DEVICES_CLAIMS, DEVICES_PROOFS, DevicesCertificate
 from offcert.questions.devices.schedule import check_devices
 from offcert.verification.devices_bounds import Known
-from offcert.verification.findings import BoundCheck, Verification
+from offcert.verification.findings import BoundCheck, Verification, recheck
 from offcert.verification.limits import Allowance, BeyondLimitsError
-from offcert.verification.recheck import recheck
 
 
 def check_devices_certificate(
     verification: Verification[DevicesCertificate], document: Any, allowance: Allowance
 ) -> None:
-    """Check the schedule event by event, and compute the bounds again.
-
-    Parameters
-    ----------
-    verification : Verification
-        The findings; faults and bounds are added to them.
-    document : object
-        The JSON value that holds the certificate.
-    allowance : Allowance
-        Seconds and memory that checking may take.
-    """
+    """Check the schedule event by event, and compute the bounds again."""
     certificate = verification.certificate
     step = certificate.problem.step
     short = step.trace.least_memory > step.platform.memory

@@ -29,20 +29,11 @@ _OUTWARDS = (JobKind.SEND, JobKind.COLLECT)
 
 @dataclass(frozen=True)
 class Known:
-    """A problem on several devices, and the ticks that are established for one device alone.
+    """A problem on several devices, and the ticks that are established for one device alone."""
 
-    Attributes
-    ----------
-    problem : DevicesProblem
-        The certificate's.
-    alone : int
-        Ticks that the step of one device takes at least.
-    open : bool
-        Whether more is claimed of one device, which the limits did not allow to establish.
-    """
-
-    problem: DevicesProblem
-    alone: int
+    problem: DevicesProblem  # The certificate's
+    alone: int  # Ticks that the step of one device takes at least
+    # Whether more is claimed of one device, which the limits did not allow to establish.
     open: bool = False
 
 
@@ -86,16 +77,7 @@ def resource_fault(
 ) -> str | None:
     """Return the fault of a proof, or None if the proof establishes the bound.
 
-    Parameters
-    ----------
-    problem : DevicesProblem
-        The certificate's.
-    alone : int
-        Ticks that one device alone takes at least; established before.
-    value : int
-        The bound.
-    proof : ResourceProof
-        The proof: which work counts on which resource.
+    `alone` are the ticks that one device alone takes at least; they were established before.
     """
     return _Bound(problem, alone, proof).fault(value)
 

@@ -91,12 +91,7 @@ def verify(certificate: Any, limits: Limits = UNLIMITED) -> Verification[Any]:
 def verify_file(path: str | Path, limits: Limits = UNLIMITED) -> Verification[Any]:
     """Verify the certificate in a file, whatever it is about.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be read or is no certificate.
-    BeyondLimitsError
-        If the file is larger than the limits allow, so that it was not even read.
+    Raises as `verify` does.
     """
     allowance = limits.begin()
     document = read_within(path, limits)
@@ -109,12 +104,7 @@ def verify_file(path: str | Path, limits: Limits = UNLIMITED) -> Verification[An
 def read_within(path: str | Path, limits: Limits) -> Any:
     """Return the JSON value in a file that is no larger than the limits allow.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be read.
-    BeyondLimitsError
-        If it is larger.
+    Raises `BeyondLimitsError` if it is larger.
     """
     try:
         size = Path(path).stat().st_size

@@ -22,36 +22,17 @@ from offcert.verification.absence import least_memory
 
 @dataclass(frozen=True)
 class Needs:
-    """A network with values that share memory counted as one.
+    """A network with values that share memory counted as one."""
 
-    Attributes
-    ----------
-    sizes : list of int
-        Bytes of each value; 0 of those that lie in the memory of another.
-    own : list of int
-        For each computation, bytes that no run of it can do without.
-    touched : list of set of int
-        For each computation, the values that it reads and writes.
-    read : list of set of int
-        For each computation, the values that it reads.
-    writer : tuple of int
-        For each value, who writes it; -1 if it is there at the start.
-    held : list of bool
-        For each value, whether a copy of it that is needed later has to be on the device.
-    again : list of bool
-        Whether each computation may run again at all, and in time.
-    spare : int or None
-        Ticks that runs beside the first ones may take together; None for any.
-    """
-
-    sizes: list[int]
-    own: list[int]
-    touched: list[set[int]]
-    read: list[set[int]]
-    writer: tuple[int, ...]
+    sizes: list[int]  # Bytes of each value; 0 of those that lie in the memory of another
+    own: list[int]  # For each computation, bytes that no run of it can do without
+    touched: list[set[int]]  # For each computation, the values that it reads and writes
+    read: list[set[int]]  # For each computation, the values that it reads
+    writer: tuple[int, ...]  # For each value, who writes it; -1 if it is there at the start
+    # For each value, whether a copy of it that is needed later has to be on the device.
     held: list[bool]
-    again: list[bool]
-    spare: int | None
+    again: list[bool]  # Whether each computation may run again at all, and in time
+    spare: int | None  # Ticks that runs beside the first ones may take together; None for any
 
 
 def needs_of(problem: Problem, network: Network) -> Needs:
@@ -108,12 +89,7 @@ def at_start(needs: Needs) -> int:
 def legality_faults(problem: Problem, execution: Execution) -> list[str]:
     """Return every reason why a trace is no execution that a problem admits.
 
-    Parameters
-    ----------
-    problem : Problem
-        In which computations may run again: any of them, or as stored copies on a chain allow it.
-    execution : Execution
-        A trace, with the computation and value that each operation and tensor is said to be.
+    Any computation may run again in the problem, or as stored copies on a chain allow it.
     """
     network = problem.computed
     assert network is not None, "problems with recomputation have a network"
@@ -126,17 +102,7 @@ def legality_faults(problem: Problem, execution: Execution) -> list[str]:
 def execution_faults(network: Network, execution: Execution) -> list[str]:
     """Return every reason why a trace is no legal execution of a network.
 
-    Parameters
-    ----------
-    network : Network
-        The computations, with the values that each reads and writes.
-    execution : Execution
-        A trace, with the computation and value that each operation and tensor is said to be.
-
-    Returns
-    -------
-    list of str
-        One sentence a fault, with its place; empty if it is legal.
+    One sentence a fault, with its place.
     """
     return _Check(network, execution).run()
 

@@ -1,21 +1,78 @@
-"""Findings of verification about a document, whatever it answers, and their common parts."""
+"""Findings of verification about a document, and proved bounds established again.
+
+Verifiers share no code with what finds bounds. They derive everything again from the definition of
+the problem: what an operation needs, which tensors may be absent meanwhile, and how fast a link
+moves them. Finders and verifiers state the same arguments twice, and that is on purpose.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
 from offcert.core.documents import canonical_digest
+from offcert.core.errors import InputError
 from offcert.core.messages import cut
 from offcert.core.notebook import Shown, html
 from offcert.core.result import Bound, Bounded, Evidence
 from offcert.proofs.claims import solver_of, witness
+from offcert.proofs.kinds.memory import MemoryByTime
 from offcert.proofs.proof import Claimable, Provable
 from offcert.proofs.questions import Question
-from offcert.verification.limits import Allowance, BeyondLimitsError
-from offcert.verification.recheck import recheck
+from offcert.proofs.registry import PROOFS
+from offcert.questions.schedule.problem import Minimise, Problem
+from offcert.verification.limits import UNLIMITED, Allowance, BeyondLimitsError
+
+
+def recheck(
+    bound: Bound,
+    problem: Any,
+    allowance: Allowance | None = None,
+    proofs: Mapping[str, Provable] = PROOFS,
+) -> str | None:
+    """Establish a proved bound again; return None if it holds, or the fault of its proof.
+
+    Only the verifiers' own limits count without an `allowance`; `proofs` is the registry of the
+    question that the problem, a feasible one, belongs to. Raises `BeyondLimitsError` if it takes
+    more than is allowed.
+    """
+    kind = proofs.get(bound.method)
+    if kind is None:
+        return "no proof is known for a bound of this kind"
+    misfit = kind.misfit(problem)
+    if misfit is not None:
+        return misfit
+    try:
+        proof = kind.proof.read(bound.details)
+    except InputError as error:
+        return str(error)
+    allowance = UNLIMITED.begin() if allowance is None else allowance
+    allowance.require_time()
+    fault = kind.verifier.load()(problem, bound.value, proof, allowance)
+    if fault is not None and kind.searched:
+        return f"the search it names does not establish {bound.value}: {fault}"
+    return fault
+
+
+def by_time(problem: Problem, value: int, proof: MemoryByTime, allowance: Allowance) -> str | None:
+    """Return None if within one byte less the deadline cannot be met, or the fault.
+
+    The proof holds a bound on time, which is established again: docs/theory/least-memory.md.
+    """
+    if problem.deadline is None:
+        return "it rests on a deadline, and the problem has none"
+    if proof.limit < value - 1:
+        return f"details.limit {proof.limit} says nothing about {value - 1} bytes"
+    if proof.ticks <= problem.deadline:
+        return f"details.ticks {proof.ticks} are within the deadline, {problem.deadline}"
+    platform = replace(problem.platform, memory=proof.limit)
+    timed = replace(problem, platform=platform, minimise=Minimise.TIME, deadline=None)
+    bound = Bound(proof.method, proof.ticks, Evidence.PROVED, proof.details)
+    fault = recheck(bound, timed, allowance)
+    return None if fault is None else f"details: {fault}"
+
 
 # Characters of a fault or finding, and of a value in one: a hash is shown whole. Arbitrary.
 LONGEST, _SHOWN = 300, 80
@@ -120,18 +177,7 @@ def examined(
 ) -> Verification[C]:
     """Return the findings about a certificate that was read from a JSON value.
 
-    Parameters
-    ----------
-    certificate : Certificate, or that of another question
-        The certificate that was read.
-    question : Question
-        The question that the certificate answers.
-    document : object
-        The JSON value.
-    check : callable
-        Examines the answer, and establishes the bounds; the checker of the question.
-    allowance : Allowance
-        Seconds and memory that the check may take.
+    `check`, the checker of the question, examines the answer and establishes the bounds.
     """
     verification = Verification(certificate, question)
     written: Any = certificate
@@ -174,34 +220,18 @@ def _differences(found: Any, expected: Any, place: str) -> Iterator[tuple[str, A
 
 @dataclass(frozen=True)
 class BoundCheck:
-    """How the bounds of a document are checked.
+    """How the bounds of a document are checked."""
 
-    Attributes
-    ----------
-    known : Bounded
-        All bounds, and the objective, which none may exceed.
-    problem : Problem, or that of another question
-        The problem that the bounds are about.
-    proofs, claims : mapping
-        What the registry knows of a name: of bounds that can be established again, and of those
-        that rest on a solver's word.
-    allowance : Allowance
-        Seconds and memory that checking them may take.
-    intact : bool
-        Whether nothing else is wrong: what was tampered with is not worth a search.
-    place : str
-        Where the bounds stand in the document.
-    closed : bool
-        Whether somebody's word counts only for bounds that the registry knows as such.
-    """
-
-    known: Bounded
-    problem: Any
+    known: Bounded  # All bounds, and the objective, which none may exceed
+    problem: Any  # The problem that the bounds are about
+    # What the registry knows of a name: of bounds that can be established again, and of those that
+    # rest on a solver's word.
     proofs: Mapping[str, Provable]
     claims: Mapping[str, Claimable]
-    allowance: Allowance
-    intact: bool
-    place: str = "bounds"
+    allowance: Allowance  # Seconds and memory that checking them may take
+    intact: bool  # Whether nothing else is wrong: what was tampered with is not worth a search
+    place: str = "bounds"  # Where the bounds stand in the document
+    # Whether somebody's word counts only for bounds that the registry knows as such.
     closed: bool = False
 
     def run(self, findings: Verification[Any]) -> Iterator[CheckedBound]:

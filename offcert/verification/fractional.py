@@ -262,19 +262,8 @@ def _with_large(problem: Problem, value: int, smallest: int, beside: int = 0) ->
 def recompute(method: str, problem: Problem, allowance: Allowance | None = None) -> int:
     """Return the value of a bound that is computed from the problem alone, in ticks.
 
-    Parameters
-    ----------
-    method : str
-        Its name in the registry.
-    problem : Problem
-        A feasible one.
-    allowance : Allowance, optional
-        The time that this may take; by default any.
-
-    Raises
-    ------
-    BeyondLimitsError
-        If it takes more.
+    `method` is its name in the registry, and the problem is feasible. Raises `BeyondLimitsError` if
+    it takes more time than is allowed.
     """
     allowed = UNLIMITED.begin() if allowance is None else allowance
     time, amounts, parts = _COMPUTED[method]
@@ -308,12 +297,7 @@ def _link_time(problem: Problem, amounts: Sequence[int]) -> int:
 def fluid_time(problem: Problem, amounts: Sequence[int]) -> int:
     """Return the longest of (earliest start + least rest) over the operations, in ticks.
 
-    Parameters
-    ----------
-    problem : Problem
-        A feasible one.
-    amounts : sequence of int
-        Bytes that must be absent during each operation.
+    `amounts` are the bytes that must be absent during each operation of a feasible problem.
     """
     to_host = problem.platform.rate(Kind.OFFLOAD)
     to_device = problem.platform.rate(Kind.PREFETCH)

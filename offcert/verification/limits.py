@@ -54,18 +54,10 @@ class Limits:
 
 @dataclass(frozen=True)
 class Allowance:
-    """The part of some limits that is left while a certificate is verified.
+    """The part of some limits that is left while a certificate is verified."""
 
-    Attributes
-    ----------
-    limits : Limits
-        The limits with which verification began.
-    deadline : float
-        Of the monotonic clock, in seconds.
-    """
-
-    limits: Limits
-    deadline: float
+    limits: Limits  # The limits with which verification began
+    deadline: float  # Of the monotonic clock, in seconds
 
     @property
     def seconds(self) -> float:
@@ -80,17 +72,8 @@ class Allowance:
     def labels(self, most: int, searches: int = 1) -> int:
         """Return how many labels a search may hold.
 
-        Parameters
-        ----------
-        most : int
-            Labels that the search would hold without limits.
-        searches : int
-            How many run at the same time.
-
-        Raises
-        ------
-        BeyondLimitsError
-            If the time is over, or the memory is not worth a search.
+        `most` it would hold without limits; `searches` run at the same time. Raises
+        `BeyondLimitsError` if the time is over, or the memory is not worth a search.
         """
         self.require_time()
         if self.limits.memory == math.inf:

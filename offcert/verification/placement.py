@@ -29,26 +29,13 @@ _RELEASED, _RUNS, _TAKEN = range(3)
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """A stretch of time in which a tensor or a workspace has memory.
+    """A stretch of time in which a tensor or a workspace has memory."""
 
-    Attributes
-    ----------
-    kind : str
-        ``"tensor"`` or ``"workspace"``.
-    index : int
-        The index of the tensor or the operation.
-    name : str
-        As documents have it.
-    size : int
-        Bytes.
-    start, end : int
-        Ticks, each plus the number of operations of no duration that have begun before.
-    """
-
-    kind: str
-    index: int
-    name: str
-    size: int
+    kind: str  # ``"tensor"`` or ``"workspace"``
+    index: int  # The index of the tensor or the operation
+    name: str  # As documents have it
+    size: int  # Bytes
+    # Ticks, each plus the number of operations of no duration that have begun before.
     start: int
     end: int
 
@@ -131,17 +118,7 @@ _SHOWN = 10
 def check_placement(
     verification: Verification[PlacementCertificate], document: Any, allowance: Allowance
 ) -> None:
-    """Check a document about addresses of its own.
-
-    Parameters
-    ----------
-    verification : Verification
-        The findings; faults and bounds are added to them.
-    document : object
-        The JSON value that holds the certificate.
-    allowance : Allowance
-        Seconds and memory that checking may take.
-    """
+    """Check a document about addresses of its own."""
     verification.bounds += check_addresses(verification, verification.certificate, allowance)
 
 
@@ -153,16 +130,7 @@ def check_addresses(
 ) -> list[CheckedBound]:
     """Check addresses, bounds on the pool and status; return what can be said for the bounds.
 
-    Parameters
-    ----------
-    findings : Verification
-        To which faults are added.
-    certificate : PlacementCertificate
-        The addresses and bounds that are claimed.
-    allowance : Allowance
-        Seconds and memory that checking may take.
-    place : str
-        Text before the names of fields in faults.
+    Faults are added to the findings; `place` stands before the names of fields in them.
     """
     problem, result = certificate.problem, certificate.result
     if result.placement is not None:
@@ -196,20 +164,9 @@ def check_of_schedule(
 ) -> list[CheckedBound]:
     """Check the addresses in the certificate of a schedule, and that they are of that schedule.
 
-    The schedule must have been found to be valid.
+    The schedule must have been found to be valid. Faults are added to the findings.
 
-    Parameters
-    ----------
-    findings : Verification
-        To which faults are added.
-    certificate : PlacementCertificate
-        The addresses and bounds in its field ``placement``.
-    problem : Problem
-        Of which the schedule is one.
-    schedule : Schedule or other
-        Of whole transfers, or nothing that can be placed.
-    allowance : Allowance
-        Seconds and memory that checking may take.
+    Faults are added to the findings. The schedule, of `problem`, must have been found to be valid.
     """
     if not isinstance(schedule, Schedule):
         findings.faults.append("placement: there is no schedule of whole transfers to be placed")

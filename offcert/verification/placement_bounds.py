@@ -56,13 +56,7 @@ class _Decision:
 
 
 class Stacks:
-    """Looks at every way of stacking, and remembers which parts do not fit, or do.
-
-    Parameters
-    ----------
-    allowance : Allowance
-        Seconds and memory that looking may take.
-    """
+    """Looks at every way of stacking, and remembers which parts do not fit, or do."""
 
     def __init__(self, allowance: Allowance) -> None:
         self._allowance = allowance
@@ -73,12 +67,8 @@ class Stacks:
     def fit(self, boxes: list[Box], sections: int, room: int) -> bool:
         """Return whether boxes have addresses from 0 on, below `room`.
 
-        Raises
-        ------
-        TooManyPartsError
-            If there are more than `MOST_PARTS` parts to be looked at.
-        BeyondLimitsError
-            If that takes more than is allowed.
+        Raises `TooManyPartsError` if there are more than `MOST_PARTS` parts to be looked at, and
+        `BeyondLimitsError` if that takes more than is allowed.
         """
         self._most = self._allowance.labels(MOST_PARTS, 2 + len(boxes) // _BOXES_A_LABEL)
         begin = parts(boxes, [0] * sections, room)

@@ -25,20 +25,10 @@ from offcert.questions.schedule.schedule import Schedule, Transfer
 def replay(problem: Problem, plan: Plan, handed: Sequence[int] = ()) -> Schedule:
     """Return the earliest schedule of `problem` that has the order of a plan.
 
-    Parameters
-    ----------
-    problem : Problem
-        A problem in which everything runs once; its transfers are taken as atomic.
-    plan : Plan
-        Of a trace with the same operations and gaps.
-    handed : sequence of int, optional
-        When the host has handed each operation over, before which it does not end. The schedule is
-        then one of longer operations.
-
-    Raises
-    ------
-    PlanError
-        If the plan makes no sense for the trace, or gets stuck; the message says where.
+    Everything runs once in the problem, and its transfers are taken as atomic. The host may have
+    `handed` each operation over at a time before which it does not end: the schedule is then one of
+    longer operations. Raises `PlanError`, which says where, if the plan makes no sense for the
+    trace, or gets stuck.
     """
     plan.require_consistent(problem.trace)
     schedule = _Replay(problem, plan, {}, handed).run()
@@ -60,17 +50,8 @@ def replay(problem: Problem, plan: Plan, handed: Sequence[int] = ()) -> Schedule
 def replay_latest(slowest: Problem, fastest: Problem, plan: Plan) -> Schedule:
     """Return times of a plan that are later at no point between two corners of a box.
 
-    Parameters
-    ----------
-    slowest, fastest : Problem
-        The corners. If the link of the slowest does not slow down, it has these times.
-    plan : Plan
-        The plan that is followed, in its fixed order.
-
-    Raises
-    ------
-    PlanError
-        As for `replay`.
+    `slowest` and `fastest` are the corners. If the link of the slowest does not slow down, the
+    times are those of its `replay`, which says what is raised.
     """
     if not slowest.platform.slows:
         return replay(slowest, plan)

@@ -15,7 +15,7 @@ from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.questions.schedule.schedule import Schedule
 from offcert.verification.execution import least_need, legality_faults
 from offcert.verification.findings import BoundCheck, CheckedBound, Verification
-from offcert.verification.joint_labels.verifier import nothing_fits
+from offcert.verification.joint.verifier import nothing_fits
 from offcert.verification.limits import Allowance, BeyondLimitsError
 from offcert.verification.placement import check_of_schedule
 from offcert.verification.replay import replay_latest
@@ -26,14 +26,7 @@ def check_robust(
 ) -> list[CheckedBound]:
     """Add the faults of a claim about a box of times; return its bounds with their evidence.
 
-    Parameters
-    ----------
-    findings : Verification
-        Of the certificate with the claim; nothing is wrong with its schedule.
-    claim : Robust
-        The claim about the box.
-    allowance : Allowance
-        Seconds and memory that may be spent.
+    Nothing must be wrong with the certificate's schedule.
     """
     certificate = findings.certificate
     problem, schedule = certificate.problem, certificate.result.schedule
@@ -88,17 +81,7 @@ def _slowest_fault(certificate: Certificate, schedule: Schedule, objective: int)
 def check_schedule(
     verification: Verification[Certificate], document: Any, allowance: Allowance
 ) -> None:
-    """Check execution, schedule, bounds and addresses, each with code that no solver uses.
-
-    Parameters
-    ----------
-    verification : Verification
-        The findings; faults and bounds are added to them.
-    document : object
-        The JSON value that holds the certificate.
-    allowance : Allowance
-        Seconds and memory that checking may take.
-    """
+    """Check execution, schedule, bounds and addresses, each with code that no solver uses."""
     certificate = verification.certificate
     before = len(verification.faults)
     _check_execution(verification)

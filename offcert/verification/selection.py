@@ -202,17 +202,7 @@ MOST_VERTICES, MOST_DATA, MOST_DATA_WITH_LIMITS = 16, 400, 64
 def check_selection(
     verification: Verification[SelectionCertificate], document: Any, allowance: Allowance
 ) -> None:
-    """Check the stored vertices, their memory, and the least memory of all selections.
-
-    Parameters
-    ----------
-    verification : Verification
-        The findings; faults and bounds are added to them.
-    document : object
-        The JSON value that holds the certificate.
-    allowance : Allowance
-        Seconds and memory that checking may take; only sizes of instances limit it here.
-    """
+    """Check the stored vertices, their memory, and the least memory of all selections."""
     certificate, faults = verification.certificate, verification.faults
     on_chain = certificate.model in CHAIN_MODELS
     faults += _chain_faults(certificate) if on_chain else _graph_faults(certificate)

@@ -19,9 +19,8 @@ from offcert.proofs.split_certificate import Case, Division, SplitCertificate
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.questions.split.menu import Alternative
 from offcert.questions.split.problem import Round, SplitProblem
-from offcert.verification.findings import Verification, examined
+from offcert.verification.findings import Verification, examined, recheck
 from offcert.verification.limits import Allowance, BeyondLimitsError
-from offcert.verification.recheck import recheck
 from offcert.verification.schedules import check_schedule
 
 _PARTS = ("duration", "workspace")
@@ -30,17 +29,7 @@ _PARTS = ("duration", "workspace")
 def check_split(
     verification: Verification[SplitCertificate], document: Any, allowance: Allowance
 ) -> None:
-    """Check the rounds, one by one, and that their cases leave no choice out.
-
-    Parameters
-    ----------
-    verification : Verification
-        The findings; faults and bounds are added to them.
-    document : object
-        The JSON value that holds the certificate.
-    allowance : Allowance
-        Seconds and memory that checking may take.
-    """
+    """Check the rounds, one by one, and that their cases leave no choice out."""
     certificate = verification.certificate
     _compare(verification)
     intact = not verification.faults
@@ -146,12 +135,8 @@ def _check_case(
 ) -> None:
     """Check that cases leave no choice out, and that every bound holds for all choices of its case.
 
-    Parameters
-    ----------
-    allowed : dict
-        The alternatives that the cases around it leave, of the operations that they divide.
-    allowance : Allowance or None
-        None if the document was changed, so that nothing is worth computing again.
+    `allowed` are the alternatives that the cases around it leave, of the operations that they
+    divide. Without an allowance, since the document was changed, nothing is computed again.
     """
     if isinstance(case, Division):
         offered = frozenset(range(len(each.menu.of[case.operation])))

@@ -41,16 +41,7 @@ _IMPOSSIBLE = 2**60
 def sums_fault(problem: Problem, pivot: int, smallest: int, value: int) -> str | None:
     """Return None if no schedule is shorter than `value`, or why that is not shown.
 
-    Parameters
-    ----------
-    problem : Problem
-        Atomic transfers, any link; schedules exist.
-    pivot : int
-        An operation.
-    smallest : int
-        Bytes of a tensor that counts as a whole.
-    value : int
-        Ticks.
+    Transfers are atomic, and schedules exist. Tensors of at least `smallest` bytes count as wholes.
     """
     over = [each for each in absences(problem.trace) if each.before < pivot < each.after]
     whole = [each for each in over if each.size >= smallest]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from offcert.certification.exporting import PROGRAMS, ModelFiles
+from offcert.certification.exchange import PROGRAMS, ModelFiles
 from offcert.core.errors import InputError
 from offcert.core.result import Bound, Evidence
 from offcert.proofs.kinds.multipliers import JointProof

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_array
 
-from offcert.certification.exporting import Exported, ModelFiles, export
+from offcert.certification.exchange import Exported, ModelFiles, export
 from offcert.core.errors import InputError
 from offcert.formulations.common.highs import run_highs
 from offcert.formulations.exported.integer_program import CellModel, IntegerProgram
@@ -144,7 +144,7 @@ def export_counted(
     Parameters
     ----------
     problem : Problem
-        As for `offcert.certification.exporting.export`.
+        As for `offcert.certification.exchange.export`.
     grid, horizon : int, optional
         As there.
 

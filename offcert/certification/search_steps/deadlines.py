@@ -71,22 +71,9 @@ def add_by_time(search: Search, limit: int, bound: Bound) -> bool:
 def limit_met_by(bound: Bound, limit: int, deadline: int) -> int | None:
     """Return the limit at which the multipliers of a joint bound would just prove the deadline.
 
-    With the same multipliers the bound falls in proportion to the limit. So at that limit, too, the
+    Bytes, perhaps below 0; None if the bound does not depend on the limit, or is one by cases. With
+    the same multipliers the bound falls in proportion to the limit. So at that limit, too, the
     linear program proves as much or more: as a function of the limit its optimum is convex.
-
-    Parameters
-    ----------
-    bound : Bound
-        On the time within the limit.
-    limit : int
-        Bytes.
-    deadline : int
-        Ticks.
-
-    Returns
-    -------
-    int or None
-        Bytes, perhaps below 0; None if the bound does not depend on the limit, or is one by cases.
     """
     if "proof" not in bound.details or "moments" not in bound.details:
         return None
@@ -102,20 +89,11 @@ def limit_met_by(bound: Bound, limit: int, deadline: int) -> int | None:
 
 @dataclass
 class Bracket:
-    """Limits of which something is known.
+    """Limits of which something is known."""
 
-    Attributes
-    ----------
-    low : int
-        The largest at which the deadline is proved not to be met.
-    high : int
-        The least at which it is.
-    missed_from, missed_to : int or None
-        The least and the largest in between at which neither was found.
-    """
-
-    low: int
-    high: int
+    low: int  # The largest at which the deadline is proved not to be met
+    high: int  # The least at which it is
+    # The least and the largest in between at which neither was found.
     missed_from: int | None = None
     missed_to: int | None = None
 
@@ -270,10 +248,7 @@ def halve_limits(search: Search, effort: Effort) -> None:
 def _try(search: Search, limit: int, effort: Effort, seconds: float) -> bool:
     """Search for a schedule in time within a limit, or a proof that there is none.
 
-    Returns
-    -------
-    bool
-        Whether either was found.
+    Return whether either was found.
     """
     problem = search.problem
     assert problem.deadline is not None

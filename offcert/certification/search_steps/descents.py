@@ -109,14 +109,7 @@ def descend_order_search(search: Search, effort: Effort) -> None:
 def move_less(search: Search, seconds: float, seed: int) -> None:
     """Exchange the best schedule for one of the same time that moves fewer bytes, then fewer times.
 
-    Parameters
-    ----------
-    search : Search
-        A search that has ended.
-    seconds : float
-        Time for it.
-    seed : int
-        Seed of the random numbers.
+    The search has ended.
     """
     from offcert.formulations.models.least_cover import least_cover_gaps
     from offcert.heuristics.orders.insertion import fewest_bytes

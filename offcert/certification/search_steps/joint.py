@@ -240,13 +240,6 @@ def descend_joint(search: Search, effort: Effort) -> None:
 
     A captured step says which ranges can be segments; elsewhere any may be one. Where strategies
     have to be persistent, plans that are not are passed over.
-
-    Parameters
-    ----------
-    search : Search
-        Given every better plan at once.
-    effort : Effort
-        Seconds, threads and seed.
     """
     search.begin("joint search")
     with held_interrupts():

@@ -8,7 +8,7 @@ from functools import partial
 from importlib import import_module
 
 from offcert.certification.method import Effort
-from offcert.certification.placement_search import PlacementSearch
+from offcert.certification.search import PlacementSearch
 from offcert.core.result import Bound
 from offcert.formulations.placement.skyline import skyline_search
 from offcert.heuristics.placement.ejection import ejection_search
@@ -20,8 +20,8 @@ from offcert.proofs.placement_certificate import (
     proved_bytes,
 )
 from offcert.questions.placement.problem import Placement, PlacementProblem
+from offcert.verification.findings import recheck
 from offcert.verification.limits import BeyondLimitsError, Limits
-from offcert.verification.recheck import recheck
 
 # The name of its bounds.
 SUBSET = "infeasible-subset"
@@ -84,17 +84,8 @@ def place_apart(
 ) -> None:
     """Search for placements of the large residences by skyline, and complete each.
 
-    Parameters
-    ----------
-    problem : PlacementProblem
-        With a capacity, the search ends with the first placement of large residences within what
-        small ones leave of it.
-    seconds : float
-        Time.
-    seed : int
-        Seed of the search.
-    found : callable
-        Given every placement of all residences.
+    With a capacity, the search ends with the first placement of large residences within what small
+    ones leave of it. `found` is given every placement of all residences.
     """
     parts = _parts(problem, found)
     if parts is None:

@@ -1,20 +1,29 @@
-"""Steps for recomputation without offloading: executions, and bounds on their time or memory."""
+"""Steps for recomputation without offloading, and for the combined paper's program."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from offcert.certification.method import Effort
 from offcert.certification.search import Search
-from offcert.core.errors import MethodError
+from offcert.core.checkpoint_chain import CheckpointChain
+from offcert.core.errors import InputError, MethodError
 from offcert.core.execution import Execution
 from offcert.core.network import Network
+from offcert.core.program import Program
 from offcert.core.strategy import Strategy
+from offcert.heuristics.combined.search import CombinedPlan, combined_plan
 from offcert.proofs.claims import claimed
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
+from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.simulate import simulate
+
+if TYPE_CHECKING:
+    from offcert.formulations.rematerialisation.outcome import RematerialisationOutcome
 
 # Slots of persistent checkpointing; stages of the longest chain that is tried exactly, and tried at
 # all; points that its fronts may have. Arbitrary.
@@ -57,13 +66,13 @@ def descend_persistent(search: Search, effort: Effort) -> None:
 
     Where memory is minimised there are no slots.
     """
-    chain = search.problem.checkpoint_chain
-    if chain is None or _unsuited(search) or len(chain) > _MOST_STAGES:
+    problem = search.problem
+    chain = problem.checkpoint_chain
+    if chain is None or problem.recompute is Recompute.NONE or len(chain) > _MOST_STAGES:
         return
     from offcert.heuristics.checkpoint.persistent import persistent, persistent_least_memory
 
     search.begin("persistent checkpointing")
-    problem = search.problem
     small = len(chain) <= _MOST_EXACT_STAGES
     try:
         if problem.minimise is Minimise.MEMORY:
@@ -85,7 +94,7 @@ def descend_persistent(search: Search, effort: Effort) -> None:
 def descend_rematerialisation(search: Search, effort: Effort) -> None:
     """Search for executions that run cheap computations again, with nothing off the device."""
     network = _network(search)
-    if network is None or _unsuited(search):
+    if network is None:
         return
     from offcert.heuristics.rematerialisation.search import Found, least_memory, least_time
 
@@ -120,7 +129,7 @@ def descend_rematerialisation(search: Search, effort: Effort) -> None:
 def solve_retention(search: Search, effort: Effort) -> None:
     """Solve the model of retention intervals, with more and more runs of a computation."""
     network = _network(search)
-    if network is None or _unsuited(search) or len(network) > _MOST_IN_RETENTION:
+    if network is None or len(network) > _MOST_IN_RETENTION:
         return
     from offcert.formulations.rematerialisation import retention_cpsat
 
@@ -137,7 +146,7 @@ def solve_retention(search: Search, effort: Effort) -> None:
             hint=_incumbent(search, alone),
             lower_bound=0 if search.problem.offload else search.proved_bound,
         )
-        _take(search, outcome, "retention-cpsat", effort)
+        _take(search, outcome, "retention-cpsat")
         enough = outcome.claim is not None and outcome.claim.value == outcome.objective
         if search.done or enough or outcome.interrupted:
             return
@@ -147,40 +156,36 @@ def solve_stages(search: Search, effort: Effort) -> None:
     """Bound recomputation by its relaxation in stages."""
     network = _network(search)
     problem = search.problem
-    if network is None or _unsuited(search) or problem.offload:
-        return
-    if len(network) > _MOST_IN_STAGES:
+    if network is None or problem.offload or len(network) > _MOST_IN_STAGES:
         return
     from offcert.formulations.rematerialisation import stages_milp
-    from offcert.formulations.rematerialisation.stages_milp import SCIPY
 
     search.begin("recomputation in stages")
     outcome = stages_milp.solve(
         problem,
-        solver=effort.solver or SCIPY,
+        solver=effort.solver or stages_milp.SCIPY,
         time_limit=effort.seconds,
         threads=effort.workers,
         hint=_incumbent(search, problem),
     )
-    _take(search, outcome, "recompute-stages", effort)
+    _take(search, outcome, "recompute-stages")
 
 
 def solve_checkmate(search: Search, effort: Effort) -> None:
     """Offer the best execution in stages, by Checkmate's program."""
     network = _network(search)
-    if network is None or _unsuited(search) or len(network) > _MOST_IN_STAGES:
+    if network is None or len(network) > _MOST_IN_STAGES:
         return
-    from offcert.formulations.rematerialisation import checkmate_milp
-    from offcert.formulations.rematerialisation.stages_milp import SCIPY
+    from offcert.formulations.rematerialisation import checkmate_milp, stages_milp
 
     search.begin("Checkmate's program")
     outcome = checkmate_milp.solve(
         _alone(search.problem),
-        solver=effort.solver or SCIPY,
+        solver=effort.solver or stages_milp.SCIPY,
         time_limit=effort.seconds,
         threads=effort.workers,
     )
-    _take(search, outcome, "", effort)
+    _take(search, outcome, "")
 
 
 def _network(search: Search) -> Network | None:
@@ -188,11 +193,6 @@ def _network(search: Search) -> Network | None:
     if search.problem.recompute is not Recompute.ANY:
         return None
     return search.problem.computed
-
-
-def _unsuited(search: Search) -> bool:
-    problem = search.problem
-    return problem.recompute is Recompute.NONE
 
 
 def _alone(problem: Problem) -> Problem:
@@ -213,11 +213,8 @@ def _incumbent(search: Search, alone: Problem) -> Execution | None:
     return execution
 
 
-def _take(search: Search, outcome: object, claim: str, effort: Effort) -> None:
+def _take(search: Search, outcome: RematerialisationOutcome, claim: str) -> None:
     """Take over a model's execution, and its solver's claim where nothing may leave."""
-    from offcert.formulations.rematerialisation.outcome import RematerialisationOutcome
-
-    assert isinstance(outcome, RematerialisationOutcome)
     if outcome.execution is not None:
         offer_unmoved(search, outcome.execution)
     if outcome.error is not None:
@@ -241,3 +238,163 @@ def offer_unmoved(search: Search, execution: Execution) -> None:
         return
     schedule = simulate(problem.executed(execution).with_memory(peak), Plan())
     search.offer_executed(execution, schedule, peak if least_bytes else None)
+
+
+# Stages of the longest chain whose exact curve is computed: that of longer chains takes many
+# seconds. Measured; no record.
+MAX_CURVE_STAGES = 300
+
+
+def descend_checkpoints(search: Search, effort: Effort) -> None:
+    """Offer the segments of a chain that suit the problem best, if nothing is offloaded.
+
+    Where time is minimised, those that run least again within the memory; where memory is, those
+    with the fewest live bytes within the deadline. No other disjoint segments do better; segments
+    inside of segments may. For chains of more than `MAX_CURVE_STAGES` stages, only the checkpoints
+    of fewest live bytes.
+    """
+    problem = search.problem
+    chain = problem.checkpoint_chain
+    if chain is None or problem.recompute is Recompute.NONE:
+        return
+    search.begin("checkpoints")
+    execution = _execution(search, chain)
+    if execution is not None:
+        offer_unmoved(search, execution)
+
+
+def _execution(search: Search, chain: CheckpointChain) -> Execution | None:
+    """Return the execution to offer, or None if no segments suit the problem."""
+    if len(chain) > MAX_CURVE_STAGES:
+        from offcert.heuristics.checkpoint.live import checkpoint_execution
+        from offcert.heuristics.checkpoint.live_curve import live_selection
+
+        return checkpoint_execution(chain, live_selection(chain).checkpoints)
+    program = _best_program(search.problem, chain)
+    if program is None:
+        return None
+    network = chain.network()
+    return program.strategy(network).without_unread(network).expand(network)
+
+
+def _best_program(problem: Problem, chain: CheckpointChain) -> Program | None:
+    from offcert.heuristics.checkpoint.live_curve import live_curve
+
+    if problem.minimise is Minimise.TIME:
+        trades = live_curve(chain, problem.platform.memory)
+        return trades[-1].program if trades else None
+    spare = None if problem.deadline is None else problem.deadline - chain.network().compute_time
+    within = (each for each in live_curve(chain) if spare is None or each.again <= spare)
+    best = next(within, None)
+    return None if best is None else best.program
+
+
+# Numbers of slots into which the memory is divided, tried in turn. Arbitrary.
+SLOTS = (20, 50, 100, 200)
+# Seconds that a chain of 100 stages takes with 50 slots, without and with sweeps that keep
+# everything. Measured; no record.
+_SECONDS = {False: 3.0, True: 7.0}
+# The exponent with which that time grows with the number of slots. Measured; no record.
+_GROWTH = 2.6
+# Part of the range of memory below which another program is not worth its time. Arbitrary.
+_FINE = 1 / 256
+
+
+def descend_combined(search: Search, effort: Effort) -> None:
+    """Offer plans of the combined paper's dynamic program, at ever more slots while time is left.
+
+    By itself, and with sweeps that keep all of their last stage (`combined_plan`'s `bare`), which
+    the paper does not know: neither is always better once transfers are whole. Where memory is
+    minimised, the least limit is looked for at which what it finds ends by the deadline, with one
+    number of slots: the first that is asked for, or 50.
+    """
+    problem = search.problem
+    chain = problem.checkpoint_chain
+    if chain is None or problem.recompute is Recompute.NONE:
+        return
+    search.begin("combined program")
+    ends = time.monotonic() + effort.seconds
+    asked: Any = effort.options.get("slots")
+    if problem.minimise is Minimise.MEMORY:
+        _least_memory(search, ends, asked[0] if asked else SLOTS[1])
+        return
+    every = asked or SLOTS
+    for slots in every:
+        for bare in (False, True):
+            if slots > every[0] and seconds(len(chain), slots, bare) > ends - time.monotonic():
+                return
+            found = _found(problem, slots, bare)
+            if found is not None:
+                search.offer_executed(found[0].execution, found[1])
+
+
+def seconds(stages: int, slots: int, bare: bool) -> float:
+    """Return about how long the program takes."""
+    return float(_SECONDS[bare] * (stages / 100) ** 2 * (slots / 50) ** _GROWTH)
+
+
+def _found(problem: Problem, slots: int, bare: bool) -> tuple[CombinedPlan, Schedule] | None:
+    try:
+        plan = combined_plan(problem, slots, bare=bare)
+        return plan, plan.atomic(problem)
+    except MethodError:
+        return None
+
+
+def _least_memory(search: Search, ends: float, slots: int) -> None:
+    """Halve the range of memory until time is over or the range is small."""
+    problem = search.problem
+    network, chain, deadline = problem.computed, problem.checkpoint_chain, problem.deadline
+    assert network is not None
+    assert chain is not None
+    low = max(network.own_memory) - 1
+    high = min(problem.platform.memory, problem.trace.peak_memory)
+    fine = max(1, int((high - low) * _FINE))
+    memory = high
+    while low < memory and seconds(len(chain), slots, True) < ends - time.monotonic():
+        found = _found(problem.with_memory(memory), slots, bare=True)
+        if found is not None and (deadline is None or found[1].makespan <= deadline):
+            search.offer_executed(found[0].execution, found[1], memory)
+            high = memory
+        elif memory == high:
+            return
+        else:
+            low = memory
+        if high - low <= fine:
+            return
+        memory = (low + high) // 2
+
+
+def descend_graphs(search: Search, effort: Effort) -> None:
+    """Offer the best of what the re-forwarding paper's solver stores, if nothing is offloaded.
+
+    Its selections for all max terms are executions of the network, from storing nearly nothing to
+    nearly everything. Where memory is minimised, the one with the fewest live bytes within the
+    deadline is offered; where time is, the one that computes least within the memory.
+    """
+    network = _network(search)
+    if network is None:
+        return
+    search.begin("graph selections")
+    for execution in _executions(network, effort.seconds):
+        offer_unmoved(search, execution)
+
+
+def _executions(network: Network, seconds: float) -> Iterator[Execution]:
+    """Yield the execution of every selection, as long as there is time."""
+    from offcert.heuristics.checkpoint.arbitrary import expansions
+    from offcert.heuristics.checkpoint.graph_networks import graph_of
+
+    deadline = time.monotonic() + seconds
+    try:
+        made = graph_of(network)
+    except InputError:
+        # Nothing can run again.
+        return
+    seen: set[tuple[int, ...]] = set()
+    for _, selection, _ in expansions(made.graph):
+        if selection.stored not in seen:
+            seen.add(selection.stored)
+            yield made.strategy(selection).expand(network)
+        if time.monotonic() > deadline:
+            return

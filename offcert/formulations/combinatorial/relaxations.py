@@ -1,7 +1,7 @@
 """Combinatorial lower bounds: Prop. 3, the fractional optimum, and both with subset-sum rounding.
 
 All of them rest on one number per operation: the bytes that must be absent while it runs. They are
-computed in exact integers and re-computed by `offcert.verification.recheck` with other code.
+computed in exact integers and re-computed by `offcert.verification.findings` with other code.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from offcert.proofs.proof import ALL, Proof, ProofKind
 from offcert.questions.schedule.problem import Minimise
 
 if TYPE_CHECKING:
+    import offcert.verification.findings
     import offcert.verification.least_memory
-    import offcert.verification.recheck
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +93,7 @@ PROOFS = (
     ProofKind(
         "least-memory-by-time",
         MemoryByTime,
-        Later(lambda: offcert.verification.recheck.by_time),
+        Later(lambda: offcert.verification.findings.by_time),
         "the bytes within which a bound on time exceeds the deadline",
         page="least-memory",
         searched=True,

@@ -13,7 +13,6 @@ from offcert.questions.schedule.problem import Minimise, Recompute
 
 if TYPE_CHECKING:
     import offcert.verification.joint.verifier
-    import offcert.verification.joint_labels.verifier
 
 FLUID_CLAIMS = (
     ClaimKind(
@@ -70,7 +69,7 @@ JOINT = (
     ProofKind(
         "joint-labels",
         Computed,
-        Later(lambda: offcert.verification.joint_labels.verifier.joint_labels),
+        Later(lambda: offcert.verification.joint.verifier.joint_labels),
         "every way to move and compute again, searched to the end; for small networks",
         page="joint-labels",
         searched=True,
@@ -80,7 +79,7 @@ JOINT = (
     ProofKind(
         "joint-labels-memory",
         Computed,
-        Later(lambda: offcert.verification.joint_labels.verifier.joint_labels_memory),
+        Later(lambda: offcert.verification.joint.verifier.joint_labels_memory),
         "bytes, by the same search within one byte less",
         page="joint-labels",
         searched=True,

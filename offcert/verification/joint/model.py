@@ -66,19 +66,7 @@ Share = tuple[str, int, int] | int
 
 
 class JointModel:
-    """The facts about one problem's executions, cut somewhere.
-
-    Parameters
-    ----------
-    problem : Problem
-        A problem with a network.
-    states : States
-        Of that network.
-    cuts : Cuts
-        Boundaries and spans.
-    room : sequence of Room
-        For each moment.
-    """
+    """The facts about one problem's executions, cut somewhere."""
 
     def __init__(self, problem: Problem, states: States, cuts: Cuts, room: Sequence[Room]) -> None:
         self.states, self.cuts, self.room = states, cuts, list(room)

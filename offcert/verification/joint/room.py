@@ -15,14 +15,8 @@ from offcert.core.network import Network
 class Cuts:
     """Boundaries of windows, and spans between any two boundaries.
 
-    Parameters
-    ----------
-    moments : sequence of int
-        The start (``2o``) and the end (``2o + 1``) of first runs o, increasing.
-    joined : sequence of sequence of int
-        Spans of several windows, by their boundaries: the beginning is 0, the end comes last.
-    computations : int
-        How many there are.
+    `moments` are the start (``2o``) and the end (``2o + 1``) of first runs o, increasing; `joined`
+    the spans of several windows, by their boundaries: the beginning is 0, the end comes last.
     """
 
     def __init__(
@@ -82,12 +76,7 @@ class Cuts:
 class States:
     """The states of all memory that values take.
 
-    Parameters
-    ----------
-    network : Network
-        Any network.
-    offload : bool
-        Whether anything may be copied to the host.
+    Values may be copied to the host if `offload` says so.
     """
 
     def __init__(self, network: Network, offload: bool) -> None:
@@ -186,39 +175,21 @@ MOST_UNITS = 1 << 22
 
 @dataclass(frozen=True)
 class Room:
-    """The room that a first run leaves, at one of its moments, to all values that it does not use.
+    """The room that a first run leaves, at one of its moments, to values that it does not use."""
 
-    Attributes
-    ----------
-    most : int
-        Bytes.
-    absent : frozenset of int
-        States that cannot be present, as they are too large.
-    kept : int or None
-        At the end of a run that takes less memory if it discards values that it makes: bytes for
-        those that are kept, and for the values that it does not use.
-    """
-
-    most: int
-    absent: frozenset[int] = frozenset()
+    most: int  # Bytes
+    absent: frozenset[int] = frozenset()  # States that cannot be present, as they are too large
+    # At the end of a run that takes less memory if it discards values that it makes: bytes for
+    # those that are kept, and for the values that it does not use.
     kept: int | None = None
 
 
 def rooms(states: States, cuts: Cuts, memory: int, whole: bool) -> list[Room]:
     """Return the room at each moment.
 
-    Parameters
-    ----------
-    states : States
-        Of the network.
-    cuts : Cuts
-        With the moments.
-    memory : int
-        Bytes on the device.
-    whole : bool
-        Whether a copy takes all of its memory or none. Then what is present, and of use later, is
-        a set of whole values: those that are needed and can neither return nor be made again, and
-        some others.
+    If a copy takes all of its memory or none (`whole`), what is present, and of use later, is a set
+    of whole values: those that are needed and can neither return nor be made again, and some
+    others.
     """
     found = []
     for boundary in range(1, cuts.windows):

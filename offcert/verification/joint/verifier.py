@@ -1,12 +1,15 @@
-"""Verification of joint bounds by their multipliers; see `offcert.verification.joint.model`."""
+"""Verification of joint bounds: by their multipliers (`model`), or by a search (`labels`)."""
 
 from __future__ import annotations
 
 from offcert.core.errors import InputError
 from offcert.proofs.joint_document import JointCases, read
+from offcert.proofs.kinds.computed import Computed
 from offcert.proofs.kinds.multipliers import JointProof
 from offcert.proofs.packed import TooLongError
-from offcert.questions.schedule.problem import Problem, Transfers
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
+from offcert.verification.joint.contents import Contents
+from offcert.verification.joint.labels import JointLabels
 from offcert.verification.joint.model import JointModel, Weighing
 from offcert.verification.joint.room import Cuts, States, rooms
 from offcert.verification.limits import Allowance, BeyondLimitsError
@@ -18,12 +21,8 @@ Decided = dict[tuple[int, tuple[int, ...]], tuple[int, int]]
 def least(model: JointModel, cases: JointCases, allowance: Allowance) -> int:
     """Return the least bound of all leaves, in ticks.
 
-    Raises
-    ------
-    InputError
-        If multipliers are of no use, or nodes are missing, left over, or about no run again.
-    BeyondLimitsError
-        If there is no time left.
+    Raises `InputError` if multipliers are of no use, or nodes are missing, left over, or about no
+    run again.
     """
     alone = len(cases.nodes) == 1 and cases.nodes[0] == 0 and len(cases.multipliers) == 1
     weighed: dict[int, Weighing] = {}
@@ -93,12 +92,8 @@ def joint_lp(problem: Problem, value: int, proof: JointProof, allowance: Allowan
 def proved_by(problem: Problem, proof: JointProof, allowance: Allowance) -> int:
     """Return the ticks that multipliers prove to be necessary, whatever problem they were made for.
 
-    Raises
-    ------
-    InputError
-        If they prove nothing about this problem.
-    BeyondLimitsError
-        If it takes more than is allowed.
+    Raises `InputError` if they prove nothing about this problem, and `BeyondLimitsError` if it
+    takes more than is allowed.
     """
     network = problem.computed
     if network is None:
@@ -116,3 +111,62 @@ def proved_by(problem: Problem, proof: JointProof, allowance: Allowance) -> int:
         return least(JointModel(problem, states, cuts, room), cases, allowance)
     except TooLongError as error:
         raise BeyondLimitsError(str(error)) from None
+
+
+def joint_labels(problem: Problem, value: int, proof: Computed, allowance: Allowance) -> str | None:
+    """Return None if no execution is shorter than `value` ticks, or the fault."""
+    fault = beyond_scope(problem)
+    if fault is not None:
+        return fault
+    found = JointLabels(Contents(problem), problem.platform.memory, value).shorter(allowance)
+    if found is not None:
+        return f"the document says {value}, but an execution may take {found}"
+    return None
+
+
+def joint_labels_memory(
+    problem: Problem, value: int, proof: Computed, allowance: Allowance
+) -> str | None:
+    """Return None if within one byte less no execution ends by the deadline, or the fault.
+
+    Without a deadline, if there is none at all.
+    """
+    fault = beyond_scope(problem, Minimise.MEMORY)
+    if fault is not None:
+        return fault
+    deadline = problem.deadline
+    contents = Contents(problem, timed=deadline is not None)
+    limit = None if deadline is None else deadline + 1
+    if JointLabels(contents, value - 1, limit).shorter(allowance) is not None:
+        return f"the document says {value}, but within {value - 1} something can be executed"
+    return None
+
+
+def nothing_fits(problem: Problem, memory: int, allowance: Allowance) -> str | None:
+    """Return None if nothing can be executed within so many bytes, or the fault.
+
+    Raises `BeyondLimitsError` if that is not known when time or memory run out.
+    """
+    fault = beyond_scope(problem)
+    if fault is not None:
+        return fault
+    search = JointLabels(Contents(problem, timed=False), memory, None)
+    if search.shorter(allowance) is not None:
+        return f"within {memory} something can be executed"
+    return None
+
+
+def beyond_scope(problem: Problem, minimise: Minimise = Minimise.TIME) -> str | None:
+    """Return the reason why the search establishes nothing about a problem, or None.
+
+    `minimise` is the objective that the bound is about: ticks or bytes.
+    """
+    if problem.computed is None:
+        return "nothing is known of what is computed from what"
+    if problem.recompute is Recompute.NONE:
+        return "it is about problems in which computations may run again"
+    if problem.minimise is not minimise:
+        return f"it is about the least {minimise}, not the least {problem.minimise}"
+    if problem.offload and problem.transfers is not Transfers.ATOMIC:
+        return f"it is about atomic transfers, not {problem.transfers} ones"
+    return None

@@ -18,7 +18,7 @@ import numpy as np
 
 from offcert.core.compiled import IntArray, compiled, inlined
 from offcert.verification.growing import grown, put
-from offcert.verification.outward.view import (
+from offcert.verification.outward.tables import (
     CAN,
     MAY,
     Asked,

@@ -22,45 +22,27 @@ _MOST_TOLD_APART = 1 << 10
 
 @dataclass(frozen=True)
 class Crossing:
-    """A transfer under way at the cut.
+    """A transfer under way at the cut."""
 
-    Attributes
-    ----------
-    side : int
-        On which its tensor is out: ``BACK`` for an offload, ``FRONT`` for a prefetch.
-    place : int
-        Its class.
-    least, most : int
-        Ticks of it that may lie before the cut.
-    """
-
-    side: int
-    place: int
+    side: int  # On which its tensor is out: ``BACK`` for an offload, ``FRONT`` for a prefetch
+    place: int  # Its class
+    # Ticks of it that may lie before the cut.
     least: int
     most: int
 
 
 @dataclass(frozen=True)
 class SetLimits:
-    """Schedules, by the tensors that are out at the cut.
+    """Schedules, by the tensors that are out at the cut."""
 
-    Attributes
-    ----------
-    low, high : tuple of int
-        Least and most tensors of each class that are out at the cut.
-    least, most : int
-        Bytes that are out at the cut.
-    crossing : Crossing or None
-        The transfer under way at the cut, if there is one.
-    ticks : pair of int
-        Least ticks in which all tensors that are out leave, and return.
-    """
-
+    # Least and most tensors of each class that are out at the cut.
     low: tuple[int, ...]
     high: tuple[int, ...]
+    # Bytes that are out at the cut.
     least: int
     most: int
-    crossing: Crossing | None = None
+    crossing: Crossing | None = None  # The transfer under way at the cut, if there is one
+    # Least ticks in which all tensors that are out leave, and return.
     ticks: tuple[int, int] = (0, 0)
 
 
@@ -308,10 +290,7 @@ def by_class(
 def places_of(splits: Sequence[Sequence[Any]], roots: int) -> tuple[list[int], list[list[int]]]:
     """Return the places of the advice on some parts, and on those they are divided into.
 
-    Raises
-    ------
-    FaultError
-        If advice is missing, or left over, or a division makes no sense.
+    Raises `FaultError` if advice is missing, or left over, or a division makes no sense.
     """
     children: list[list[int]] = [[] for _ in splits]
     # The advice on a part comes before that on what it is divided into, so it is read backwards.

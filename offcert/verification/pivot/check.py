@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,11 +13,253 @@ from offcert.core.platform import Kind, Link
 from offcert.core.threads import cores, in_threads
 from offcert.proofs.kinds.labels import Pivot
 from offcert.questions.schedule.problem import Problem, Transfers
+from offcert.verification.absence import cheapest_cover
 from offcert.verification.ends.check import MOST_LABELS as MOST_OF_ENDS
 from offcert.verification.ends.check import ends_fault, ends_within_reach
+from offcert.verification.ends.prospects import floors
 from offcert.verification.ends.sides import ticks_of
-from offcert.verification.limits import Allowance, TooLargeError
-from offcert.verification.pivot.side import Evictable, Found, Side, nothing_found
+from offcert.verification.limits import Allowance, BeyondLimitsError, TooLargeError
+from offcert.verification.pivot.search import search
+from offcert.verification.pivot.tables import Tables, new_standing
+
+# The largest number in the arrays. Derived: it stays inside 64 bits.
+_LARGEST = 2**62
+# Classes whose tensors must not leave twice, at most: each takes a bit. Derived.
+_MOST_ONCE = 62
+
+
+@dataclass(frozen=True)
+class Evictable:
+    """A tensor with one gap: bytes, ticks each way, and the operations around the gap."""
+
+    gap: int
+    size: int
+    leaving: int
+    returning: int
+    writer: int
+    before: int
+    after: int
+
+
+@dataclass(frozen=True)
+class Movable:
+    """A tensor as one side sees it."""
+
+    ready: int
+    opens: int
+    closes: int
+    due: int
+
+
+@dataclass(frozen=True)
+class Found:
+    """The complete labels of a side, its returns across the cut, and its earliest end.
+
+    Rows are those of `search.search`.
+    """
+
+    labels: IntArray
+    straddles: IntArray
+    earliest: int
+
+
+def nothing_found() -> Found:
+    """Return that a side need not be searched, as it cannot end in time."""
+    return Found(np.zeros((0, 4), dtype=np.int64), np.zeros((0, 5), dtype=np.int64), 0)
+
+
+class Side:
+    """The operations on one side of the cut and everything that may move beside them."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        classes: Sequence[Sequence[Evictable]],
+        pivot: int,
+        whole_limit: int,
+        limit: int,
+        once: Collection[int],
+        backwards: bool,
+    ) -> None:
+        trace = problem.trace
+        memory, last = problem.platform.memory, len(trace) - 1
+        self.limit, self.whole_limit = limit, whole_limit
+        self.sizes = [members[0].size for members in classes]
+        leaving = [members[0].leaving for members in classes]
+        returning = [members[0].returning for members in classes]
+        to_host, to_device = (problem.platform.rate(kind) for kind in (Kind.OFFLOAD, Kind.PREFETCH))
+        # Backwards, the tensor that comes to the device is the one that moves out.
+        self.out_times, self.back_times = (
+            (returning, leaving) if backwards else (leaving, returning)
+        )
+        self.out_rate, self.back_rate = (to_device, to_host) if backwards else (to_host, to_device)
+        self.once = frozenset(
+            c for c, members in enumerate(classes) if any(v.gap in once for v in members)
+        )
+        order = list(range(last, pivot - 1, -1)) if backwards else list(range(pivot))
+        self.count = len(order)
+        self.clock = [0]
+        for operation in order:
+            self.clock.append(self.clock[-1] + trace.durations[operation])
+        # What is out at the cut is out when the pivot starts.
+        columns = [*order, pivot]
+        self.need = [max(0, trace.demand[operation] - memory) for operation in columns]
+        self.idle_need = [
+            max(0, _live_before(problem, last - j + 1 if backwards else j) - memory)
+            for j in range(self.count + 1)
+        ]
+        self.movable = [[_seen(v, last, backwards) for v in members] for members in classes]
+        self.radix = [1]
+        for members in classes:
+            self.radix.append(self.radix[-1] * (len(members) + 1))
+        self.here = [
+            sum((v.after > pivot) if backwards else (v.writer < pivot) for v in members)
+            for members in classes
+        ]
+        self.across = [sum(v.writer < pivot < v.after for v in members) for members in classes]
+        self.spans = [
+            [
+                sum(v.before < operation < v.after for v in members[: self.here[c]])
+                for operation in columns
+            ]
+            for c, members in enumerate(classes)
+        ]
+        for j, operation in enumerate(columns):
+            spanning = [v.size for m in classes for v in m if v.before < operation < v.after]
+            self.need[j] = cheapest_cover(spanning, self.need[j])
+        # What may be out at the cut passes the link on the other side, too: the earliest begin
+        # there, with class and rank, latest first.
+        total = sum(trace.durations)
+        done = [0]
+        for duration in trace.durations:
+            done.append(done[-1] + duration)
+        self.way = sorted(
+            (
+                (done[v.writer + 1] if backwards else total - done[v.after], c, r)
+                for c, members in enumerate(classes)
+                for r, v in enumerate(members[: self.across[c]])
+            ),
+            reverse=True,
+        )
+
+    def _head(self) -> IntArray:
+        """For each operation, how early the side can end if nothing has waited before it."""
+        movable = [
+            (self.sizes[c], move.ready, [rank < spanning for spanning in self.spans[c]])
+            for c, members in enumerate(self.movable)
+            for rank, move in enumerate(members)
+        ]
+        sizes, ready, absent = zip(*movable, strict=True)
+        rate = self.out_rate.numerator, self.out_rate.denominator
+        return floors(
+            _array(self.clock),
+            _array(self.need),
+            _array(sizes),
+            _array(ready),
+            np.array(absent, dtype=np.bool_),
+            _array(rate),
+        )
+
+    def ends(self, labels: IntArray) -> IntArray:
+        """When the side is over, for labels that have run everything."""
+        return np.maximum(labels[:, 1] + self.clock[self.count], labels[:, 0])
+
+    def tensor(self, c: int, out: int) -> Movable:
+        """Return the next tensor of a class to leave when so many, as one number, are out."""
+        return self.movable[c][out // self.radix[c] % (len(self.movable[c]) + 1)]
+
+    def search(self, max_labels: int) -> Found:
+        """Return every complete label that ends within the limit.
+
+        Raises `BeyondLimitsError` if it takes more labels than allowed, and `TooLargeError` if a
+        number might not fit into 64 bits.
+        """
+        tables = self.tables()
+        finished, labels, straddles = search(
+            tables, new_standing(tables), self.limit, self.whole_limit, max_labels
+        )
+        if not finished:
+            raise BeyondLimitsError("the search is too large")
+        ends = np.concatenate((self.ends(labels), straddles[:, 0]))
+        return Found(labels, straddles, int(ends.min(initial=self.limit + 1)))
+
+    def tables(self) -> Tables:
+        """Return the side as arrays.
+
+        Raises `TooLargeError` if a number might not fit into 64 bits.
+        """
+        width = max(map(len, self.movable))
+        rates = (self.out_rate, self.back_rate)
+        volume = sum(
+            size * len(members) for size, members in zip(self.sizes, self.movable, strict=True)
+        )
+        largest = max(
+            self.radix[-1],
+            # Ticks of everything, before the division and after.
+            (volume + max(self.need)) * max(rate.denominator for rate in rates),
+            max(rate.numerator for rate in rates),
+            2
+            * (
+                self.clock[-1]
+                + sum(
+                    max(one, two) * len(m)
+                    for one, two, m in zip(
+                        self.out_times, self.back_times, self.movable, strict=True
+                    )
+                )
+            ),
+            abs(self.whole_limit),
+            abs(self.limit),
+        )
+        if largest >= _LARGEST or len(self.once) > _MOST_ONCE:
+            raise TooLargeError
+        bits = {c: 1 << bit for bit, c in enumerate(sorted(self.once))}
+
+        def padded(attribute: str) -> IntArray:
+            rows = [[getattr(move, attribute) for move in members] for members in self.movable]
+            return _array([row + [0] * (width - len(row)) for row in rows])
+
+        return Tables(
+            clock=_array(self.clock),
+            need=_array(self.need),
+            idle_need=_array(self.idle_need),
+            head=self._head(),
+            sizes=_array(self.sizes),
+            out_times=_array(self.out_times),
+            back_times=_array(self.back_times),
+            here=_array(self.here),
+            across=_array(self.across),
+            spans=_array(self.spans),
+            ready=padded("ready"),
+            opens=padded("opens"),
+            closes=padded("closes"),
+            due=padded("due"),
+            once=_array([bits.get(c, 0) for c in range(len(self.sizes))]),
+            radix=_array(self.radix[:-1]),
+            way=_array(self.way).reshape(-1, 3),
+            rates=_array([(rate.numerator, rate.denominator) for rate in rates]),
+        )
+
+
+def _array(values: Sequence[object]) -> IntArray:
+    return np.array(values, dtype=np.int64)
+
+
+def _seen(tensor: Evictable, last: int, backwards: bool) -> Movable:
+    if backwards:
+        after = last - tensor.after
+        return Movable(after, after, last - tensor.before, last - tensor.writer)
+    return Movable(tensor.writer, tensor.before, tensor.after, tensor.after)
+
+
+def _live_before(problem: Problem, operation: int) -> int:
+    """Bytes on the device between `operation` and the one before it, if nothing is absent."""
+    return sum(
+        tensor.size
+        for tensor in problem.trace.tensors
+        if tensor.uses[0] < operation <= tensor.uses[-1]
+    )
+
 
 # Labels to be searched on each side, unless the caller wants less. Arbitrary.
 MOST_LABELS = 16_000_000
@@ -37,22 +280,10 @@ def pivot_fault(
 ) -> str | None:
     """Return None if no schedule is shorter than `claimed` ticks, or which part fails to show it.
 
-    Parameters
-    ----------
-    problem : Problem
-        Any; it is a fault if transfers are not atomic, the link is duplex, an evictable tensor has
-        several gaps, or gaps are not nested.
-    claimed : int
-        The bound, in ticks.
-    proof : Pivot
-        The advice. A side whose limit is below its proved end is not searched.
-    max_labels, most_of_ends : int
-        How much to search at most on each side, and for each of the ends.
-
-    Raises
-    ------
-    BeyondLimitsError
-        If a search is too large.
+    It is a fault if transfers are not atomic, the link is duplex, an evictable tensor has several
+    gaps, or gaps are not nested. A side whose limit is below its proved end is not searched.
+    `max_labels` says how much to search at most on each side, `most_of_ends` for each of the ends;
+    beyond them it raises `BeyondLimitsError`.
     """
     trace = problem.trace
     limits = front_limit, back_limit = proof.front_limit, proof.back_limit

@@ -12,7 +12,7 @@ import offcert
 from offcert.campaign.cells import CellSettings, grid
 from offcert.campaign.run import execute
 from offcert.campaign.standing import Measured, describe_standings, profile, standings
-from offcert.certification import own_method, watchdog
+from offcert.certification import interrupts, registry
 from offcert.certification.methods import METHODS, solve
 from offcert.cli import main
 from offcert.core.errors import InputError
@@ -102,14 +102,14 @@ def test_another_text_of_a_function_is_another_computation(
     keys = set()
     for text in ("return None", "return  None"):
         (tmp_path / "changing_method.py").write_text(f"def f(problem):\n    {text}\n")
-        own_method.code_digest.cache_clear()
+        registry.code_digest.cache_clear()
         keys |= {cell.key for cell in grid([PROBLEM], ["changing_method:f"])}
     assert len(keys) == 2
 
 
 def test_functions_that_die_or_hang_cost_one_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     """What this program made, a function in a function, runs in a copy of this program."""
-    monkeypatch.setattr(watchdog, "GRACE", 0.0)
+    monkeypatch.setattr(interrupts, "GRACE", 0.0)
 
     def sometimes(problem: Problem) -> object:
         if problem.name == "cnn-8-0":
@@ -232,4 +232,4 @@ def test_families_that_minimise_memory_are_left_out_of_patterns() -> None:
 
 
 def test_no_method_of_ours_looks_like_a_function() -> None:
-    assert not any(own_method.names_own(name) for name in METHODS)
+    assert not any(registry.names_own(name) for name in METHODS)

@@ -13,13 +13,12 @@ from typing import Any, ClassVar
 import pytest
 
 from offcert.certification import climbing
-from offcert.certification.background import WAIT, Compiling, waits_for_kernels
 from offcert.certification.climbing import climb, climb_at_once
 from offcert.certification.compile import GROUPS, main
 from offcert.certification.method import Method
 from offcert.certification.rung import Rung
 from offcert.certification.running import Running
-from offcert.certification.warm import Group
+from offcert.certification.warm import WAIT, Compiling, Group, waits_for_kernels
 from offcert.core.kernel_cache import NotCompiledError
 from offcert.proofs.questions import SCHEDULE
 

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 import offcert
-from offcert.certification.exporting import FORMATS, RETENTION, export
-from offcert.certification.importing import import_schedule
+from offcert.certification.exchange import FORMATS, RETENTION, export, import_schedule
 from offcert.cli import export as command
 from offcert.cli import main
 from offcert.formulations.exported.cells import Cells, Keeps

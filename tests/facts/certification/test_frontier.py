@@ -5,8 +5,7 @@ from fractions import Fraction
 
 import pytest
 
-from offcert.certification.frontier import FrontierProgress, frontier
-from offcert.certification.ladder import certify
+from offcert.certification.ladder import FrontierProgress, certify, frontier
 from offcert.certification.search import SearchProgress
 from offcert.core.errors import InputError
 from offcert.core.platform import Platform

@@ -10,7 +10,7 @@ from offcert.certification.ladder import certify
 from offcert.certification.method import Effort
 from offcert.certification.methods import solve
 from offcert.certification.search import Search
-from offcert.certification.search_steps.checkpoints import descend_graphs
+from offcert.certification.search_steps.rematerialisation import descend_graphs
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
 from offcert.core.platform import Platform

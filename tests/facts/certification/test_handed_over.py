@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from offcert.certification import watchdog
+from offcert.certification import interrupts
+from offcert.certification.clock import Starved
+from offcert.certification.interrupts import watched
 from offcert.certification.method import Effort
 from offcert.certification.registry import STEPS
 from offcert.certification.rung import Rung
+from offcert.certification.running import Workings
 from offcert.certification.search import Search
 from offcert.certification.search_steps.deadlines import halve_limits
 from offcert.certification.search_steps.joint import descend_plain, descend_whole
 from offcert.certification.search_steps.rematerialisation import descend_rematerialisation
-from offcert.certification.starved import Starved
-from offcert.certification.watchdog import watched
-from offcert.certification.workings import Workings
 from offcert.heuristics.evictions.rules import sequential
 from offcert.questions.schedule.problem import Minimise, Problem
 from offcert.questions.schedule.simulate import simulate
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*the search goes on without it"
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tenth of a second instead of five; steps hand over every twentieth."""
-    monkeypatch.setattr(watchdog, "TICK", 0.05)
+    monkeypatch.setattr(interrupts, "TICK", 0.05)
     monkeypatch.setattr("offcert.heuristics.joint.search.TAKING", 0.05)
 
 
@@ -133,8 +133,8 @@ def starving(monkeypatch: pytest.MonkeyPatch, part: float, threads: int = 1) -> 
         waited = int(part * passed)
         return {str(each): (passed - waited, waited) for each in range(threads)}
 
-    monkeypatch.setattr("offcert.certification.starved.ran_and_waited", told)
-    monkeypatch.setattr("offcert.certification.starved.cores", lambda: 2)
+    monkeypatch.setattr("offcert.certification.clock.ran_and_waited", told)
+    monkeypatch.setattr("offcert.certification.clock.cores", lambda: 2)
 
 
 def test_time_that_others_have_the_processors_is_not_the_steps(

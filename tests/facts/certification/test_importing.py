@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import offcert
-from offcert.certification.importing import import_schedule
+from offcert.certification.exchange import import_schedule
 from offcert.certification.schedule_tables import read_schedule
 from offcert.cli import main
 from offcert.instances.checkpoint_instances import CheckpointChains

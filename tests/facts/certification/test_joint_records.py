@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from offcert.certification.private import add
-from offcert.certification.records import merged
+from offcert.certification.records import add, merged
 from offcert.certification.search import UnsoundError
 from offcert.core.errors import InputError
 from offcert.core.result import Bound, Evidence

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from offcert.certification import loading
+from offcert.certification import clock
 from offcert.certification.climbing import climb
-from offcert.certification.loading import Loading, loading_since
+from offcert.certification.clock import Loading, loading_since
 from offcert.certification.method import Method
 from offcert.certification.rung import Rung
 from offcert.certification.running import Running
@@ -43,7 +43,7 @@ def test_a_search_has_less_time_by_what_was_counted(
     with loading_since(now - seconds):
         search: Running[None] = Running(8.0)
     assert search.remaining == 8.0 - counted
-    free = max(0.0, loading.FREE - seconds)
+    free = max(0.0, clock.FREE - seconds)
     with search.untimed():
         now += 2.0
     # Kernels were loaded, none was compiled: that is counted, too, as far as it is not free.

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from offcert.certification.methods import solve
-from offcert.certification.private import add, find_problem, insert
+from offcert.certification.records import add, find_problem, insert
 from offcert.core.errors import InputError
 from offcert.instances.library import Library
 from offcert.questions.schedule.files import problem_to_json

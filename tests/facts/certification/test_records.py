@@ -21,8 +21,8 @@ from offcert.instances.library import Entry, Family, Library, default_library, m
 from offcert.instances.records import KnownBound, Record
 from offcert.questions.schedule.simulate import simulate
 from offcert.verification.document import verify
+from offcert.verification.findings import recheck
 from offcert.verification.limits import BeyondLimitsError
-from offcert.verification.recheck import recheck
 
 NAME = "cnn-12-1-m10"
 
@@ -94,7 +94,7 @@ def test_a_better_certificate_improves_it_and_a_worse_one_is_refused(library: Li
 
 
 def test_a_record_says_when_it_was_improved_and_on_what(library: Library) -> None:
-    add(library, certificate("greedy"), "an abacus")
+    add(library, certificate("greedy"), hardware="an abacus")
     found = reopened(library).record.improved
     assert found is not None
     assert found.hardware == "an abacus"

@@ -12,7 +12,8 @@ from dataclasses import replace
 
 import pytest
 
-from offcert.certification import climbing, watchdog
+from offcert.certification import climbing, interrupts
+from offcert.certification.interrupts import ending_with, watched
 from offcert.certification.ladder import certify
 from offcert.certification.ladders import joint as choice
 from offcert.certification.ladders.joint import LADDERS, ladder_for
@@ -20,7 +21,6 @@ from offcert.certification.method import Effort, Method
 from offcert.certification.methods import METHODS, solve
 from offcert.certification.rung import Rung
 from offcert.certification.search import Search
-from offcert.certification.watchdog import ending_with, watched
 from offcert.core.threads import in_threads
 from offcert.proofs.certificate import Certificate
 from support.problems.random_instances import random_problem
@@ -32,9 +32,9 @@ NEVER = threading.Event()
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Half a second instead of five; whoever is stuck is freed in the end."""
     monkeypatch.setattr(climbing, "GRACE", 0.3)
-    monkeypatch.setattr(watchdog, "GRACE", 0.3)
-    monkeypatch.setattr(watchdog, "TICK", 0.05)
-    monkeypatch.setattr(watchdog, "AGAIN", 0.3)
+    monkeypatch.setattr(interrupts, "GRACE", 0.3)
+    monkeypatch.setattr(interrupts, "TICK", 0.05)
+    monkeypatch.setattr(interrupts, "AGAIN", 0.3)
     yield
     NEVER.set()
     NEVER.clear()
@@ -158,7 +158,7 @@ def test_time_in_which_the_clock_stands_still_or_that_was_granted_does_not_count
 @pytest.mark.slow
 def test_what_nothing_can_interrupt_ends_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here the last resort only frees what is stuck; the command line ends the process."""
-    monkeypatch.setattr(watchdog, "AGAIN", 0.1)
+    monkeypatch.setattr(interrupts, "AGAIN", 0.1)
     known: list[Certificate] = []
 
     def last_resort(certificate: Certificate) -> None:

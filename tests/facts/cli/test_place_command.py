@@ -9,12 +9,11 @@ from xml.etree import ElementTree
 import pytest
 
 import offcert
-from offcert.certification.host_problem import host_problem
 from offcert.certification.method import Effort, Method
 from offcert.certification.placement_methods import PLACEMENT_METHODS
-from offcert.certification.placement_search import PlacementSearch
-from offcert.certification.placing import place
+from offcert.certification.placing import host_problem, place
 from offcert.certification.rung import Rung
+from offcert.certification.search import PlacementSearch
 from offcert.certification.splitting import certify_split
 from offcert.cli import main
 from offcert.core.documents import canonical_digest
@@ -235,7 +234,7 @@ def test_an_interrupt_writes_what_is_known(
         Rung(PLACEMENT_METHODS["load"], 1.0, "a bound"),
         Rung(Method(interrupt), 1.0, "it ends"),
     )
-    monkeypatch.setattr("offcert.certification.ladders.placement.PLACEMENT_LADDER", rungs)
+    monkeypatch.setattr("offcert.certification.placement_methods.PLACEMENT_LADDER", rungs)
     assert main(["place", table, "-o", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["interrupted"]
     assert json.loads(kept[0])["settings"]["unfinished"] == "interrupted"

@@ -163,7 +163,7 @@ def named_by_questions(*fields: str) -> set[str]:
 # Who loads what has a name that it does not write out, and where the names come from.
 BY_NAME: dict[str, set[str]] = {
     # Every verifier that a registry names.
-    "verification/recheck.py": {kind.verifier.name.rpartition(".")[0] for kind in KINDS},
+    "verification/findings.py": {kind.verifier.name.rpartition(".")[0] for kind in KINDS},
     "campaign/preload_search.py": {
         "offcert.formulations.fluid.milp",
         "offcert.formulations.models.interval_cpsat",
@@ -172,8 +172,7 @@ BY_NAME: dict[str, set[str]] = {
     "verification/document.py": named_by_questions("checker"),
     "proofs/any_certificate.py": named_by_questions("reader", "writer"),
     "certification/climbing.py": named_by_questions("ladder"),
-    "certification/placing.py": named_by_questions("placer"),
-    "certification/host_problem.py": named_by_questions("host"),
+    "certification/placing.py": named_by_questions("placer") | named_by_questions("host"),
     "proofs/reading.py": named_by_questions("certificate"),
     "cli/choose.py": named_by_questions("text"),
     "cli/devices.py": named_by_questions("text"),

@@ -70,7 +70,7 @@ def private_names_replaced(text: str) -> Iterator[str]:
     "text",
     [
         'monkeypatch.setattr(module, "_SECONDS", 1)',
-        'patch.setattr("offcert.certification.watchdog._TICK", 1)',
+        'patch.setattr("offcert.certification.interrupts._TICK", 1)',
         'monkeypatch.setattr(module._Private, "public", 1)',
         'setattr(thing, "_name", 1)',
         'mock.patch.object(module, "_name", 1)',

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from offcert.certification.frontier import frontier
+from offcert.certification.ladder import frontier
 from offcert.core.result import Bound, Evidence
 from offcert.core.units import Units
 from offcert.proofs.certificate import Certificate

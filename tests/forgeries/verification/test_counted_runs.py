@@ -21,9 +21,9 @@ from offcert.proofs.kinds.multipliers import JointProof
 from offcert.proofs.packed import pack, unpack
 from offcert.questions.schedule.files import problem_to_json
 from offcert.questions.schedule.problem import Problem
+from offcert.verification.findings import recheck
 from offcert.verification.joint.verifier import proved_by
 from offcert.verification.limits import UNLIMITED
-from offcert.verification.recheck import recheck
 from support.oracles.joint import least_time
 from support.seeds import by_seeds
 

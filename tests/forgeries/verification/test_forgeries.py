@@ -25,7 +25,7 @@ from offcert.formulations.combinatorial.large_tensors import (
 from offcert.proofs.packed import pack, unpack
 from offcert.proofs.registry import PROOFS
 from offcert.questions.schedule.problem import Minimise, Problem
-from offcert.verification.recheck import recheck
+from offcert.verification.findings import recheck
 from support.oracles.schedules import brute_force
 from support.problems.joint import joint_proofs
 from support.problems.least_memory import memory_proofs

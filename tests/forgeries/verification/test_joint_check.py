@@ -22,8 +22,8 @@ from offcert.proofs import claims
 from offcert.proofs.kinds.multipliers import JointProof
 from offcert.proofs.packed import pack, unpack
 from offcert.questions.schedule.problem import Problem, Recompute, Transfers
+from offcert.verification.findings import recheck
 from offcert.verification.joint.room import largest_sum
-from offcert.verification.recheck import recheck
 from support.oracles.joint import least_time
 from support.problems.joint import joint_problem, solvable
 

@@ -22,12 +22,12 @@ from offcert.formulations.labels.outward.tree import Tree
 from offcert.proofs.kinds.labels import Outward
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.verification.document import verify
+from offcert.verification.findings import recheck
 from offcert.verification.limits import BeyondLimitsError
 from offcert.verification.outward import sets as outward_sets
 from offcert.verification.outward import tables as outward_tables
 from offcert.verification.outward import walk as outward_walk
 from offcert.verification.outward.check import outward_fault
-from offcert.verification.recheck import recheck
 from support.oracles.schedules import brute_force
 from support.problems.outward import cases, no_pause
 from support.problems.random_instances import mixed_problem

@@ -16,7 +16,7 @@ from offcert.campaign.pool import Failure
 from offcert.certification import ladder
 from offcert.certification.ladders.joint import LADDERS, ladder_for
 from offcert.certification.method import Effort, Method
-from offcert.certification.registry import METHODS
+from offcert.certification.methods import METHODS
 from offcert.certification.rung import Rung
 from offcert.certification.search import Search
 from offcert.certification.search_steps.bounds import climb_combinatorial

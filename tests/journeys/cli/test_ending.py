@@ -17,10 +17,10 @@ STUCK = """
 import sys, threading
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
-from offcert.certification import methods, watchdog
+from offcert.certification import interrupts, methods
 from offcert.cli import main
 
-watchdog.GRACE = watchdog.TICK = watchdog.AGAIN = 0.1
+interrupts.GRACE = interrupts.TICK = interrupts.AGAIN = 0.1
 minds = sys.argv[1] == "minds"
 
 def run(search, effort):

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 import offcert
-from offcert.certification import devices, watchdog
+from offcert.certification import devices, interrupts
 from offcert.certification.devices import certify_devices, shared_link
+from offcert.certification.interrupts import ending_whole, ending_with
 from offcert.certification.ladder import certify
 from offcert.certification.running import SearchProgress
-from offcert.certification.watchdog import ending_whole, ending_with
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError
 from offcert.core.platform import Kind, Link, Platform
@@ -445,12 +445,12 @@ def test_progress_is_told_of_every_step() -> None:
 def test_a_part_that_nothing_can_end_ends_with_what_the_whole_knows() -> None:
     ended: list[object] = []
     with ending_with(ended.append), ending_whole(lambda: "the whole"):
-        act = watchdog._last_resort.get()
+        act = interrupts._last_resort.get()
         assert act is not None
         act("a part")
     assert ended == ["the whole"]
     with ending_whole(lambda: "the whole"):
-        assert watchdog._last_resort.get() is None
+        assert interrupts._last_resort.get() is None
 
 
 @pytest.mark.parametrize("place", list(Place))

@@ -8,8 +8,8 @@ import pytest
 
 from offcert.certification.method import Effort
 from offcert.certification.search import Search
-from offcert.certification.search_steps import checkpoints as checkpoint_steps
-from offcert.certification.search_steps.checkpoints import descend_checkpoints
+from offcert.certification.search_steps import rematerialisation as checkpoint_steps
+from offcert.certification.search_steps.rematerialisation import descend_checkpoints
 from offcert.heuristics.checkpoint.live import live_bytes, recomputed_time
 from offcert.heuristics.checkpoint.live_curve import live_curve, live_selection
 from offcert.questions.schedule.problem import Minimise, Recompute

@@ -8,8 +8,8 @@ import pytest
 
 from offcert.certification.method import Effort
 from offcert.certification.search import Search
-from offcert.certification.search_steps import checkpoints as combined_steps
-from offcert.certification.search_steps.checkpoints import SLOTS, descend_combined, seconds
+from offcert.certification.search_steps import rematerialisation as combined_steps
+from offcert.certification.search_steps.rematerialisation import SLOTS, descend_combined, seconds
 from offcert.core.errors import MethodError
 from offcert.heuristics.combined.search import combined_plan
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute

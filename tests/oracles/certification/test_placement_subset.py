@@ -10,8 +10,8 @@ from offcert.certification.placing import place
 from offcert.certification.search_steps import placement as placement_subset
 from offcert.core.result import Evidence, SolveStatus
 from offcert.proofs.placement_certificate import PLACEMENT_PROOFS
+from offcert.verification.findings import recheck
 from offcert.verification.limits import UNLIMITED
-from offcert.verification.recheck import recheck
 from support.problems.tight_placements import tight_problem
 
 # Seeds of `tight_problem` whose least pool is one above their load.

@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 
 import offcert
 from offcert.certification import placing as shortening
-from offcert.certification.ladders.placement import PLACEMENT_LADDER
 from offcert.certification.method import Effort, Method
-from offcert.certification.placement_methods import PLACEMENT_METHODS
-from offcert.certification.placement_search import PlacementSearch
+from offcert.certification.placement_methods import PLACEMENT_LADDER, PLACEMENT_METHODS
 from offcert.certification.placing import place
 from offcert.certification.rung import Rung
 from offcert.certification.running import ContradictionError, SearchProgress, UnsoundError
+from offcert.certification.search import PlacementSearch
 from offcert.core.errors import InputError
 from offcert.core.result import Bound, Evidence, SolveStatus
 from offcert.proofs.certificate import certificate_from_json
@@ -140,7 +139,7 @@ def test_wrong_arguments_are_refused(
 def only(monkeypatch: pytest.MonkeyPatch, *runs: Callable[[PlacementSearch, float], None]) -> None:
     """Let the ladder consist of these steps."""
     rungs = tuple(Rung(Method(run), 1.0, "a step") for run in runs)
-    monkeypatch.setattr("offcert.certification.ladders.placement.PLACEMENT_LADDER", rungs)
+    monkeypatch.setattr("offcert.certification.placement_methods.PLACEMENT_LADDER", rungs)
 
 
 def interrupt(search: PlacementSearch, effort: Effort) -> None:

@@ -21,7 +21,7 @@ from offcert.certification.search_steps.rematerialisation import (
 from offcert.core.platform import Platform
 from offcert.core.result import Evidence, SolveStatus
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
-from offcert.verification.recheck import recheck
+from offcert.verification.findings import recheck
 from support.oracles.rematerialisation import RematerialisationOracle
 from support.problems.random_networks import checkpoint_chain, random_network
 

@@ -14,8 +14,8 @@ from offcert.formulations.combinatorial.large_tensors import (
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.verification import absence
 from offcert.verification.absence import cheapest_cover
+from offcert.verification.findings import recheck
 from offcert.verification.fractional import LinkWork, fluid_time, recompute
-from offcert.verification.recheck import recheck
 from support.problems.long_problems import long_problem
 from support.problems.random_instances import mixed_problem
 from support.seeds import by_seeds

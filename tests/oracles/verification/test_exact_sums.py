@@ -12,7 +12,7 @@ from offcert.formulations.combinatorial.exact_sums import exact_sums_bound
 from offcert.formulations.combinatorial.large_tensors import large_tensors_bound
 from offcert.formulations.combinatorial.relaxations import fractional_bound
 from offcert.questions.schedule.problem import Problem, Transfers
-from offcert.verification.recheck import recheck
+from offcert.verification.findings import recheck
 from support.oracles.schedules import brute_force
 from support.problems.random_instances import mixed_problem
 from support.seeds import by_seeds

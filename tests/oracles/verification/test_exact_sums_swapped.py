@@ -11,7 +11,7 @@ from offcert.formulations.combinatorial.exact_sums import exact_sums_bound
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule, Transfer
-from offcert.verification.recheck import recheck
+from offcert.verification.findings import recheck
 from support.oracles.schedules import brute_force
 from support.seeds import by_seeds
 

@@ -20,7 +20,7 @@ from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.questions.schedule.simulate import simulate
 from offcert.verification.ends.check import with_joined_gaps
-from offcert.verification.recheck import recheck
+from offcert.verification.findings import recheck
 from support.oracles.schedules import brute_force
 from support.problems.random_instances import mixed_problem
 from support.seeds import by_seeds

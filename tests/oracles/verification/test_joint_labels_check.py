@@ -23,10 +23,9 @@ from offcert.proofs.claims import proved
 from offcert.proofs.kinds.computed import Computed
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 from offcert.verification.document import verify
-from offcert.verification.findings import Outcome
-from offcert.verification.joint_labels.verifier import nothing_fits
+from offcert.verification.findings import Outcome, recheck
+from offcert.verification.joint.verifier import nothing_fits
 from offcert.verification.limits import UNLIMITED, Limits
-from offcert.verification.recheck import recheck
 from support.oracles.joint import least_time
 from support.oracles.rematerialisation import RematerialisationOracle
 from support.oracles.ticks import least_ticks

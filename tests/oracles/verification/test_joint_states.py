@@ -20,9 +20,9 @@ from offcert.proofs.claims import proved
 from offcert.proofs.kinds.multipliers import JointProof
 from offcert.proofs.packed import pack
 from offcert.questions.schedule.problem import Problem, Recompute
+from offcert.verification.findings import recheck
 from offcert.verification.joint import room as verifier_room
 from offcert.verification.joint.room import Cuts, States, largest_sum, rooms
-from offcert.verification.recheck import recheck
 from support.networks.changing_networks import changing_network
 from support.oracles.joint import least_time
 from support.seeds import by_seeds

@@ -21,8 +21,8 @@ from offcert.proofs.claims import proved
 from offcert.proofs.kinds.computed import Computed
 from offcert.proofs.kinds.memory import LeastMemoryCut
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
+from offcert.verification.findings import recheck
 from offcert.verification.least_memory import Flow
-from offcert.verification.recheck import recheck
 from support.oracles.joint import least_time
 from support.problems.least_memory import by_time, memory_bounds, memory_problem
 from support.problems.random_networks import checkpoint_chain

@@ -18,9 +18,9 @@ from offcert.proofs.kinds.computed import Computed
 from offcert.proofs.kinds.memory import LeastMemoryCut
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.verification.execution import at_start, needs_of
+from offcert.verification.findings import recheck
 from offcert.verification.least_memory import Flow, KeptValues, cut_bytes
 from offcert.verification.limits import UNLIMITED, Allowance, BeyondLimitsError, Limits
-from offcert.verification.recheck import recheck
 from support.networks.changing_networks import changing_network
 from support.oracles.joint import least_time
 from support.oracles.rematerialisation import RematerialisationOracle

@@ -28,8 +28,8 @@ from offcert.verification.ends.check import ends_fault, within_reach
 from offcert.verification.ends.join import joined
 from offcert.verification.ends.prospects import Tables
 from offcert.verification.ends.sides import gap_at, side_tables
+from offcert.verification.findings import recheck
 from offcert.verification.limits import BeyondLimitsError
-from offcert.verification.recheck import recheck
 from support.oracles.schedules import brute_force
 from support.problems import claims as heads
 from support.problems.claims import fault_of as matched_fault

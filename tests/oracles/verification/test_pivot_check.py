@@ -13,8 +13,8 @@ from offcert.core.result import Bound, Evidence
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.labels.pivot import PivotOutcome, pivot_bound
 from offcert.questions.schedule.problem import Problem
+from offcert.verification.findings import recheck
 from offcert.verification.pivot.check import pivot_fault
-from offcert.verification.recheck import recheck
 from support.oracles.schedules import brute_force
 from support.problems.claims import confirm
 from support.problems.nested import nested_problems

@@ -19,8 +19,8 @@ from offcert.formulations.combinatorial.large_tensors import (
 )
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.verification.document import verify
+from offcert.verification.findings import recheck
 from offcert.verification.fractional import with_returned_apart
-from offcert.verification.recheck import recheck
 from support.oracles.schedules import brute_force
 from support.seeds import by_seeds
 

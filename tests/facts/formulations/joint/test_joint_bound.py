@@ -24,7 +24,7 @@ from offcert.formulations.joint.bound import (
 )
 from offcert.formulations.joint.room import contents, demands, grid_of, least_need, rooms
 from offcert.questions.schedule.problem import Problem
-from offcert.verification.recheck import recheck
+from offcert.verification.findings import recheck
 from support.oracles.joint import least_time
 from support.problems.joint import joint_problem
 from support.problems.random_networks import checkpoint_chain, random_network, recompute_problem

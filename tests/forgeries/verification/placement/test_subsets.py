@@ -10,8 +10,8 @@ from offcert.formulations.placement.skyline import skyline_search
 from offcert.proofs.placement_certificate import PLACEMENT_PROOFS
 from offcert.questions.placement.problem import PlacementProblem, Residence
 from offcert.verification import placement_bounds as stacks
+from offcert.verification.findings import recheck
 from offcert.verification.limits import UNLIMITED, Allowance, BeyondLimitsError, Limits
-from offcert.verification.recheck import recheck
 from support.oracles.placement import least_pool
 from support.problems.placements import random_placement_problem
 from support.problems.tight_placements import crowded_problem, tight_problem

@@ -14,8 +14,8 @@ from offcert.heuristics.evictions.rules import sequential
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.simulate import simulate
+from offcert.verification.findings import recheck
 from offcert.verification.fractional import pieces
-from offcert.verification.recheck import recheck
 from support.oracles.schedules import brute_force
 from support.problems.passes import passes
 from support.problems.random_instances import FAMILIES, loose_trace, mixed_problem

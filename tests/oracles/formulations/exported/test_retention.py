@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from offcert.certification.exporting import export_retention
-from offcert.certification.importing import import_schedule
+from offcert.certification.exchange import export_retention, import_schedule
 from offcert.cli import main
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import InputError

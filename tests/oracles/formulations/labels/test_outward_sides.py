@@ -12,8 +12,7 @@ from offcert.formulations.labels.outward.model import cut
 from offcert.formulations.labels.outward.split import one_set
 from offcert.formulations.labels.outward.sums import whole
 from offcert.verification.outward.search import FOUND, search
-from offcert.verification.outward.tables import cut_at
-from offcert.verification.outward.view import Asked
+from offcert.verification.outward.tables import Asked, cut_at
 from support.oracles.outward import SideOracle
 from support.problems.outward import cases, no_pause
 

@@ -23,66 +23,39 @@ Held = int
 
 @dataclass(frozen=True)
 class Content:
-    """One thing that memory can hold.
+    """One thing that memory can hold."""
 
-    Attributes
-    ----------
-    size : int
-        Bytes.
-    maker : int
-        The computation that writes it, or changes the content before it; -1 if it is there at the
-        start.
-    movable : bool
-        Whether it may leave the device.
-    out, back : int
-        Ticks of its transfers.
-    spare : int
-        The number of the content with the same bytes that may not be changed; its own number if
-        there is none.
-    """
-
-    size: int
+    size: int  # Bytes
+    # The computation that writes it, or changes the content before it; -1 if it is there at the
+    # start.
     maker: int
-    movable: bool
+    movable: bool  # Whether it may leave the device
+    # Ticks of its transfers.
     out: int
     back: int
+    # The number of the content with the same bytes that may not be changed; its own number if there
+    # is none.
     spare: int
 
 
 @dataclass(frozen=True)
 class Work:
-    """The values that one computation takes and makes.
+    """The values that one computation takes and makes."""
 
-    Attributes
-    ----------
-    ticks : int
-        Duration of a run.
-    again : bool
-        Whether it may run more than once.
-    reads : tuple of tuple of int
-        For each value, the contents of which one has to be there.
-    changes : tuple of (int, int)
-        Contents that it changes in place, each with the content that results.
-    ways : tuple of (Held, int)
-        Contents that it may keep of those it writes, with the bytes of workspace that this takes.
-    """
-
-    ticks: int
-    again: bool
-    reads: tuple[tuple[int, ...], ...]
+    ticks: int  # Duration of a run
+    again: bool  # Whether it may run more than once
+    reads: tuple[tuple[int, ...], ...]  # For each value, the contents of which one has to be there
+    # Contents that it changes in place, each with the content that results.
     changes: tuple[tuple[int, int], ...]
+    # Contents that it may keep of those it writes, with the bytes of workspace that this takes.
     ways: tuple[tuple[Held, int], ...]
 
 
 class Contents:
     """Everything that a search has to know of a problem.
 
-    Parameters
-    ----------
-    problem : Problem
-        A problem with a network; its transfers are atomic, or nothing leaves.
-    timed : bool
-        Otherwise runs and transfers take no time, and the question is whether they can be made.
+    Without `timed`, runs and transfers take no time, and the question is whether they can be made.
+    Transfers are atomic, or nothing leaves.
     """
 
     def __init__(self, problem: Problem, timed: bool = True) -> None:

@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 from itertools import product
 from typing import NamedTuple
 
-from offcert.verification.joint_labels.contents import Contents, Held
+from offcert.verification.joint.contents import Contents, Held
 from offcert.verification.limits import Allowance, BeyondLimitsError
 
 # Situations that are held if the caller says nothing, situations between two looks at the clock
@@ -24,41 +24,23 @@ _NONE = -1
 
 
 class Situation(NamedTuple):
-    """The values on the device and on the host when something has just started.
+    """The values on the device and on the host when something has just started."""
 
-    Attributes
-    ----------
-    clock : int
-        When that was, in ticks.
-    begun : int
-        How many computations have begun their first runs.
-    here, there : Held
-        Contents on the device, also if they are being made, and on the host.
-    due : Held
-        Contents that have come back to be read, and were not read yet.
-    busy, made : Held
-        Contents that the last run reads or makes, and those that it makes.
-    workspace : int
-        Bytes of it.
-    free : int
-        When it ends.
-    going, gone : int
-        The content on its way out, and the tick at which it has left.
-    coming, back : int
-        The content on its way back, and the tick at which it is there.
-    """
-
-    clock: int
-    begun: int
+    clock: int  # When that was, in ticks
+    begun: int  # How many computations have begun their first runs
+    # Contents on the device, also if they are being made, and on the host.
     here: Held
     there: Held = 0
-    due: Held = 0
+    due: Held = 0  # Contents that have come back to be read, and were not read yet
+    # Contents that the last run reads or makes, and those that it makes.
     busy: Held = 0
     made: Held = 0
-    workspace: int = 0
-    free: int = 0
+    workspace: int = 0  # Bytes of it
+    free: int = 0  # When it ends
+    # The content on its way out, and the tick at which it has left.
     going: int = _NONE
     gone: int = 0
+    # The content on its way back, and the tick at which it is there.
     coming: int = _NONE
     back: int = 0
 
