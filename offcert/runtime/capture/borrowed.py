@@ -7,16 +7,18 @@ objects hold them, so that no weight is copied.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy
 import torch
 
+from offcert.core.errors import InputError
 from offcert.runtime.capture.python_state import PythonState, Replace
 from offcert.runtime.torch_private import TorchDispatchMode, set_versions
-from offcert.runtime.watch.tracker import strided_tensors
+from offcert.runtime.watch.operators import changed_in_place, strided_tensors
+from offcert.runtime.watch.sharded import Sharded
 
 
 class Originals(TorchDispatchMode):
@@ -51,8 +53,12 @@ class Originals(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run `func` after copying the storages that it is going to change."""
         kwargs = kwargs or {}
-        for tensor in _changed(func, args, kwargs):
+        for tensor in changed_in_place(func, args, kwargs):
             self._keep(tensor)
+        if func.overloadpacket in _RUNNING_STATISTICS:
+            # Their schemas do not say that these are changed.
+            for tensor in strided_tensors(args[3:5]):
+                self._keep(tensor)
         known = {_address(t) for t in strided_tensors((args, kwargs))}
         out = func(*args, **kwargs)
         self._new |= {_address(t) for t in strided_tensors(out)} - known
@@ -70,20 +76,6 @@ class Originals(TorchDispatchMode):
         whole = torch.empty(0, dtype=torch.uint8, device=tensor.device)
         whole.set_(tensor.untyped_storage())
         self._copies[address] = (whole, whole.clone())
-
-
-def _changed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
-    """Yield the arguments that an operator writes to."""
-    name = func.overloadpacket
-    if name in _RUNNING_STATISTICS:
-        # Their schemas do not say so.
-        yield from strided_tensors(args[3:5])
-        return
-    for index, argument in enumerate(func._schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            yield from strided_tensors(
-                args[index] if index < len(args) else kwargs.get(argument.name)
-            )
 
 
 _RUNNING_STATISTICS = {
@@ -148,3 +140,55 @@ def random_state_kept() -> Iterator[None]:
     finally:
         random.setstate(python)
         numpy.random.set_state(numbers)
+
+
+@contextmanager
+def sharding_kept(
+    sharded: Sharded, replace: Callable[[torch.Tensor], torch.Tensor] | None
+) -> Iterator[None]:
+    """Put back what `fully_shard` remembers of a model as it was before the block."""
+    if any(True for _ in sharded.gradients()):
+        raise InputError(
+            "the model holds gradients that have not been reduced (set_requires_gradient_sync): "
+            "capture a step before they are accumulated"
+        )
+    for module in sharded.modules:
+        # What is gathered is freed: the block gathers it anew, in the place of nothing.
+        module.reshard()
+    before = [_Content(each) for each in sharded.remembered()]
+    try:
+        for each in sharded.parameters:
+            # Gathered into storages of the block's own: those that are there stay freed.
+            each.all_gather_outputs = []
+            each.__dict__.pop("_unsharded_param", None)
+            if replace is not None:
+                each._sharded_param_data = replace(each._sharded_param_data)
+                each.sharded_param = replace(each.sharded_param)
+        yield
+    finally:
+        if replace is None:
+            for module in sharded.modules:
+                module.reshard()
+        for content in before:
+            content.put_back()
+
+
+class _Content:
+    """The attributes of an object, and the elements of the lists and sets among them."""
+
+    def __init__(self, thing: Any) -> None:
+        self._thing = thing
+        self._attributes = dict(vars(thing))
+        held = self._attributes.items()
+        self._lists = {name: list(value) for name, value in held if isinstance(value, list)}
+        self._sets = {name: set(value) for name, value in held if isinstance(value, set)}
+
+    def put_back(self) -> None:
+        """Give the object its old content."""
+        vars(self._thing).clear()
+        vars(self._thing).update(self._attributes)
+        for name, elements in self._lists.items():
+            self._attributes[name][:] = elements
+        for name, members in self._sets.items():
+            self._attributes[name].clear()
+            self._attributes[name].update(members)

@@ -14,13 +14,10 @@ from offcert.core.errors import InputError, OffcertError
 from offcert.core.network import Network
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.runtime.capture.capture import Clock, Storage, number_places
-from offcert.runtime.capture.cut_step import CutStep, Group
-from offcert.runtime.capture.moments import Life
-from offcert.runtime.capture.network import build_network
+from offcert.runtime.capture.moments import CutStep, Group, Life
+from offcert.runtime.capture.network import build_network, build_record
 from offcert.runtime.capture.ranges import find_ranges
-from offcert.runtime.capture.record import build_record
 from offcert.runtime.capture.recorder import Recorder
-from offcert.runtime.capture.recording import Recording
 from offcert.runtime.watch.events import END, Event
 
 # Bytes below which storages that are used together are one tensor: to decide about each alone gains
@@ -43,7 +40,7 @@ class Built:
     record: StepRecord | None = None
 
 
-def build(recorder: Recorder | Recording, clock: Clock) -> Built:
+def build(recorder: Recorder, clock: Clock) -> Built:
     """Return the trace of the recorded step, up to the end of the last backward pass.
 
     Raises

@@ -59,61 +59,31 @@ class Storage:
 
 @dataclass(frozen=True)
 class Capture:
-    """A captured step.
+    """A captured step."""
 
-    Attributes
-    ----------
-    trace : Trace
-        The operations and tensors of the device.
-    clock : Clock
-        The kind of its operations: modules, operators or stages.
-    ticks : tuple of Event
-        For each operation, the event with which it begins.
-    storages : tuple of Storage
-        Everything that the model's forward pass saves, in order.
-    calls : tuple of Signature
-        Signatures of every call of the model in the step.
-    backward_passes : int
-        How many of them go through the model in the step.
-    tensors : str
-        ``"fake"`` or ``"real"``: what the step was run on.
-    device : str
-        Kind of device whose operators were run; others may save other tensors.
-    uncounted : mapping of str to int
-        Bytes that the trace does not count: parameters, gradients, buffers, batch, optimiser.
-    network : Network or None
-        What can be computed from what; its plain trace is the trace. None if that is not clear, or
-        if the capture was read from a problem, which has it.
-    ranges : Ranges
-        Ranges of operations that can run again as one segment.
-    record : StepRecord or None
-        The record of how they run again; only with the clock of modules.
-    nodes : tuple of int
-        For each call of the model, the nodes of the autograd graph that it made, or -1 if that is
-        not known; empty in problems that do not say.
-    autocast : bool or None
-        Whether autocast was active when the backward pass began; None in problems that do not say.
-    interpolated : bool
-        Whether its sizes were computed from those of two captures: then steps may be smaller.
-    attention : mapping of str to Fraction
-        By kernel that attention runs on, the part of its peak that the stated hardware reaches.
-    """
-
-    trace: Trace
-    clock: Clock
-    ticks: tuple[Event, ...]
-    storages: tuple[Storage, ...]
-    calls: tuple[Signature, ...]
-    backward_passes: int
-    tensors: str
-    device: str
+    trace: Trace  # The operations and tensors of the device
+    clock: Clock  # The kind of its operations
+    ticks: tuple[Event, ...]  # For each operation, the event with which it begins
+    storages: tuple[Storage, ...]  # Everything that the model's forward pass saves, in order
+    calls: tuple[Signature, ...]  # Of every call of the model in the step
+    backward_passes: int  # How many of them go through the model in the step
+    tensors: str  # "fake" or "real": what the step was run on
+    device: str  # Kind of device whose operators were run; others may save other tensors
+    # Bytes that the trace does not count: parameters, gradients, buffers, batch, optimiser.
     uncounted: Mapping[str, int]
+    # What can be computed from what; its plain trace is the trace. None if that is not clear, or if
+    # the capture was read from a problem, which has it.
     network: Network | None = None
-    ranges: Ranges = NO_RANGES
-    record: StepRecord | None = None
+    ranges: Ranges = NO_RANGES  # Of operations that can run again as one segment
+    record: StepRecord | None = None  # How they run again; only with the clock of modules
+    # For each call of the model, the nodes of the autograd graph that it made, or -1 if that is not
+    # known; empty in problems that do not say.
     nodes: tuple[int, ...] = ()
+    # Whether autocast was active when the backward pass began; None in problems that do not say.
     autocast: bool | None = None
+    # Whether its sizes were computed from those of two captures: then steps may be smaller.
     interpolated: bool = False
+    # By kernel that attention runs on, the part of its peak that the stated hardware reaches.
     attention: Mapping[str, Fraction] = field(default_factory=dict, compare=False)
 
     @property

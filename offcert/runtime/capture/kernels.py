@@ -10,6 +10,9 @@ What the recurrent kernels of CUDA devices reserve for their backward pass is kn
 alone (cuDNN, MIOpen): they are refused on fake tensors, so that such a step is captured on real
 ones. Other kernels of CUDA devices have no rules here: what they save beyond what was foreseen
 shows when a step saves it.
+
+On tensors without data a collective gives what it would have made room for, and no process hears of
+it. A sharded step that is captured on real tensors is run by all processes.
 """
 
 from __future__ import annotations
@@ -35,7 +38,9 @@ from offcert.runtime.torch_private import (
     TorchDispatchMode,
     tree_map,
     undispatched,
+    work_done,
 )
+from offcert.runtime.watch.sharded import Parts, is_distributed
 
 
 class FakeTwins:
@@ -81,6 +86,39 @@ class FakeTwins:
         return tree_map(
             lambda leaf: self.twin(leaf) if isinstance(leaf, torch.Tensor) else leaf,
             step.make_batch(),
+        )
+
+
+class Unsent(TorchDispatchMode):
+    """Lets collectives of `torch.distributed` do nothing; enter it within the fake mode."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Return the tensors that a collective writes to, and a handle that says it is done."""
+        if func.namespace != "c10d":
+            return func(*args, **(kwargs or {}))
+        if func.name() not in _WRITTEN:
+            raise InputError(
+                f"what {func.overloadpacket} does is not known without data: capture the step with "
+                'tensors="real", in all processes'
+            )
+        return args[0], work_done()
+
+
+# Collectives whose first argument is what they write to, and return.
+_WRITTEN = ("c10d::_allgather_base_", "c10d::_reduce_scatter_base_", "c10d::allreduce_")
+
+
+def require_gathered(parts: Parts) -> None:
+    """Raise an `InputError` if parameters are `DTensor`s that the step does not gather.
+
+    Such operators consist of others on this process, which are looked for on fake tensors of the
+    size of all parts: in a capture without data nobody can tell them from those of the step.
+    """
+    shards = {id(each.sharded_param) for each in parts.sharded.parameters}
+    if any(is_distributed(each) and id(each) not in shards for each in parts.parameters):
+        raise InputError(
+            "parameters of the model are DTensors (tensor parallelism), whose operators are not "
+            'known without data: capture the step with tensors="real", in all processes'
         )
 
 

@@ -180,7 +180,7 @@ def _is_state(thing: Any) -> bool:
     if isinstance(thing, _OPAQUE):
         return False
     # What we have attached to a model is not the model's, and what PyTorch's compiler has neither.
-    # What `fully_shard` has attached is put back as a whole (`collectives`).
+    # What `fully_shard` has attached is put back as a whole (`sharding_kept`).
     function = isinstance(thing, _FUNCTIONS) and not isinstance(thing, partial)
     home = getattr(thing if function else type(thing), "__module__", None) or ""
     if home.startswith(("offcert.", "torch._", "torch.distributed.")):

@@ -27,7 +27,14 @@ from offcert.runtime.watch.entries import Entry
 from offcert.runtime.watch.events import INPUT, OPERATOR, OUTPUT, UNPACK, Event, Session
 from offcert.runtime.watch.guard import guarded
 from offcert.runtime.watch.hooks import Hooks
-from offcert.runtime.watch.operators import NodeCount, changed_in_place, is_here, keeps_casts, leave
+from offcert.runtime.watch.operators import (
+    NodeCount,
+    changed_in_place,
+    is_here,
+    keeps_casts,
+    leave,
+    tensors_of,
+)
 from offcert.runtime.watch.rule import Rule
 from offcert.runtime.watch.saved_hooks import EnteredHooks, Owned, dtype_name
 from offcert.runtime.watch.sharded import local
@@ -38,46 +45,10 @@ from offcert.runtime.watch.tracker import LiveBytes, StorageRecord
 class Recorder(Session):
     """Records the step that begins with the next call of the root; enter `active` around it.
 
-    Parameters
-    ----------
-    hooks : Hooks
-        Attached while the recorder is active.
-    hardware : Hardware, optional
-        The roofline that gives operators their durations; all zero without one.
-    limit, host : int, optional
-        Bytes on the device within which the step is kept, and that this may take of the host
-        (`offcert.runtime.watch.rule`); what is recorded is the step without a limit.
-
-    Attributes
-    ----------
-    moments : list of Moment
-        In order; the first is the call of the root.
-    lives : list of Life
-        Of all storages that were counted.
-    saved : list of Saved
-        In the order in which autograd saved them.
-    calls : list of Signature
-        Signatures of every call of the root.
-    nodes : list of int
-        The nodes of the autograd graph that each of them made.
-    autocast : bool
-        Whether autocast was active when the backward pass began.
-    attention : dict of str to Fraction
-        By kernel that attention runs on, the part of its peak that the hardware reaches.
-    packed, made : list of Seen
-        What autograd saves in the forward pass, as often as it does, and what operators make.
-    given : list of (int, list of Seen)
-        For each call of a module, its first moment and the tensors that it is given.
-    only_once : set of Event
-        Calls that cannot be made again: they change what they are given.
-    lines : LineFinder
-        Calls of which each takes what the one before returned.
-    nested : bool
-        Whether it has met nested tensors, of which no plan is made.
-    elsewhere : bool
-        Whether some of the step ran in a thread whose operators have not been seen.
-    unpacked : list of (int, int)
-        The moment at which autograd asked for something, and the one at which it had saved it.
+    `hooks` are attached while it is active. The roofline of `hardware` gives operators their
+    durations, all zero without one. With a `limit` the step is kept within so many bytes on the
+    device, for which copies may take `host` bytes (`offcert.runtime.watch.rule`); what is recorded
+    is the step without a limit.
     """
 
     def __init__(
@@ -91,20 +62,27 @@ class Recorder(Session):
         self.tracker = LiveBytes()
         self.tracker.guard, self.tracker.kind = hooks.guard, hooks.parts.device
         self.rule = None if limit is None else Rule(self.tracker, limit, host)
-        self.moments: list[Moment] = []
-        self.lives: list[Life] = []
-        self.saved: list[Saved] = []
+        self.moments: list[Moment] = []  # In order; the first is the call of the root
+        self.lives: list[Life] = []  # Of all storages that were counted
+        self.saved: list[Saved] = []  # In the order in which autograd saved them
+        # Of every call of the root its signature, and the nodes of the autograd graph that it made.
         self.calls: list[Signature] = []
         self.nodes: list[int] = []
-        self.autocast = False
+        self.autocast = False  # Whether it was active when the backward pass began
+        # By kernel that attention runs on, the part of its peak that the hardware reaches.
         self.attention: dict[str, Fraction] = {}
+        # The moments at which autograd asked for something, and at which it had saved it.
         self.unpacked: list[tuple[int, int]] = []
+        # What autograd saves in the forward pass, as often as it does, and what operators make.
         self.packed: list[Seen] = []
         self.made: list[Seen] = []
+        # For each call of a module, its first moment and the tensors that it is given.
         self.given: list[tuple[int, list[Seen]]] = []
+        # Calls that cannot be made again: they change what they are given.
         self.only_once: set[Event] = set()
         self.lines = LineFinder()
-        self.nested = self.elsewhere = False
+        self.nested = False  # Whether it has met nested tensors, of which no plan is made
+        self.elsewhere = False  # Whether operators of some thread have not been seen
         self._hardware = hardware
         self._life_of: dict[StorageRecord, Life] = {}
         self._storages = RecordedStorages(self)
@@ -255,10 +233,10 @@ class Recorder(Session):
     def _listen(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
         if _is_query(func):
             return
-        for leaf in tree_leaves((args, kwargs, out)):
-            self.nested |= isinstance(leaf, torch.Tensor) and leaf.is_nested
-            if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided:
-                self._touch(leaf)
+        for tensor in tensors_of((args, kwargs, out)):
+            self.nested |= tensor.is_nested
+            if tensor.layout is torch.strided:
+                self._touch(tensor)
         if self.nested:
             return
         for tensor in changed_in_place(func, args, kwargs):
@@ -266,11 +244,7 @@ class Recorder(Session):
             if life is not None:
                 life.changed.add(self.tracker.now)
         if not self._in_backward:
-            self.made += [
-                self.see(leaf)
-                for leaf in tree_leaves(out)
-                if isinstance(leaf, torch.Tensor) and self._is_new(leaf)
-            ]
+            self.made += [self.see(each) for each in tensors_of(out) if self._is_new(each)]
         flops, traffic = operator_cost(func, args, kwargs, out)
         moment = self.moments[-1]
         moment.launches = flops > 0 or traffic > 0

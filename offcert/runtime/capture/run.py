@@ -12,14 +12,22 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from offcert.core.errors import InputError, OffcertError
-from offcert.runtime.capture.borrowed import Originals, borrowed, random_state_kept
+from offcert.runtime.capture.borrowed import (
+    Originals,
+    borrowed,
+    random_state_kept,
+    sharding_kept,
+)
 from offcert.runtime.capture.build import build
 from offcert.runtime.capture.capture import Capture, Clock
-from offcert.runtime.capture.collectives import Unsent, require_gathered, sharding_kept
-from offcert.runtime.capture.kernels import AttentionKernels, CpuKernels, FakeTwins
+from offcert.runtime.capture.kernels import (
+    AttentionKernels,
+    CpuKernels,
+    FakeTwins,
+    Unsent,
+    require_gathered,
+)
 from offcert.runtime.capture.recorder import Recorder
-from offcert.runtime.capture.recording import Recording
-from offcert.runtime.capture.repeated import repeated
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.hardware import Hardware
 from offcert.runtime.segments.attach import Segments
@@ -45,24 +53,10 @@ def capture(
     flow that one step takes. Parameters, buffers, gradients, attributes, hooks and the states of
     random generators are as before when it returns.
 
-    Parameters
-    ----------
-    step : TrainingStep
-        A model and how to run a step of it.
-    clock : Clock or str
-        ``"modules"`` or ``"operators"``.
-    hardware : Hardware, optional
-        The roofline that gives operations their durations, in nanoseconds; zero without one.
-    tensors : str, optional
-        ``"auto"``, ``"fake"`` or ``"real"``, instead of what the step says.
-    program : PlacedProgram, optional
-        Segments of the model that run again in the backward pass; the trace is that of the step as
-        it runs then.
-
-    Returns
-    -------
-    Capture
-        The capture; its ``tensors`` says on which tensors the step was run.
+    The clock is ``"modules"`` or ``"operators"``; the roofline of `hardware` gives operations their
+    durations in nanoseconds, zero without one. `tensors` are ``"auto"``, ``"fake"`` or ``"real"``
+    instead of what the step says; those that it was run on the capture says. Where segments of a
+    `program` run again in the backward pass, the trace is that of the step as it runs then.
     """
     clock = Clock(clock)
     if clock in (Clock.STAGES, Clock.GRAPHS):
@@ -75,10 +69,7 @@ def capture(
             raise InputError(f"{name} has no shape yet: run the model once before it is captured")
     if tensors != "real":
         try:
-            found = None
-            if step.repeats and program is None:
-                found = repeated(unwrap(step.model), lambda: _run_fake(step, hardware))
-            recorder, batch = found or _run_fake(step, hardware, program)
+            recorder, batch = _run_fake(step, hardware, program)
             return captured(step, recorder, clock, "fake", batch)
         except Exception as error:
             if tensors == "fake":
@@ -100,7 +91,7 @@ def _told(step: TrainingStep, error: Exception) -> OffcertError:
 
 def captured(
     step: TrainingStep,
-    recorder: Recorder | Recording,
+    recorder: Recorder,
     clock: Clock,
     tensors: str,
     batch: int,

@@ -46,9 +46,6 @@ class TrainingStep:
         there is no data (models of `transformers` make masks that they otherwise leave out).
         ``"auto"``: on fake ones, and on real ones if that fails, as it must if the program looks at
         values.
-    repeats : bool
-        Whether equal layers of the model do the same, so that a few of them may be recorded for all
-        (on fake tensors only). It is checked that one layer more adds what one layer does.
     here : bool
         Whether it is trained on the device where the model is. Fake tensors then say of attention
         with dropout what that device computes, not what the card does whose times are given.
@@ -63,7 +60,6 @@ class TrainingStep:
     optimiser: torch.optim.Optimizer | None = None
     source: dict[str, Any] = field(default_factory=dict)
     tensors: str = "auto"
-    repeats: bool = False
     here: bool = False
     again: bool = True
 

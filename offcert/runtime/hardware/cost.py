@@ -18,7 +18,8 @@ from torch.utils.flop_counter import conv_flop_count, flop_registry
 
 from offcert.runtime.hardware import Hardware, OperationClass, roofline_ns
 from offcert.runtime.hardware.attention import argument, attention_by, attention_flops
-from offcert.runtime.torch_private import OpOverload, of_core, tree_leaves
+from offcert.runtime.torch_private import OpOverload, of_core
+from offcert.runtime.watch.operators import changed_in_place, strided_tensors
 
 aten = torch.ops.aten
 
@@ -169,7 +170,7 @@ def computed_as(func: OpOverload, args: Sequence[Any]) -> tuple[str, OperationCl
         work = OperationClass.CONVOLUTION
     elif "attention" in packet.__name__:
         work = OperationClass.ATTENTION
-    operands = [each.dtype for each in _tensors(args) if each.dtype.is_floating_point]
+    operands = [each.dtype for each in strided_tensors(args) if each.dtype.is_floating_point]
     dtype = min(operands, key=lambda each: each.itemsize, default=torch.float32)
     if dtype is torch.float32:
         return ("tf32" if _allows_tf32(work) else "float32"), work
@@ -192,10 +193,10 @@ def _launches_nothing(
         return True
     if func._schema.is_mutable:
         return False
-    inputs = {_storage(tensor) for tensor in _tensors((args, kwargs))}
+    inputs = {_storage(tensor) for tensor in strided_tensors((args, kwargs))}
     # Without any tensor in `out` it asked for metadata; a value (`item`) is read from the
     # device, but moves nothing worth counting.
-    return all(_storage(tensor) in inputs for tensor in _tensors(out))
+    return all(_storage(tensor) in inputs for tensor in strided_tensors(out))
 
 
 def _flops(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> int:
@@ -222,8 +223,8 @@ def _convolution_backward_flops(
 
 def _traffic(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> int:
     packet = func.overloadpacket
-    read = _distinct(_tensors((args, kwargs)))
-    written = _distinct([*_mutated(func, args, kwargs), *_tensors(out)])
+    read = _distinct(strided_tensors((args, kwargs)))
+    written = _distinct([*changed_in_place(func, args, kwargs), *strided_tensors(out)])
     bytes_written = sum(written.values())
     if packet in _OVERWRITES:
         del read[_key(args[0])]
@@ -247,20 +248,7 @@ def _read_again(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
     if packet is aten.native_layer_norm_backward and not any(args[-1][1:]):
         return 0
     count = 2 if "backward" in packet.__name__ else 1
-    return sum(_bytes(each) for each in _tensors(args)[:count])
-
-
-def _mutated(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterable[Tensor]:
-    for index, each in enumerate(func._schema.arguments):
-        if each.alias_info is not None and each.alias_info.is_write:
-            value = args[index] if index < len(args) else kwargs.get(each.name)
-            yield from _tensors(value)
-
-
-def _tensors(tree: Any) -> list[Tensor]:
-    # Sparse tensors have no storage; nothing is known of their traffic.
-    leaves = tree_leaves(tree)
-    return [t for t in leaves if isinstance(t, Tensor) and t.layout is torch.strided]
+    return sum(_bytes(each) for each in strided_tensors(args)[:count])
 
 
 def _storage(tensor: Tensor) -> int:

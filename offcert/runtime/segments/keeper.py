@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,10 +18,9 @@ from offcert.runtime.torch_private import (
     dispatch_mode,
     sequence_number,
     top_saved_hooks,
-    tree_leaves,
 )
 from offcert.runtime.watch.entries import Handle, View
-from offcert.runtime.watch.operators import foreign_name
+from offcert.runtime.watch.operators import foreign_name, tensors_of
 
 # An event of a module: its kind, path and call.
 Tick = tuple[str, str, int]
@@ -181,7 +180,7 @@ class Watch(TorchDispatchMode):
         if self.stretch is None:
             self._has_passed = True
             return self.passed(func, args, kwargs)
-        given = tensors_of(args, kwargs)
+        given = tensors_of((args, kwargs))
         which = tuple(a for a in map(storage_number, given) if a in self.keeper.parameters)
         key = (self.stretch, str(func), which)
         self._counts[key] += 1
@@ -201,17 +200,6 @@ class Watch(TorchDispatchMode):
         assert self.stretch is not None
         chosen = self.keeper.kept[self.stretch]
         return chosen is None or number in chosen
-
-
-def tensors_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
-    """Return the tensors among an operator's arguments, which may be lists of some."""
-    found = []
-    for value in (*args, *kwargs.values()):
-        if isinstance(value, torch.Tensor):
-            found.append(value)
-        elif isinstance(value, (list, tuple)):
-            found += [each for each in value if isinstance(each, torch.Tensor)]
-    return found
 
 
 def storage_number(tensor: torch.Tensor) -> int:
@@ -277,6 +265,5 @@ class Operators(TorchDispatchMode):
         for ended in self._told:
             ended()
         self._number = operator_number()
-        leaves = tree_leaves(result)
-        self._made = {storage_number(x) for x in leaves if isinstance(x, torch.Tensor)}
+        self._made = set(map(storage_number, tensors_of(result)))
         return result

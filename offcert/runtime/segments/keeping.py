@@ -18,12 +18,11 @@ from offcert.runtime.segments.keeper import (
     Tick,
     Watch,
     storage_number,
-    tensors_of,
 )
 from offcert.runtime.torch_private import aliases_tracked, tree_flatten, tree_unflatten
 from offcert.runtime.watch.entries import View
 from offcert.runtime.watch.guard import RecomputeError, SegmentProof
-from offcert.runtime.watch.operators import changed_in_place
+from offcert.runtime.watch.operators import changed_in_place, tensors_of
 
 
 @dataclass(slots=True)
@@ -109,7 +108,7 @@ class Keep(Watch):
         if self._pending:
             self._settle()
         if self._open:
-            self._close(tensors_of(args, kwargs))
+            self._close(tensors_of((args, kwargs)))
         return func(*args, **kwargs)
 
     def watched(self, key: Any, func: Any, args: Any, kwargs: Any, given: list[Any]) -> Any:
@@ -223,7 +222,7 @@ class Give(Watch):
         """Run an operator of a stretch in which nothing is kept."""
         if not self._places:
             return func(*args, **kwargs)
-        return self._run(func, args, kwargs, tensors_of(args, kwargs))
+        return self._run(func, args, kwargs, tensors_of((args, kwargs)))
 
     def _run(self, func: Any, args: Any, kwargs: Any, given: list[Any]) -> Any:
         """Run an operator; one that does more than view stand-ins refuses the segment."""

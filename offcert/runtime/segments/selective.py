@@ -20,13 +20,13 @@ from torch.utils.checkpoint import (
 from offcert.core.errors import InputError
 from offcert.core.units import Units, format_size
 from offcert.runtime.segments.attach import replaced
-from offcert.runtime.segments.keeper import storage_number, tensors_of
+from offcert.runtime.segments.keeper import storage_number
 from offcert.runtime.segments.keeping import generator_of
 from offcert.runtime.segments.placed import PlacedProgram, PlacedSegment
 from offcert.runtime.segments.resolve import resolve
 from offcert.runtime.torch_private import RunningNorm, TracingContext, tree_leaves
 from offcert.runtime.watch.guard import OffloadWarning, RecomputeError
-from offcert.runtime.watch.operators import changed_in_place
+from offcert.runtime.watch.operators import changed_in_place, strided_tensors, tensors_of
 from offcert.runtime.watch.saved_hooks import dtype_name
 
 _BYTES = Units("ns", "B")
@@ -141,9 +141,9 @@ class _Policy:
         return answer
 
     def _saves(self, op: Any, args: Any, kwargs: Any, out: Any) -> bool:
-        given = {storage_number(tensor) for tensor in tensors_of(args, kwargs)}
+        given = {storage_number(tensor) for tensor in tensors_of((args, kwargs))}
         changed = {storage_number(each) for each in changed_in_place(op, args, kwargs)}
-        results = [each for each in tensors_of((out,), {}) if each.layout is torch.strided]
+        results = strided_tensors(out)
         made = {storage_number(each) for each in results} - given
         for device in {each.device for each in results} - set(self._states):
             self._states[device] = generator_of(device)

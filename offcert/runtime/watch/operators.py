@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, TypeVar
@@ -22,7 +22,6 @@ from offcert.runtime.torch_private import (
     pop_mode,
     push_mode,
     sequence_number,
-    tree_leaves,
 )
 
 # Namespaces of operators that PyTorch itself brings.
@@ -95,15 +94,48 @@ def foreign_name(func: Any) -> str | None:
     return name if name not in _PURE and _is_python(name) else None
 
 
+def tensors_of(values: Any) -> list[torch.Tensor]:
+    """Return the tensors among arguments or results of an operator, nested as they may be there."""
+    found: list[torch.Tensor] = []
+    _gather((values,), found)
+    return found
+
+
+def _gather(values: Iterable[Any], found: list[torch.Tensor]) -> None:
+    # Called for each operator: several times as fast as PyTorch's walk through trees of any kind.
+    for each in values:
+        kind = type(each)
+        if kind is torch.Tensor:
+            found.append(each)
+        elif kind is tuple or kind is list:
+            _gather(each, found)
+        elif kind is dict:
+            if each:
+                _gather(each.values(), found)
+        elif kind in _NO_TENSORS:
+            continue
+        elif isinstance(each, torch.Tensor):
+            found.append(each)
+        elif isinstance(each, tuple):
+            _gather(each, found)
+
+
+_NO_TENSORS = frozenset(
+    (type(None), bool, int, float, torch.dtype, torch.device, torch.layout, torch.memory_format)
+)
+
+
+def strided_tensors(values: Any) -> list[torch.Tensor]:
+    """Return those of `tensors_of` that have storages: not the sparse ones."""
+    return [each for each in tensors_of(values) if each.layout is torch.strided]
+
+
 def changed_in_place(func: Any, args: Any, kwargs: Any) -> Iterator[torch.Tensor]:
     """Yield the strided tensors among an operator's arguments that its schema says it writes to."""
     for position, argument in enumerate(func._schema.arguments):
-        if argument.alias_info is None or not argument.alias_info.is_write:
-            continue
-        given = args[position] if position < len(args) else kwargs.get(argument.name)
-        for leaf in tree_leaves(given):
-            if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided:
-                yield leaf
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            given = args[position] if position < len(args) else kwargs.get(argument.name)
+            yield from strided_tensors(given)
 
 
 class _Local(threading.local):

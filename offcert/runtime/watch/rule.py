@@ -18,14 +18,13 @@ import torch
 
 from offcert.runtime.torch_private import (
     FakeTensorMode,
-    tree_leaves,
     tree_map,
     undispatched,
     without_modes,
 )
 from offcert.runtime.watch.entries import Entry
 from offcert.runtime.watch.guard import quiet
-from offcert.runtime.watch.operators import foreign_name
+from offcert.runtime.watch.operators import foreign_name, strided_tensors
 from offcert.runtime.watch.tracker import LiveBytes, StorageRecord
 
 # Bytes of a block, and of what a thread touches at a time; threads at most. Arbitrary.
@@ -171,7 +170,7 @@ def _described(leaf: Any) -> Any:
 
 
 def _bytes_made(func: Any, args: Any, kwargs: Any) -> int:
-    most = sum(map(_size, tree_leaves((args, kwargs))))
+    most = sum(each.untyped_storage().nbytes() for each in strided_tensors((args, kwargs)))
     if foreign_name(func) is not None:
         # To run what a user has written in Python may change anything.
         return most
@@ -188,16 +187,6 @@ def _bytes_made(func: Any, args: Any, kwargs: Any) -> int:
     except Exception:
         # The results' size shows only in data. Most operators make no more than they are given.
         return most
-    given = {_storage(leaf) for leaf in tree_leaves((fakes, named))}
-    made = {_storage(leaf): _size(leaf) for leaf in tree_leaves(out)}
-    return sum(size for storage, size in made.items() if storage not in given)
-
-
-def _storage(leaf: Any) -> int:
-    strided = isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided
-    return leaf.untyped_storage()._cdata if strided else 0
-
-
-def _size(leaf: Any) -> int:
-    strided = isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided
-    return leaf.untyped_storage().nbytes() if strided else 0
+    given = {each.untyped_storage()._cdata for each in strided_tensors((fakes, named))}
+    made = [each.untyped_storage() for each in strided_tensors(out)]
+    return sum({each._cdata: each.nbytes() for each in made if each._cdata not in given}.values())

@@ -30,14 +30,14 @@ def signature(parts: Parts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Si
         for device in devices
         if device != "meta" and torch.is_autocast_enabled(device)
     ]
-    return [list(map(_describe, leaves)), autocast, *flags(parts)]
-
-
-def flags(parts: Parts) -> Signature:
-    """Return the part of a signature that tells which modules train, and which parameters."""
-    trained = [_runs(parts.training()), _runs(parts.trained())]
+    found = [
+        list(map(_describe, leaves)),
+        autocast,
+        _runs(parts.training()),
+        _runs(parts.trained()),
+    ]
     # What it gathers, frees and reduces, if `fully_shard` was applied.
-    return [*trained, parts.sharded.flags()] if parts.sharded else trained
+    return [*found, parts.sharded.flags()] if parts.sharded else found
 
 
 def _describe(leaf: Any) -> Any:

@@ -15,9 +15,9 @@ from offcert.runtime.torch_private import (
     TorchDispatchMode,
     is_fake,
     storage_users,
-    tree_leaves,
 )
 from offcert.runtime.watch.guard import RAISING, Guard, guarded
+from offcert.runtime.watch.operators import strided_tensors
 from offcert.runtime.watch.sharded import Sharded, are_distributed, local
 
 # Constructors such as torch.tensor() allocate below the dispatcher; the new storage is first seen
@@ -350,10 +350,3 @@ def _users(values: Any) -> list[tuple[torch.UntypedStorage, int]]:
     """Return the storages of tensors, each with how many users it has now."""
     found = {each._cdata: each for each in (t.untyped_storage() for t in strided_tensors(values))}
     return [(each, storage_users(key)) for key, each in found.items()]
-
-
-def strided_tensors(values: Any) -> Iterator[torch.Tensor]:
-    """Yield the tensors among values that have storages: not those that are sparse."""
-    for leaf in tree_leaves(values):
-        if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided:
-            yield leaf

@@ -117,14 +117,14 @@ def training_step(
         if sequence is not None:
             raise InputError("sequence is for models that read text, which UNet does not")
         draw = unet_batches(model, batch, model.conv_in.weight.dtype)
-        return TrainingStep(model, _within(contexts, unet_loss), draw, repeats=True, again=again)
+        return TrainingStep(model, _within(contexts, unet_loss), draw, again=again)
 
     def run(model: nn.Module, inputs: Any) -> torch.Tensor:
         loss: torch.Tensor = model(**inputs).loss
         return loss
 
     draw = _batches(model, batch, sequence)
-    return TrainingStep(model, _within(contexts, run), draw, repeats=True, again=again)
+    return TrainingStep(model, _within(contexts, run), draw, again=again)
 
 
 def _within(

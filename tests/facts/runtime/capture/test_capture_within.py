@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from offcert.core.trace import Operation
-from offcert.runtime.capture.record import build_within
+from offcert.runtime.capture.network import build_within
 from support.problems.random_instances import seeded
 
 
