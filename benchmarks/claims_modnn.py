@@ -29,16 +29,16 @@ from offcert.core.result import SolveStatus
 from offcert.core.trace import Trace
 from offcert.heuristics.modnn.memory import bytes_of
 from offcert.heuristics.modnn.scheduler import algorithm_1
-from offcert.heuristics.modnn.sub_batch import least_memory, select_sub_batch
 from offcert.heuristics.modnn.vdnn_tasks import best_vdnn, vdnn_least, vdnn_tasks
-from offcert.instances.modnn.algorithms import GIGABYTE
-from offcert.instances.modnn.networks import NETWORKS
-from offcert.instances.modnn.problems import modnn_step
-from offcert.instances.modnn.tasks import step_round, step_split
 from offcert.proofs.split_certificate import SplitCertificate
 from offcert.questions.schedule.check import check
 from offcert.questions.split.problem import Round
 from offcert.verification import document
+from offcert_lab.modnn.algorithms import GIGABYTE
+from offcert_lab.modnn.networks import NETWORKS
+from offcert_lab.modnn.problems import modnn_step
+from offcert_lab.modnn.sub_batch import least_memory, select_sub_batch
+from offcert_lab.modnn.tasks import step_round, step_split
 from papers.claims.evidence import EvidenceFile, evidence_path, read_evidence
 from papers.claims.modnn import HEADING, modnn_section
 from papers.claims.modnn_figure import save_figure

@@ -28,10 +28,11 @@ from offcert.certification.devices import certify_devices
 from offcert.certification.ladder import certify
 from offcert.core.documents import write_json
 from offcert.formulations.devices.bounds import devices_bounds
-from offcert.heuristics.modnn.sub_batch import select_sub_batch
-from offcert.instances.modnn.algorithms import GIGABYTE
-from offcert.instances.modnn.networks import NETWORKS, modnn_network
-from offcert.instances.modnn.problems import (
+from offcert.questions.devices.problem import Accumulation, DevicesProblem
+from offcert.verification.document import verify
+from offcert_lab.modnn.algorithms import GIGABYTE
+from offcert_lab.modnn.networks import NETWORKS, modnn_network
+from offcert_lab.modnn.problems import (
     CORE,
     CORES,
     NAIVE,
@@ -39,9 +40,8 @@ from offcert.instances.modnn.problems import (
     modnn_devices,
     regular_sizes,
 )
-from offcert.instances.modnn.tasks import step_round
-from offcert.questions.devices.problem import Accumulation, DevicesProblem
-from offcert.verification.document import verify
+from offcert_lab.modnn.sub_batch import select_sub_batch
+from offcert_lab.modnn.tasks import step_round
 
 _UNLIMITED = 10**13
 _SECONDS = 20.0

@@ -31,16 +31,16 @@ from offcert.core.errors import NoPlanError
 from offcert.core.platform import Platform
 from offcert.core.trace import Trace
 from offcert.heuristics.modnn.scheduler import algorithm_1
-from offcert.heuristics.modnn.sub_batch import select_sub_batch
-from offcert.heuristics.modnn.vdnn_tasks import vdnn_plus, vdnn_tasks
-from offcert.instances.modnn.algorithms import GIGABYTE
-from offcert.instances.modnn.networks import NETWORKS, modnn_network
-from offcert.instances.modnn.problems import RATE, UNITS, modnn_step
-from offcert.instances.modnn.tasks import step_round, step_split
+from offcert.heuristics.modnn.vdnn_tasks import vdnn_tasks
 from offcert.proofs.split_certificate import SplitCertificate
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.split.problem import Round
 from offcert.verification import document
+from offcert_lab.modnn.algorithms import GIGABYTE
+from offcert_lab.modnn.networks import NETWORKS, modnn_network
+from offcert_lab.modnn.problems import RATE, UNITS, modnn_step
+from offcert_lab.modnn.sub_batch import select_sub_batch, vdnn_plus
+from offcert_lab.modnn.tasks import step_round, step_split
 
 Row = dict[str, Any]
 

@@ -21,14 +21,14 @@ from offcert.core.trace import Trace
 from offcert.heuristics.devices import best_by_rules
 from offcert.heuristics.modnn.memory import bytes_of
 from offcert.heuristics.modnn.scheduler import ModnnOutcome, algorithm_1, modnn
-from offcert.heuristics.modnn.sub_batch import least_memory
 from offcert.heuristics.modnn.vdnn_tasks import vdnn_tasks
-from offcert.instances.modnn.networks import NETWORKS
-from offcert.instances.modnn.problems import CORE, CORES, NAIVE, RATE, UNITS, modnn_devices
-from offcert.instances.modnn.tasks import step_round
 from offcert.questions.devices.problem import Accumulation
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.split.problem import Round
+from offcert_lab.modnn.networks import NETWORKS
+from offcert_lab.modnn.problems import CORE, CORES, NAIVE, RATE, UNITS, modnn_devices
+from offcert_lab.modnn.sub_batch import least_memory
+from offcert_lab.modnn.tasks import step_round
 from papers.claims.modnn import written
 from papers.claims.tolerance import Agreement, agreement
 

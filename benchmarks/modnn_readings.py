@@ -23,8 +23,8 @@ from modnn_numbers import MEMORIES, POWER, PRINTED, STATEMENTS, Numbers
 from modnn_windows import Reading, Selector, variants
 
 from offcert.core.documents import write_json
-from offcert.heuristics.modnn.sub_batch import workspaces
-from offcert.instances.modnn.networks import NETWORKS
+from offcert_lab.modnn.networks import NETWORKS
+from offcert_lab.modnn.sub_batch import workspaces
 from papers.claims.modnn import written
 from papers.claims.tolerance import Agreement
 

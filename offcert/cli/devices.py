@@ -6,7 +6,7 @@ import argparse
 from functools import partial
 from typing import TYPE_CHECKING
 
-from offcert.cli.arguments import count, source_or_name
+from offcert.cli.arguments import count, source
 from offcert.cli.output import require_outputs
 from offcert.cli.parser import Commands, add_command
 from offcert.cli.searching import (
@@ -20,11 +20,9 @@ if TYPE_CHECKING:
     from offcert.questions.devices.problem import DevicesProblem
 
 _EXAMPLES = (
-    "offcert devices modnn-vgg16 --devices 4 --memory 6GB --sub-batch 32 -o certificate.json",
+    "offcert devices problem.json --devices 4 --memory 6GB -o certificate.json",
     "offcert devices problem.json --rule fifo --json",
 )
-# The beginning of the names of the moDNN paper's networks here.
-_NETWORK = "modnn-"
 # Settings of a search on several devices; `certify` has more.
 _SETTINGS = ("time_limit", "workers", "seed")
 
@@ -38,24 +36,16 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument(
         "problem",
-        type=source_or_name,
+        type=source,
         metavar="PROBLEM",
-        help="problem file for several devices, or modnn-NETWORK, a network of the moDNN paper",
+        help="problem file for several devices",
     )
-    parser.add_argument(
-        "--devices", type=count, metavar="N", help="how many (default: the file's, or 4)"
-    )
+    parser.add_argument("--devices", type=count, metavar="N", help="how many (default: the file's)")
     parser.add_argument(
         "--memory",
         metavar="LIMIT",
         help="of each device: a size such as 6GiB, or 40%% of the way from the least that is "
         "feasible to the peak (default: the file's)",
-    )
-    parser.add_argument(
-        "--sub-batch",
-        type=count,
-        metavar="N",
-        help="images that a device processes at a time, for modnn-NETWORK (default: all it has)",
     )
     _add_accumulation(parser)
     parser.add_argument(
@@ -101,9 +91,9 @@ def _run(options: argparse.Namespace) -> int:
     from offcert.certification.devices import certify_devices
     from offcert.core.units import format_time
     from offcert.proofs.questions import DEVICES
-    from offcert.questions.devices.problem import write_devices_problem
+    from offcert.questions.devices.problem import read_devices_problem, write_devices_problem
 
-    problem = _changed(_read(options), options)
+    problem = _changed(read_devices_problem(options.problem), options)
     if options.problem_output is not None:
         write_devices_problem(options.problem_output, problem)
     units = problem.step.units
@@ -116,23 +106,6 @@ def _run(options: argparse.Namespace) -> int:
     )
 
 
-def _read(options: argparse.Namespace) -> DevicesProblem:
-    """Return the problem of the file, or of a network of the paper."""
-    from offcert.core.errors import InputError
-    from offcert.questions.devices.problem import read_devices_problem
-
-    if not options.problem.startswith(_NETWORK) or options.problem.endswith(".json"):
-        if options.sub_batch is not None:
-            raise InputError("--sub-batch is for modnn-NETWORK: a file says what its devices do")
-        problem = read_devices_problem(options.problem)
-        return problem if options.devices is None else problem.with_devices(options.devices)
-    from offcert.instances.modnn.problems import modnn_devices
-
-    return modnn_devices(
-        options.problem.removeprefix(_NETWORK), options.devices or 4, sub_batch=options.sub_batch
-    )
-
-
 def _changed(problem: DevicesProblem, options: argparse.Namespace) -> DevicesProblem:
     """Return the problem as the options change it."""
     from dataclasses import replace
@@ -140,6 +113,8 @@ def _changed(problem: DevicesProblem, options: argparse.Namespace) -> DevicesPro
     from offcert.core.units import parse_bandwidth
     from offcert.questions.devices.problem import Accumulation, Place
 
+    if options.devices is not None:
+        problem = problem.with_devices(options.devices)
     if options.memory is not None:
         problem = replace(problem, step=problem.step.with_memory(options.memory))
     adding = problem.accumulation

@@ -20,6 +20,7 @@ SUMMARIES: Mapping[str, Mapping[str, str]] = {
     GENERATORS: {
         "adversarial": "search for the problem on which a method or a bound does worst",
         "core": "search for the memory and bandwidth where proving takes longest",
+        "modnn": "a training step of a network of the moDNN paper on K40s, with its choices",
     },
 }
 

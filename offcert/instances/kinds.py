@@ -13,7 +13,6 @@ from offcert.instances.checkpoint_instances import CheckpointChains, RecomputeNe
 from offcert.instances.cnn import CnnChains, UniformChains
 from offcert.instances.generator import Generator
 from offcert.instances.layers import DecoderTraces, MixedPrecisionTraces
-from offcert.instances.modnn.problems import ModnnSteps
 from offcert.instances.recompute_partition import RecomputePartition, recompute_partition
 from offcert.instances.stages import TransformerTraces, UnetTraces
 from offcert.instances.three_partition import ThreePartition, three_partition
@@ -31,7 +30,6 @@ KINDS: dict[str, type[Generator]] = {
         MixedPrecisionTraces,
         CheckpointChains,
         RecomputeNetworks,
-        ModnnSteps,
         ThreePartition,
         TwoPartition,
         RecomputePartition,

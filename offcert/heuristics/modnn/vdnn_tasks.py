@@ -1,4 +1,4 @@
-"""vDNN on task graphs, and with sub-batches (vDNN+): what the moDNN paper compares itself with.
+"""vDNN on task graphs: what the moDNN paper compares itself with.
 
 Rhu et al., MICRO 2016, §III, as the moDNN paper describes it (§4.4, §5.2.1, Fig. 4, §7.2): the
 input of every layer, or of every convolution, leaves while its last forward reader runs, and the
@@ -12,18 +12,15 @@ fastest for which there is room.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
 
 from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.platform import Kind, Platform
 from offcert.core.trace import Trace
-from offcert.heuristics.modnn.sub_batch import select_sub_batch
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.questions.split.menu import Menu
-from offcert.questions.split.problem import Round
 
 POLICIES = ("none", "all", "conv")
 
@@ -96,27 +93,6 @@ def best_vdnn(problem: Problem, menu: Menu | None = None) -> VdnnOutcome:
 def vdnn_least(trace: Trace, menu: Menu | None = None, policy: str = "all") -> int:
     """Return the least memory with which a policy of vDNN runs, with any algorithms."""
     return _Run(trace, menu or Menu(), policy).least()
-
-
-def vdnn_plus(
-    profile: Callable[[int], Round], batch: int, problem: Callable[[Round], Problem]
-) -> tuple[int, VdnnOutcome]:
-    """Return vDNN with the sub-batch of Eq. 8, or the next smaller one in which it finds room.
-
-    It offloads all layers, as in the moDNN paper (docs/theory/modnn.md). Functions return the round
-    of so many images, and the problem of a round. A `NoPlanError` says that a single image does not
-    fit.
-    """
-    memory = problem(profile(1)).platform.memory
-    size = select_sub_batch(profile, batch, memory).size
-    while True:
-        found = profile(size)
-        try:
-            return size, vdnn_tasks(problem(found), found.menu)
-        except NoPlanError:
-            if size == 1:
-                raise
-            size = 1 << ((size - 1).bit_length() - 1)
 
 
 class _Run:

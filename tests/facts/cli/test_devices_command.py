@@ -46,9 +46,11 @@ def test_options_change_the_problem(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_networks_of_the_paper(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    target = tmp_path / "certificate.json"
-    arguments = ["devices", "modnn-resnet34", "--devices", "2", "--sub-batch", "64"]
-    assert main([*arguments, "--rule", "fifo", "-o", str(target), "--time-limit", "2"]) == 0
+    source, target = tmp_path / "problem.json", tmp_path / "certificate.json"
+    choices = ["--devices", "2", "--sub-batches", "64"]
+    assert main(["generate", "modnn", "resnet34", *choices, "-o", str(source)]) == 0
+    arguments = ["devices", str(source), "--rule", "fifo"]
+    assert main([*arguments, "-o", str(target), "--time-limit", "2"]) == 0
     certificate = read_devices_certificate(target)
     step = certificate.problem.step
     # Two rounds of 64 images, the gradients of the second one.
@@ -62,23 +64,17 @@ def test_networks_of_the_paper(tmp_path: Path, capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["nothing.json"], "cannot be read"),
-        (["modnn-alexnet"], "network must be one of"),
-        (["modnn-vgg16", "--devices", "3"], "divided equally"),
+        (["devices", "nothing.json"], "cannot be read"),
+        (["generate", "modnn", "alexnet", "-o", "p.json"], "network must be one of"),
+        (["generate", "modnn", "vgg16", "--devices", "3", "-o", "p.json"], "divided equally"),
+        (["generate", "modnn", "fcn", "--devices", "2", "--apart", "-o", "p.json"], "weights stay"),
     ],
 )
 def test_bad_input_gets_one_sentence(
     arguments: list[str], reason: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["devices", *arguments]) == 2
+    assert main(arguments) == 2
     assert reason in capsys.readouterr().err
-
-
-def test_sub_batches_are_for_networks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    source = tmp_path / "problem.json"
-    write_devices_problem(source, three_layers())
-    assert main(["devices", str(source), "--sub-batch", "2"]) == 2
-    assert "--sub-batch is for" in capsys.readouterr().err
 
 
 def test_an_interrupt_writes_what_is_known(

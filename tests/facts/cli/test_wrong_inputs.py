@@ -60,7 +60,7 @@ WRONG = {
     "plot folder -o curve.gif": "curve.gif must end in",
     "generate cnn --stages -3": "-3",
     "generate cnn --stages 10000000000": "stages",
-    "generate modnn --sub_batch 3": "did you mean --sub-batch",
+    "generate unet --no_hold": "did you mean --no-hold",
     "generate nothing": "nothing",
     "library show nothing-at-all": "nothing-at-all",
     "place p.json": "offcert-problem",

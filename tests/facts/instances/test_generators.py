@@ -25,7 +25,6 @@ DIGESTS = {
     "three-partition": "599c64a825fb5e0a643b7db7b1adcf45efa00b0fd6894103a595269837755392",
     "checkpoint-chain": "213a447911c42b739a9cb9f83dedcaad5fe1d3e460006039c5e0ea8c6fe69abf",
     "recompute-network": "6c23782cd22b624aba1372dc511b9fc9bb4b193a9e3c16790ce9dfbe83226f9e",
-    "modnn": "d92be47c44ab6bce862ed36dc5252195262df8cc3a54795c4783458429b33152",
     "recompute-partition": "b85cc6d8e94aa19c38bab6a72b116e51cd8f461e2717ba34a730481b698d7740",
     "two-partition": "69e1744c2c8d2b879c250253ad2710bf6e5fd5bfa4657763fdcceaa37337ed97",
 }

@@ -15,7 +15,7 @@ import pytest
 
 from offcert.core.documents import read_json
 from offcert.core.errors import InputError
-from offcert.heuristics.modnn.sub_batch import select_sub_batch
+from offcert_lab.modnn.sub_batch import select_sub_batch
 from papers.claims.judge import Outcome
 from papers.claims.modnn import HEADING, modnn_section, written
 from papers.claims.modnn_cases import CASES

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.heuristics.modnn.sub_batch import select_sub_batch, window_memory, workspaces
-from offcert.instances.modnn.networks import modnn_network
-from offcert.instances.modnn.tasks import step_round
+from offcert_lab.modnn.networks import modnn_network
+from offcert_lab.modnn.sub_batch import select_sub_batch, window_memory, workspaces
+from offcert_lab.modnn.tasks import step_round
 from papers.claims.modnn import written
 from papers.claims.tolerance import Agreement
 

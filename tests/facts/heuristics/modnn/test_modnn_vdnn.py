@@ -7,12 +7,13 @@ import pytest
 from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.platform import Platform
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.heuristics.modnn.vdnn_tasks import best_vdnn, vdnn_least, vdnn_plus, vdnn_tasks
-from offcert.instances.modnn.networks import modnn_network
-from offcert.instances.modnn.tasks import step_round
+from offcert.heuristics.modnn.vdnn_tasks import best_vdnn, vdnn_least, vdnn_tasks
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.split.problem import Round
+from offcert_lab.modnn.networks import modnn_network
+from offcert_lab.modnn.sub_batch import vdnn_plus
+from offcert_lab.modnn.tasks import step_round
 
 # Two convolutions and a linear layer, their gradients, and what they read; each task takes 10.
 NAMES = ("FP a", "FP b", "FP c", "BP1 c", "BP2 c", "BP1 b", "BP2 b", "BP1 a", "BP2 a")

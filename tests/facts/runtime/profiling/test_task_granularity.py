@@ -4,10 +4,10 @@ from torch import nn
 
 from offcert import certify_split, verify
 from offcert.core.result import SolveStatus
-from offcert.instances.modnn.algorithms import K40
 from offcert.questions.split.problem import Round, Split, SplitProblem
 from offcert.runtime.hardware import hardware
 from offcert.runtime.profiling.profile import profile
+from offcert_lab.modnn.algorithms import K40
 
 
 def test_the_k40_is_the_same_everywhere() -> None:

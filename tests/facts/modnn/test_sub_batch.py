@@ -8,7 +8,11 @@ import pytest
 
 from offcert.core.errors import InputError
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.heuristics.modnn.sub_batch import (
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.split.menu import Alternative, Menu
+from offcert.questions.split.problem import Round
+from offcert_lab.modnn.networks import modnn_network
+from offcert_lab.modnn.sub_batch import (
     held_memory,
     least_memory,
     regular,
@@ -18,11 +22,7 @@ from offcert.heuristics.modnn.sub_batch import (
     window_width,
     workspaces,
 )
-from offcert.instances.modnn.networks import modnn_network
-from offcert.instances.modnn.tasks import step_round
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.split.menu import Alternative, Menu
-from offcert.questions.split.problem import Round
+from offcert_lab.modnn.tasks import step_round
 from support.oracles.schedules import brute_force
 from support.problems.random_instances import mixed_problem, seeded
 

@@ -5,73 +5,23 @@ The paper's six networks are also put on several K40s that share a PCI Express l
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import ClassVar
 
 from offcert.core.errors import InputError
 from offcert.core.platform import Link, Platform
 from offcert.core.trace import Operation, Tensor, Trace, require_integer
 from offcert.core.units import Units
-from offcert.instances.generator import Generator, knob, near
-from offcert.instances.modnn.algorithms import FLOAT, K40, K40_MEMORY
-from offcert.instances.modnn.networks import NETWORKS, Layers, modnn_network
-from offcert.instances.modnn.tasks import step_round, step_split
 from offcert.questions.devices.problem import Accumulation, DevicesProblem, Gradient, Place
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.questions.split.problem import Round, Split, SplitProblem
+from offcert_lab.modnn.algorithms import FLOAT, K40, K40_MEMORY
+from offcert_lab.modnn.networks import NETWORKS, Layers, modnn_network
+from offcert_lab.modnn.tasks import step_split
 
-ALGORITHMS = ("fastest", "leanest")
 UNITS = Units("ns", "B")
 RATE = Fraction(K40.link_bandwidth, 10**9)
 """Bytes per nanosecond of the link."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModnnSteps(Generator):
-    """A round of a training step at the granularity of tasks, on a K40.
-
-    Seed 0 has the times of the model; others have them as a measurement might give them, up to
-    `noise` percent away.
-    """
-
-    kind: ClassVar[str] = "modnn"
-    summary: ClassVar[str] = "training steps of the moDNN paper: tasks of its six networks on a K40"
-
-    network: str = knob("resnet34", "one of the six networks", choices=tuple(NETWORKS))
-    batch: int = knob(0, "images in the batch (0: as many as in the paper)", least=0)
-    sub_batch: int = knob(0, "images that are processed at a time (0: the batch)", least=0)
-    image: int = knob(224, "pixels on a side", least=1)
-    algorithms: str = knob(
-        "fastest",
-        "which convolution algorithms run: those of least time or of least workspace",
-        choices=ALGORITHMS,
-    )
-    apart: bool = knob(False, "activations and normalisations are layers of their own")
-    weights_leave: bool = knob(False, "weights are tensors that may leave")
-    noise: int = knob(
-        5, "times differ by up to this percentage either way, but for seed 0", least=0
-    )
-
-    def draw(self, seed: int) -> Problem:
-        """Return the round of a seed, with no memory yet."""
-        layers = modnn_network(self.network, self.image, apart=self.apart)
-        images = self.sub_batch or self.batch or NETWORKS[self.network].batch
-        if images > (self.batch or NETWORKS[self.network].batch):
-            raise InputError(f"sub_batch must be at most the batch, not {images}")
-        found = step_round(layers, images, weights_leave=self.weights_leave)
-        trace = chosen(found, self.algorithms)
-        if seed:
-            rng = random.Random(f"modnn {self.network} {seed}")
-            operations = [
-                replace(each, duration=near(rng, each.duration, self.noise))
-                for each in trace.operations
-            ]
-            trace = Trace(operations, trace.tensors)
-        name = f"modnn-{self.network}-{images}" + (f"-{seed}" if seed else "")
-        return Problem(name, trace, Platform(0, RATE), units=UNITS)
 
 
 def chosen(found: Round, algorithms: str) -> Trace:

@@ -4,7 +4,7 @@ import pytest
 
 from offcert.core.errors import InputError
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.instances.modnn.problems import joined
+from offcert_lab.modnn.problems import joined
 
 
 def round_of(size: int, staying: int = 5) -> Trace:

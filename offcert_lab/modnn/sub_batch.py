@@ -16,8 +16,10 @@ from fractions import Fraction
 from functools import cache
 from itertools import accumulate
 
-from offcert.core.errors import InputError
+from offcert.core.errors import InputError, NoPlanError
 from offcert.core.trace import Trace, require_integer
+from offcert.heuristics.modnn.vdnn_tasks import VdnnOutcome, vdnn_tasks
+from offcert.questions.schedule.problem import Problem
 from offcert.questions.split.menu import Menu
 from offcert.questions.split.problem import Round
 
@@ -177,3 +179,24 @@ def window_memory(trace: Trace, workspace: Sequence[int], alpha: Fraction = ALPH
         live = max(accumulate(change))
         most = max(most, live + max(workspace[window]) + max(held[window]))
     return most
+
+
+def vdnn_plus(
+    profile: Callable[[int], Round], batch: int, problem: Callable[[Round], Problem]
+) -> tuple[int, VdnnOutcome]:
+    """Return vDNN with the sub-batch of Eq. 8, or the next smaller one in which it finds room.
+
+    It offloads all layers, as in the moDNN paper (docs/theory/modnn.md). Functions return the round
+    of so many images, and the problem of a round. A `NoPlanError` says that a single image does not
+    fit.
+    """
+    memory = problem(profile(1)).platform.memory
+    size = select_sub_batch(profile, batch, memory).size
+    while True:
+        found = profile(size)
+        try:
+            return size, vdnn_tasks(problem(found), found.menu)
+        except NoPlanError:
+            if size == 1:
+                raise
+            size = 1 << ((size - 1).bit_length() - 1)

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from itertools import product
 
 from offcert.core.trace import Operation, Tensor, Trace, require_integer
-from offcert.instances.modnn.algorithms import (
+from offcert.questions.split.menu import Alternative, Menu, undominated
+from offcert.questions.split.problem import Round, Split
+from offcert_lab.modnn.algorithms import (
     FLOAT,
     K40,
     Accelerator,
@@ -21,9 +23,7 @@ from offcert.instances.modnn.algorithms import (
     Pass,
     alternatives,
 )
-from offcert.instances.modnn.networks import Layer, LayerKind, Layers
-from offcert.questions.split.menu import Alternative, Menu, undominated
-from offcert.questions.split.problem import Round, Split
+from offcert_lab.modnn.networks import Layer, LayerKind, Layers
 
 # Bytes of a number of the truth, for example a class. Assumed.
 _LABEL = 4
